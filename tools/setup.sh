@@ -9,13 +9,13 @@ cd "$(dirname "$0")/.."
 venv=${MIGRATOR_VENV:-.venv}
 packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3
     gcc libc6-dev libxxhash-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
-    chromium fonts-dejavu-core fio make prometheus tmux)
+    chromium fonts-dejavu-core fio make prometheus tmux xxhash)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)
 wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip
     fuse3:fusermount3 gcc:gcc openssh-server:sshd openssh-client:ssh fpart:fpsync slurmctld:slurmctld slurmd:slurmd
     slurm-client:srun munge:munged strace:strace
-    chromium:chromium fio:fio make:make prometheus:promtool tmux:tmux)
+    chromium:chromium fio:fio make:make prometheus:promtool tmux:tmux xxhash:xxh128sum)
 
 # What these packages would start on this machine.
 declare -A services=([openssh-server]=ssh.service [slurmctld]=slurmctld.service [slurmd]=slurmd.service

@@ -386,11 +386,11 @@ class VerifySection(_Section, frozen=True, kw_only=True):
     """How both sides are compared."""
 
     digest: Literal["xxh3_128", "blake2b", "sha256"] = "xxh3_128"
-    """Digest of contents. The first is the fastest; the others resist forgery."""
+    """Digest of contents. Hosts compute the first; the others resist forgery, and this machine reads for them alone."""
     sample: Share = 1.0
     """Share of files whose content is read. All else is always compared."""
     workers: Annotated[Count, JOBS] = 4
-    """Comparisons at once."""
+    """Comparisons at once on this machine. On other hosts, `jobs` of [transfer] or of the host applies."""
 
 
 class CutoverSection(_Section, frozen=True, kw_only=True):

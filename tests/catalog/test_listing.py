@@ -1,0 +1,64 @@
+"""A catalog read by directory is what the catalog holds."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator.catalog.files import ClosedCatalog, rows_of
+from migrator.catalog.listing import DirectoryListing
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
+from migrator.core.entry import Entry, EntryType, xattr_digest
+from migrator.core.paths import parent
+from tests.support.entries import entry
+
+TREE = b"home/alice"
+RECORD = CatalogRecord(
+    name="c", scan_id=1, site_id="s", via="bricks", trees=(), parts=(), started_at_s=1.0, finished_at_s=2.0, whole=True, reasons=(),
+    rows=1, files=1, directories=0, size_bytes=0, problems=0,
+)  # fmt: skip
+NAMES = st.lists(
+    st.binary(min_size=1, max_size=3).filter(lambda name: not set(name) & {0, ord("/")}), min_size=1, max_size=3
+)
+
+
+@pytest.mark.parametrize("group_rows", [1, 3, 20_480])
+@given(paths=st.sets(NAMES.map(lambda names: TREE + b"/" + b"/".join(names)), max_size=40), with_xattrs=st.booleans())
+@settings(max_examples=30)
+def test_every_directory_has_its_entries_and_no_others(
+    tmp_path_factory: pytest.TempPathFactory, group_rows: int, paths: set[bytes], with_xattrs: bool
+) -> None:
+    directory = tmp_path_factory.mktemp("listing")
+    xattrs = {b"user.a": b"1"} if with_xattrs else {}
+    entries = [entry(path, type=EntryType.FILE, xattrs=xattrs) for path in sorted(paths)]
+    others = [entry(b"home/bob/file", type=EntryType.FILE)]
+    part = directory / "part-000000.parquet"
+    pq.write_table(pa.Table.from_batches([rows_of(TREE, entries), rows_of(b"home/bob", others)]), part)
+    catalog = ClosedCatalog(directory=directory, record=RECORD, part_files=(part,), problem_files=())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("migrator.catalog.sorted_rows.ROW_GROUP_ROWS", group_rows)
+        listing = DirectoryListing(catalog, directory / "l", trees=[TREE], scratch=Scratch(directory / "tmp"))
+    expected: dict[bytes, list[Entry]] = defaultdict(list)
+    for one in entries:
+        expected[parent(one.path)].append(one)
+    digest = xattr_digest(xattrs)
+    for above in {*expected, TREE, b"home/bob", b"home", b"", *paths}:
+        found = sorted(listing.directory(above), key=lambda one: one.path)
+        assert [(one.path, one.size_bytes, one.mtime_ns, one.mode) for one in found] == [
+            (one.path, one.size_bytes, one.mtime_ns, one.mode) for one in expected.get(above, [])
+        ]
+        assert {(one.xattr_digest, *one.xattrs) for one in found} <= {(digest,)}
+    listing.close()
+
+
+def test_a_catalog_without_the_trees_lists_nothing(tmp_path: Path) -> None:
+    part = tmp_path / "part-000000.parquet"
+    pq.write_table(pa.Table.from_batches([rows_of(b"home/bob", [entry(b"home/bob/file", type=EntryType.FILE)])]), part)
+    catalog = ClosedCatalog(directory=tmp_path, record=RECORD, part_files=(part,), problem_files=())
+    listing = DirectoryListing(catalog, tmp_path / "l", trees=[TREE], scratch=Scratch(tmp_path / "tmp"))
+    assert list(listing.directory(TREE)) == list(listing.directory(b"home/bob")) == []
