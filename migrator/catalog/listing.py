@@ -38,10 +38,10 @@ class DirectoryListing:
     def directory(self, path: bytes) -> Iterator[Entry]:
         """Its entries, with the digests of their attributes. Raises OSError."""
         names = [_FIELDS.get(name, name) for name in _COLUMNS]
-        for columns in self._rows.find(path):
-            for row in zip(*(columns[name].to_pylist() for name in _COLUMNS), strict=True):
-                fields = dict(zip(names, row, strict=True))
-                yield Entry(**{**fields, "type": EntryType(fields["type"])})
+        for _, row in self._rows.rows([path]):
+            fields = dict(zip(names, row, strict=True))
+            fields["type"] = EntryType(fields["type"])
+            yield Entry(**fields)
 
     def close(self) -> None:
         """Release the file. May be called again."""

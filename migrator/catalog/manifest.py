@@ -266,6 +266,8 @@ class _Parts(Generic[Row]):
         self._write(self.schema.empty_table())
 
     def add(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
         with self._lock:
             self._rows.extend(rows)
             if len(self._rows) >= self.part_rows:
@@ -323,17 +325,13 @@ class ParquetEarlierManifest:
         become unreadable. Fast for neighbouring paths. Never raises OSError.
         """
         found: dict[bytes, ReadContent] = {}
-        # In order: every row group is then read once.
-        for path in sorted(paths):
-            try:
-                columns = next(self._rows.find(path), None)
-            except (OSError, pa.ArrowException):
-                continue
-            content = (
-                None if columns is None else _content({name: column[0].as_py() for name, column in columns.items()})
-            )
-            if content is not None:
-                found[path] = content
+        try:
+            for path, row in self._rows.rows(paths):
+                content = _content(row)
+                if content is not None:
+                    found[path] = content
+        except (OSError, pa.ArrowException):
+            return found
         return found
 
     def close(self) -> None:
@@ -341,23 +339,17 @@ class ParquetEarlierManifest:
         self._rows.close()
 
 
-def _content(row: Mapping[str, Any]) -> ReadContent | None:
-    if row["digest"] is None or row["read_by"] is None:
+def _content(row: tuple[Any, ...]) -> ReadContent | None:
+    """The reading in a row of `_COLUMNS`. A digest implies the same size on both sides."""
+    ino, size_bytes, mtime_ns, ctime_ns, target_ino, target_mtime_ns, target_ctime_ns, digest, read_by, *clocks_ns = row
+    if digest is None or read_by is None:
         return None
-    # A digest implies the same size on both sides.
-    source, target = (
-        SideFacts(
-            ino=row[f"{side}ino"],
-            size_bytes=row["size"],
-            mtime_ns=row[f"{side}mtime_ns"],
-            ctime_ns=row[f"{side}ctime_ns"],
-        )
-        for side in ("", "target_")
+    return ReadContent(
+        source=SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns),
+        target=SideFacts(ino=target_ino, size_bytes=size_bytes, mtime_ns=target_mtime_ns, ctime_ns=target_ctime_ns),
+        digest=digest,
+        reading=ContentReading(verification=read_by, source_clock_ns=clocks_ns[0], target_clock_ns=clocks_ns[1]),
     )
-    reading = ContentReading(
-        verification=row["read_by"], source_clock_ns=row["source_clock_ns"], target_clock_ns=row["target_clock_ns"]
-    )
-    return ReadContent(source=source, target=target, digest=row["digest"], reading=reading)
 
 
 # --- Content that hosts read before the comparison, chunk by chunk
@@ -373,6 +365,8 @@ _READINGS: Columns[ReadContent] = Columns(
 )
 """The columns of a manifest that `ParquetEarlierManifest` reads."""
 _SORTED = "sorted.parquet"
+_OF_ONE = "SELECT * REPLACE ($verification AS read_by) FROM read_parquet($rows)"
+"""A verification that was interrupted is resumed: its readings count as those of the one that resumes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,13 +389,14 @@ class ReadingParts:
             rows = _READINGS.batch(tuple(readings.values()), path=tuple(readings))
             pq.write_table(pa.Table.from_batches([rows]), stream, compression="zstd")
 
-    def open(self) -> ParquetEarlierManifest | None:
-        """All of them in order of path; None if there are none. Raises OSError."""
+    def open(self, verification: int) -> ParquetEarlierManifest | None:
+        """All of them in order of path, as readings of this verification; None if there are none. Raises OSError."""
         parts = [str(file) for file in self.directory.glob("chunk-*.parquet")]
         if not parts:
             return None
         with connect(self.scratch) as database:
-            write_sorted(database, ROWS, {"rows": parts}, self.directory / _SORTED, _READINGS.schema, order="path")
+            given = {"rows": parts, "verification": verification}
+            write_sorted(database, _OF_ONE, given, self.directory / _SORTED, _READINGS.schema, order="path")
         return ParquetEarlierManifest(self.directory / _SORTED)
 
     def remove(self) -> None:

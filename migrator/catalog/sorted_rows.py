@@ -3,7 +3,7 @@
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,21 +77,31 @@ class SortedRows:
         self._file = pq.ParquetFile(file)
         self._groups, self._firsts = self._index()
 
-    def find(self, key: bytes) -> Iterator[Columns]:
-        """The columns of all rows with this key, in pieces; nothing after `close`. Raises OSError, ArrowException."""
+    def rows(self, keys: Collection[bytes]) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
+        """The rows with these keys, each with its key; nothing after `close`. Raises OSError, ArrowException."""
+        wanted = sorted(keys)
+        if not wanted:
+            return
         # The rows of one key may begin in the group before the first that begins with it.
-        place = max(bisect_left(self._firsts, key) - 1, 0)
-        while place < len(self._firsts) and self._firsts[place] <= key:
+        start = max(bisect_left(self._firsts, wanted[0]) - 1, 0)
+        for place in range(start, bisect_right(self._firsts, wanted[-1])):
+            first, *later = self._firsts[place : place + 2]
+            here = wanted[bisect_left(wanted, first) : bisect_right(wanted, later[0]) if later else len(wanted)]
+            if not here:
+                continue
             with self._lock:
                 if self._closed:
                     return
-                keys, columns = self._group(self._groups[place])
-            start, end = bisect_left(keys, key), bisect_right(keys, key)
-            if start < end:
-                yield {name: column.slice(start, end - start) for name, column in columns.items()}
-            elif start < len(keys):
-                return
-            place += 1
+                found, columns = self._group(self._groups[place])
+            chosen: list[int] = []
+            for key in here:
+                chosen.extend(range(bisect_left(found, key), bisect_right(found, key)))
+            if chosen:
+                # Callers ask for neighbours: as one slice, which is far faster than pyarrow's `take`.
+                first_row = chosen[0]
+                slices = (columns[name].slice(first_row, chosen[-1] + 1 - first_row) for name in self._columns)
+                rows = list(zip(*(one.to_pylist() for one in slices), strict=True))
+                yield from ((found[row], rows[row - first_row]) for row in chosen)
 
     def close(self) -> None:
         """Release the file. May be called again."""

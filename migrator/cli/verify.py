@@ -48,7 +48,14 @@ SAMPLE_SEED = 1
     metavar="SHARE",
     help="Share of files whose content is read, e.g. 5% (default: site.toml).",
 )
-@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Workers, and streams on each host (default: site.toml).")
+@click.option(
+    "-j",
+    "--jobs",
+    "--np",
+    "jobs",
+    type=click.IntRange(1, 256),
+    help="Workers, and streams on each host (default: site.toml).",
+)
 @call.verb
 def verify_command(
     invocation: Invocation,

@@ -347,7 +347,7 @@ class Verification:
         )
         passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)
         await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
-        return await asyncio.to_thread(parts.open)
+        return await asyncio.to_thread(parts.open, reading.verification)
 
     async def _list_from_bricks(self) -> "DirectoryListing | None":
         """The directories as a scan of the bricks lists them now; None if that is not possible: then the mount lists them."""

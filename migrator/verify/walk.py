@@ -187,9 +187,11 @@ class Tally:
     ) -> None:
         """Count differences, and losses that are expected."""
         with self._lock:
-            self.differences.update(difference.kind.value for difference in differences)
-            self.unread += sum(difference.kind is model.DifferenceKind.UNREADABLE for difference in differences)
-            self.expected.update(loss.kind.value for loss in losses)
+            for difference in differences:
+                self.differences[difference.kind.value] += 1
+                self.unread += difference.kind is model.DifferenceKind.UNREADABLE
+            for loss in losses:
+                self.expected[loss.kind.value] += 1
         self._draft.add(verified=verified, differences=differences, losses=losses, links=links)
 
     def unreadable(self, problem: ScanProblem, *, on_source: bool) -> None:
@@ -744,9 +746,7 @@ class TreeComparison:
             if (earlier := known.get(pair.source.path)) is not None:
                 content: Content | None = Content(digest=earlier.digest, reading=earlier.reading, carried=True)
             elif (now := read.get(pair.source.path)) is not None:
-                # If an interrupted verification read it, this one resumes that.
-                reading = replace(now.reading, verification=self.reading.verification)
-                content = Content(digest=now.digest, reading=reading, by_hosts=True)
+                content = Content(digest=now.digest, reading=now.reading, by_hosts=True)
             else:
                 content = self._read(pair)
             self._record(pair.source, pair.target, pair.comparison, content)

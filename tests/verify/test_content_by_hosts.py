@@ -181,9 +181,9 @@ def test_a_file_that_changed_since_hosts_read_it_is_read_again(
     site.list_files(NAMES)
     opened = ReadingParts.open
 
-    def change_first(parts: ReadingParts) -> Any:
+    def change_first(parts: ReadingParts, verification: int) -> Any:
         change(site)
-        return opened(parts)
+        return opened(parts, verification)
 
     monkeypatch.setattr(ReadingParts, "open", change_first)
     record = site.verify()
