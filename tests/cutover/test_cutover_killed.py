@@ -1,8 +1,7 @@
-"""`kill -9` of a cutover and of a rollback at every transition, and inside every step: the same command goes on."""
+"""`kill -9` of a cutover and of a rollback at every transition, and while it carries back: the same command goes on."""
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -13,11 +12,8 @@ from typing import Any
 import pytest
 
 from migrator.cutover import carry_back
-from migrator.cutover import files as switching
-from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.model import CutoverStep
 from migrator.fs.moving import MovingTarget
-from migrator.fs.writing import MountedTarget
 from migrator.ledger.ledger import PassRecords
 from migrator.ledger.operations import CutoverRecords
 from migrator.ledger.plans import PlanRecords
@@ -30,14 +26,6 @@ _S = CutoverStep
 THERE = (_S.FREEZE, _S.FINAL_PASS, _S.VERIFY, _S.SWITCH, _S.THAW, _S.RETAIN)
 BACK = (_S.ROLLBACK_FREEZE, _S.CARRY_BACK, _S.ROLLBACK_VERIFY, _S.SWITCH_BACK, _S.ROLLBACK_THAW)
 INTENDED, ACTED = "intended", "acted"
-_CHANGES = {"os.chmod", "os.chown", "os.setxattr", "os.removexattr", "os.symlink", "os.remove", "os.rename", "os.utime"}
-_TOUCHING = (
-    (MountedTops, "freeze"),
-    (MountedTops, "thaw"),
-    (MountedTarget, "open_tree"),
-    (MountedTarget, "close_tree"),
-    (SymlinkedPaths, "switch"),
-)
 HOOKED = ("pre-freeze", "post-switch", "post-thaw")
 REFUSES = "90-refuses"
 SIDES = {"cutover": "target", "rollback": "source"}
@@ -94,47 +82,6 @@ def death_at(step: CutoverStep, moment: str) -> Callable[[], None]:
     return patch
 
 
-def death_inside(number: int) -> Callable[[], None]:
-    """The program ends itself before so manieth of the single changes that closing, opening and switching are made of."""
-
-    def patch() -> None:
-        at_work, left = [False], [number]
-
-        def tick() -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                die()
-
-        def audit(event: str, _: tuple[object, ...]) -> None:
-            if at_work[0] and event in _CHANGES:
-                tick()
-
-        def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*words: Any, **rest: Any) -> Any:
-                at_work[0] = True
-                try:
-                    return function(*words, **rest)
-                finally:
-                    at_work[0] = False
-
-            return call
-
-        exchange = switching._exchange
-
-        def dying_exchange(fd: int, one: bytes, other: bytes) -> bool:
-            tick()
-            done = exchange(fd, one, other)
-            tick()
-            return done
-
-        for kind, name in _TOUCHING:
-            setattr(kind, name, watched(getattr(kind, name)))
-        switching._exchange = dying_exchange
-        sys.addaudithook(audit)
-
-    return patch
-
-
 def assert_safe(site: CutSite, expected: Snapshot, when: object) -> None:
     """What holds at every instant: where the user's link leads lies all that he has, and no two sides are open to him."""
     assert site.snapshot() == expected, when
@@ -167,25 +114,6 @@ def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None
     )
     assert len(proven) >= len(THERE)
     assert not [one for one in proven if None in one], "what a killed call had done is written down by the next"
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("verb", SIDES)
-def test_killed_inside_every_single_change_of_a_top_or_a_link(site: CutSite, verb: str) -> None:
-    """Each call goes on with what the one before it has left, and comes a little further, or has it to do anew."""
-    if verb == "rollback":
-        site.cutover()
-    top, deaths = top_facts(site.tree()), 0
-    change(site.tree())
-    expected = site.snapshot()
-    for number in range(1, 40):
-        if not killed(site, verb, death_inside(number)):
-            break
-        deaths += 1
-        assert_safe(site, expected, number)
-    site.assert_works_on(SIDES[verb], expected)
-    assert top_facts(site.tree()) == top
-    assert deaths >= 6
 
 
 def death_after(kind: object, name: str) -> Callable[[], None]:

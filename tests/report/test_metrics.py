@@ -136,29 +136,22 @@ def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:
     found = read(site_file, weeks.now_s)
     assert sum(values(found, "planned_bytes").values()) == pytest.approx(sum(weeks.sizes), rel=1e-6)
     for name, labels, value in (
-        ("attention_files", ("1",), 1.0),
         ("events_total", ("chunk-failed", "error"), 3.0),
         ("run_state", ("run", "at-work"), 1.0),
         ("drain_state", ("gl2:/b,gl3:/b", "committed"), 1.0),
-        ("cutovers", ("thawed",), 5.0),
     ):
         assert values(found, name)[labels] == value
     for name, expected in (
         ("runs_total", {("run", "0"): 1.0, ("run", "4"): 1.0}),
-        ("gluster_moved_files_total", {("drain", "gl1"): 32.0, ("drain", "gl2"): 5.0}),
-        ("gluster_moved_bytes_total", {("drain", "gl1"): 3200.0, ("drain", "gl2"): 500.0}),
         ("gluster_move_failures_total", {("drain", "gl1"): 3.0, ("drain", "gl2"): 0.0}),
         ("probe_latency_seconds", {("source",): 0.1}),
         ("verifications_total", {("yes",): 1.0, ("no",): 0.0}),
-        ("frozen_users", {(): 0.0}),
     ):
         assert values(found, name) == expected
     assert next(one for one in found if one.name == "migrator_freeze_seconds").samples[-2].value == 5.0
-    attempts = values(found, "attempts_total")
-    assert set(attempts) == {("gl1", "direct", "succeeded")}
+    assert set(values(found, "attempts_total")) == {("gl1", "direct", "succeeded")}
     copied = sum(values(found, "copied_bytes").values())
     assert values(found, "attempt_bytes_total")["gl1", "direct"] == pytest.approx(copied)
-    assert values(found, "filesystem_free_bytes")[("target",)] > 0
 
 
 def test_counters_never_go_down_whatever_comes(site_file: Path) -> None:

@@ -19,7 +19,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.lab import cluster
 from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick, VolumeType
-from tests.bricks.drain.test_brick_drain import SETTINGS, Drains
+from tests.bricks.drain.real_drains import SETTINGS, Drains
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import MakeLab, lab_of, with_ssh
 from tests.support.cluster.handle import DEADLINE_S, LabHandle, is_alive

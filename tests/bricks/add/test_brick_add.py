@@ -12,7 +12,7 @@ import pytest
 
 from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.add.directory_users import DirectoryUsers
-from tests.bricks.drain.test_brick_drain import Users
+from tests.bricks.drain.real_drains import Users
 from tests.support.cluster.comparing import everything, opened, private_files
 from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle

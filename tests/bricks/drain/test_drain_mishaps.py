@@ -11,7 +11,7 @@ import pytest
 
 from migrator.core.units import MIB
 from migrator.lab.model import LabBrick
-from tests.bricks.drain.test_brick_drain import SETTINGS, Drains, digests
+from tests.bricks.drain.real_drains import SETTINGS, Drains, digests
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import lab_of, with_ssh
 from tests.support.cluster.handle import DEADLINE_S, LabHandle

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.bricks.recover.model import WORK_DIRECTORY
 from migrator.lab.model import LabBrick
-from tests.bricks.drain.test_brick_drain import digests
+from tests.bricks.drain.real_drains import digests
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle
