@@ -33,12 +33,12 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
 
 
 @contextmanager
-def unharmed(site: CutSite, *, hooks_ended: bool = True) -> Iterator[None]:
+def unharmed(site: CutSite) -> Iterator[None]:
     """Whatever happens in the block: the user works on the source with all that he has, as if nothing had been tried."""
     change(site.tree())
     before, top = site.snapshot(), top_facts(site.source())
     yield
-    site.assert_works_on("source", before, hooks_ended=hooks_ended)
+    site.assert_works_on("source", before)
     assert top_facts(site.source()) == top
     assert site.states()[-1][0] == "reverted"
 
@@ -52,11 +52,11 @@ def gives_up(site: CutSite, words: str) -> Any:
     return found
 
 
-def moved(site: CutSite, *, hooks_ended: bool = True) -> None:
+def moved(site: CutSite) -> None:
     """Nothing is in the way any more."""
     expected = site.snapshot()
     site.cutover()
-    site.assert_works_on("target", expected, hooks_ended=hooks_ended)
+    site.assert_works_on("target", expected)
 
 
 @pytest.mark.exhaustive

@@ -119,30 +119,6 @@ def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: L
 
 
 @pytest.mark.exhaustive
-def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
-    path = tree / "deep/data"
-    path.write_bytes(b"x")
-    found: list[Writers] = []
-
-    def unseen() -> bool:
-        # A look at what this machine holds open asks for facts of the file, and where the client has none of the last second, it
-        # opens the file for that: then the bricks show it in time, or not.
-        with holding(HOLD, path, "os.O_RDWR"):
-            found.append(search(lab, hosts))
-        return not on_bricks(found[-1])
-
-    try:
-        open_behind(lab, "on")
-        wait_for(unseen, "a writer is not seen on any brick")
-        assert [sentence.split(":")[0] for sentence in found[-1].unseen] == [f"{OPEN_BEHIND} is on"]
-        with holding(HOLD, path, "os.O_RDWR"):
-            lab.gluster("volume", "set", lab.state.spec.volume, OPEN_BEHIND, "off")
-            wait_for(lambda: bool(on_bricks(search(lab, hosts))), "the descriptor is opened on its brick")
-    finally:
-        open_behind(lab, "off")
-
-
-@pytest.mark.exhaustive
 def test_files_go_by_their_names_of_now(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     """Gluster gives a file its new name by a link: the name that a brick opened it by is gone."""
     outside, moves = lab.source / "frozen/ben", f"{HOLD}\nos.rename(sys.argv[1], sys.argv[3])"

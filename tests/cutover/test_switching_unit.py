@@ -14,17 +14,15 @@ def seen(path: bytes, *, uid: int = 0, mode: int = 0o755, kind: EntryType = Entr
     return FileLook(path=path, type=kind, uid=uid, mode=mode)
 
 
-def look(
-    user: str = "alice", *, at: bytes = b"/home", leads_to: bytes | None = None, mount: Mount | None = None
-) -> LinkLook:
+def look(*, at: bytes = b"/home", mount: Mount | None = None) -> LinkLook:
     return LinkLook(
-        path=at + b"/" + user.encode(),
+        path=at + b"/alice",
         way=(seen(b"/"), seen(at)),
         directory=at,
         mount=mount,
         type=EntryType.SYMLINK,
         text=b"text",
-        leads_to=leads_to or b"/mnt/gl/home/" + user.encode(),
+        leads_to=b"/mnt/gl/home/alice",
     )
 
 

@@ -41,7 +41,7 @@ def trees(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 120.0) -> TreeVisited:
+def visit(trees: Path, side: Side, files: tuple[bytes, ...]) -> TreeVisited:
     executor = LocalExecutor(
         LocalProcesses(),
         source_root=os.fsencode(trees / "source"),
@@ -54,7 +54,7 @@ def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 12
         tree=TREE,
         directory=str(trees / "work" / "own"),
         files=files,
-        limit_s=limit_s,
+        limit_s=120.0,
         token="0123456789abcdef",
         now_s=time.time,
     )

@@ -71,15 +71,13 @@ class World:
         self._base = copy.deepcopy(self.source).entries(**options)
 
     @contextmanager
-    def _open(
-        self, base: Sequence[Entry], now: Sequence[Entry], trees: Sequence[bytes], **settings: Any
-    ) -> Iterator[Comparison]:
+    def _open(self, base: Sequence[Entry], now: Sequence[Entry], **settings: Any) -> Iterator[Comparison]:
         self._times += 1
         catalogs = self._catalogs / str(self._times)
         for name, entries in (("base", base), ("now", now)):
             write_catalog(catalogs, entries, TREES, name=name)
         comparisons = Comparisons(closed_catalogs(catalogs), scratch=Scratch(self._catalogs / "tmp"), threads=1)
-        with comparisons.open("base", "now", trees=trees, **settings) as comparison:
+        with comparisons.open("base", "now", trees=TREES, **settings) as comparison:
             yield comparison
 
     def compare(
@@ -87,13 +85,12 @@ class World:
         *,
         base: Sequence[Entry] | None = None,
         now: Sequence[Entry] | None = None,
-        trees: Sequence[bytes] = TREES,
         **settings: Any,
     ) -> Seen:
         """Scan again and compare; or compare other rows."""
         before, after = base or self._base, now or self.source.entries()
-        with self._open(before, after, trees, **settings) as comparison:
-            listings = list(comparison.listings([trees]))
+        with self._open(before, after, **settings) as comparison:
+            listings = list(comparison.listings([TREES]))
             return Seen(
                 changes=comparison.changes,
                 renames=[(one.old, one.new) for one in comparison.renames()],

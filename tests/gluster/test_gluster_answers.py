@@ -42,15 +42,15 @@ class Recorded(LocalProcesses):
         return Completed(exit_code=0, stdout=(RECORDED / answer).read_bytes(), stderr=b"", timed_out=False)
 
 
-def commands(recorded: Recorded, *, volume: str = "vol1", clock: VirtualClock | None = None) -> GlusterCommands:
-    return GlusterCommands(recorded, clock or VirtualClock(), volume=volume, gluster="/usr/sbin/gluster")
+def commands(recorded: Recorded, clock: VirtualClock | None = None) -> GlusterCommands:
+    return GlusterCommands(recorded, clock or VirtualClock(), volume="vol1", gluster="/usr/sbin/gluster")
 
 
 def test_a_locked_cluster_is_asked_again() -> None:
     clock = VirtualClock()
     begin_s = clock.at_s
     recorded = Recorded("volume-status-lock-conflict.xml", "volume-status-lock-conflict.xml", "quota-list.xml")
-    assert len(asyncio.run(commands(recorded, clock=clock).quotas())) == 2
+    assert len(asyncio.run(commands(recorded, clock).quotas())) == 2
     assert len(recorded.asked) == 3
     assert clock.at_s > begin_s, "with pauses"
     # Quotas that are off are none.
@@ -195,8 +195,8 @@ class Answering(Recorded):
         return Completed(exit_code=0, stdout=(RECORDED / name).read_bytes(), stderr=b"", timed_out=False)
 
 
-def overview(tmp_path: Path, answers: dict[str, str], volume: str = "vol1") -> VolumeOverview:
-    commands = GlusterCommands(Answering(answers), VirtualClock(), volume=volume)
+def overview(tmp_path: Path, answers: dict[str, str]) -> VolumeOverview:
+    commands = GlusterCommands(Answering(answers), VirtualClock(), volume="vol1")
     return asyncio.run(GlusterSource(bytes(tmp_path), commands).overview())
 
 

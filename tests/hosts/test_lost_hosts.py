@@ -22,14 +22,10 @@ from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
-from migrator.transfer.executors import Executor
-from tests.hosts.local_pipe import LocalPipe
 from tests.hosts.test_hosts import wrapper
-from tests.support.native_builds import placing
 from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.waiting import DEADLINE_S, until
-from tests.support.xfs import XfsMount, run_tool
 
 LEASE_S = 4.0
 DEAF = b"trap '' TERM HUP INT PIPE; setsid sleep 1000 & echo up; while :; do sleep 0.05; echo more; done"
@@ -225,36 +221,6 @@ class TestLost:
             await host.sync(root)
         await host.sync(root)
         await host.close()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.needs_root
-def test_what_hangs_in_the_kernel_is_said(xfs_target: XfsMount, token: str) -> None:
-    """In D state, as on a file system that does not answer: reported as not ended, by every way of asking."""
-
-    async def hang() -> None:
-        host = RemoteHost(LocalPipe(), grace_s=0.1)
-        executor = Executor(host, source_root=b"/", target_root=b"/", compiled=placing(host), grace_s=0.1)
-        script = b"echo up; echo x > %s/x" % xfs_target.root
-        task = await Running(host, token, argv=(b"sh", b"-c", script)).begin()
-        await until(lambda: _state_of(carriers([token])[token][0].pid) == "D")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await executor.end_orphans([token]) == [token]
-        run_tool("fsfreeze", "--unfreeze", str(xfs_target.path))
-        assert await executor.end_orphans([token]) == []
-        await host.close()
-
-    run_tool("fsfreeze", "--freeze", str(xfs_target.path))
-    try:
-        asyncio.run(hang())
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", str(xfs_target.path)], check=False, capture_output=True)
-
-
-def _state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 async def reached_again(host: RemoteHost, token: str) -> bool:

@@ -166,8 +166,8 @@ class PurgeSite:
             workers=3,
         )
 
-    def dry_run(self, *, reread: bool = False) -> PurgeSummary:
-        return asyncio.run(purge(self.request(dry_run=True, reread=reread), self.ports()))
+    def dry_run(self) -> PurgeSummary:
+        return asyncio.run(purge(self.request(dry_run=True), self.ports()))
 
     def purge(self, *, reread: bool = False) -> TreePurge:
         """As after a dry run whose checksum is given."""

@@ -210,11 +210,9 @@ def test_a_directory_that_a_purge_has_closed_is_its_own() -> None:
     assert judge_source(replace(ENTRY, uid=0, mode=0o700), ROW, closed_uid=0).judgement is Judgement.OPEN
 
 
-def stand(
-    target: Entry | None, proof: Proof = ROW, *, above_ns: int | None = None, granularity_ns: int = 1
-) -> Judgement:
+def stand(target: Entry | None, *, above_ns: int | None = None, granularity_ns: int = 1) -> Judgement:
     capabilities = TargetCapabilities(time_granularity_ns=granularity_ns)
-    verdict = judge_target(proof, target, above_ctime_ns=above_ns, let_in_ns=LET_IN_NS, capabilities=capabilities)
+    verdict = judge_target(ROW, target, above_ctime_ns=above_ns, let_in_ns=LET_IN_NS, capabilities=capabilities)
     assert bool(verdict.words) == (verdict.judgement is Judgement.OPEN)
     return verdict.judgement
 

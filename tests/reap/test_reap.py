@@ -118,10 +118,10 @@ SKIP = ReapRule(action=ReapAction.SKIP, smaller_than_bytes=100)
 
 
 @contextmanager
-def opened(entries: Sequence[Entry], *, trees: Sequence[bytes] = TREES) -> Iterator[CatalogQueries]:
+def opened(entries: Sequence[Entry]) -> Iterator[CatalogQueries]:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        write_catalog(root / "catalogs", entries, trees, max_part_rows=7)
+        write_catalog(root / "catalogs", entries, TREES, max_part_rows=7)
         with CatalogQueryFiles(closed_catalogs(root / "catalogs"), scratch=Scratch(root / "tmp"), threads=1).open(
             "catalog-1"
         ) as queries:

@@ -41,8 +41,8 @@ def planned(ledger: Ledger) -> None:
     ledger.plans.record(PLAN, path="plans/week1.json", checksum="c")
 
 
-def seed(ledger: Ledger, *, done: int = 2) -> int:
-    """Begin batch 1 in three chunks of files (of 10), and bring so many of them over, a minute each."""
+def seed(ledger: Ledger) -> int:
+    """Begin batch 1 in three chunks of files (of 10), and bring two of them over, a minute each."""
     tree = PLAN.batches[0].trees[0].path
     chunks = [Chunk(number=1, kind=ChunkKind.DIRECTORIES, tree=tree, files=3, size_bytes=0)]
     chunks += [
@@ -54,7 +54,7 @@ def seed(ledger: Ledger, *, done: int = 2) -> int:
     )
     ledger.plans.set_batch_state("week1", 1, BatchState.SEEDING)
     copy(ledger, made.id, ledger.passes.pending(made.id, ChunkKind.DIRECTORIES, 1)[0].id, T0_S)
-    for turn, chunk in enumerate(ledger.passes.pending(made.id, ChunkKind.FILES, done)):
+    for turn, chunk in enumerate(ledger.passes.pending(made.id, ChunkKind.FILES, 2)):
         copy(ledger, made.id, chunk.id, T0_S + 60 * turn)
     return made.id
 

@@ -223,9 +223,9 @@ def test_in_sum_it_gives_what_was_measured(tallies: list[CopyTally]) -> None:
 
 
 @st.composite
-def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFacts:
+def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleFacts:
     """Small sites, mostly tight ones. Nothing takes no time, so what happens when is never in doubt."""
-    count = draw(st.integers(1, most))
+    count = draw(st.integers(1, 3))
     held = st.lists(st.integers(0, 30), min_size=count, max_size=count)
     slower = draw(st.sampled_from([1, 3, 20]))
     batches = []

@@ -30,7 +30,7 @@ from tests.support.fakes import VirtualClock, inline
 OLD, NEW, ARBITER = "gl1:/b", "gl9:/b", "gl3:/b"
 
 
-def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001, at: int = 1, **more: Any) -> DirectoryFacts:
+def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001) -> DirectoryFacts:
     above = path.rpartition(b"/")[0]
     return DirectoryFacts(
         path=path,
@@ -39,9 +39,8 @@ def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001, at: int = 1, *
         mode=mode,
         uid=uid,
         gid=uid,
-        changed_ns=at,
-        modified_ns=at,
-        **more,
+        changed_ns=1,
+        modified_ns=1,
     )
 
 

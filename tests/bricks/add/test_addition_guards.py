@@ -71,8 +71,8 @@ def problems(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish = W
     return list(problems_before(one, look, wish, prepared=True))
 
 
-def only(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish = WISH) -> str:
-    (problem,) = problems(one, look, wish)
+def only(one: add.AdditionRecord, look: add.AdditionSeen) -> str:
+    (problem,) = problems(one, look)
     return problem
 
 

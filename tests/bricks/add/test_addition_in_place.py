@@ -16,13 +16,13 @@ S = add.AdditionState
 OLD, NEW = Disk("old", marked=True, files=3), Disk("new-1")
 
 
-def record(state: add.AdditionState = S.PLANNED, *, name: str = OWN) -> add.AdditionRecord:
+def record(state: add.AdditionState = S.PLANNED) -> add.AdditionRecord:
     return made(
         add.AdditionRecord,
         volume="vol1",
         volume_id=VOLUME_ID,
-        bricks=(name,),
-        instead_of=name,
+        bricks=(OWN,),
+        instead_of=OWN,
         state=state,
         times={S.PLANNED: 1.0, state: 2.0},
         notes=add.AdditionNotes(filesystem_before="old", filesystem_id="new-1"),

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -31,9 +30,9 @@ def made(brick: HandBrick) -> HandBrick:
     return brick
 
 
-def marks(brick: HandBrick, *, volume: int | None = None, path: Path | None = None) -> tuple[BrickMarks, ...] | None:
-    at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(path or brick.root), online=True)
-    volume_id = str(uuid.UUID(int=brick.seed if volume is None else volume))
+def marks(brick: HandBrick) -> tuple[BrickMarks, ...] | None:
+    at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(brick.root), online=True)
+    volume_id = str(uuid.UUID(int=brick.seed))
     return asyncio.run(marks_on_bricks(OneHost(), (at,), volume_id))
 
 

@@ -17,9 +17,9 @@ ALICE, CAROL = b"home/alice", b"home/carol"
 NOW_S = 100.0 + 30 * DAY_S
 
 
-def cut(tree: bytes, state: CutoverState = S.RETAINED, *, thawed_at_s: float = 100.0) -> CutoverRecord:
+def cut(tree: bytes, state: CutoverState = S.RETAINED) -> CutoverRecord:
     user = UserTree(path=tree, user=tree.decode().removeprefix("home/"))
-    return made(CutoverRecord, plan="plan", tree=user, state=state, times={S.THAWED: thawed_at_s, state: thawed_at_s})
+    return made(CutoverRecord, plan="plan", tree=user, state=state, times={S.THAWED: 100.0, state: 100.0})
 
 
 def sources(*records: CutoverRecord, retain_days: float = 14.0) -> tuple[RetainedSource, ...]:

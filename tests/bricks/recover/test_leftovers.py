@@ -61,8 +61,8 @@ def brick_of(drained: HandBrick) -> Brick:
     return Brick(name="gl1:/b", host="gl1", path=os.fsencode(drained.root), online=True)
 
 
-def look(drained: HandBrick, *, digests: bool = True, volume: int | None = None) -> BrickLeftovers:
-    volume_id = str(uuid.UUID(int=drained.seed if volume is None else volume))
+def look(drained: HandBrick, *, digests: bool = True) -> BrickLeftovers:
+    volume_id = str(uuid.UUID(int=drained.seed))
     return asyncio.run(HostLeftovers(OneHost()).look(brick_of(drained), volume_id=volume_id, digests=digests))
 
 
@@ -196,11 +196,11 @@ def test_a_link_to_file_that_has_content_is_told_and_not_passed_over(drained: Ha
 WORK = ".migrator-recover"
 
 
-def leftover(name: bytes = b"home/a") -> Leftover:
+def leftover() -> Leftover:
     return made(
         Leftover,
         brick="gl1:/b",
-        names=(name,),
+        names=(b"home/a",),
         type=EntryType.FILE,
         gfid=b"g" * 16,
         inode=1,

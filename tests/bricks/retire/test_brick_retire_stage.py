@@ -122,8 +122,8 @@ def with_fact(name: str, value: object) -> Callable[[Site], None]:
     return lambda site: setattr(site, name, value)
 
 
-def with_file(path: bytes, content: bytes = b"of a user") -> Callable[[Site], None]:
-    return lambda site: site.source.add(path, content)
+def with_file(path: bytes) -> Callable[[Site], None]:
+    return lambda site: site.source.add(path, b"of a user")
 
 
 @pytest.mark.parametrize(
