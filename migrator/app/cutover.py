@@ -12,7 +12,7 @@ from msgspec import structs
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
-from migrator.app.transfer import deltas_of, run_request, run_world, scanning
+from migrator.app.transfer import deltas_of, governing_of, run_request, run_world, scanning
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -145,6 +145,7 @@ async def read_by_hosts(
             lanes=world.lanes,
             guard=world.bricks,
             chunk_lists=world.chunk_lists,
+            governing=governing_of(wiring, hosts),
             scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
         )
         return await work.run()

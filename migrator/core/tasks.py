@@ -149,6 +149,14 @@ async def again_and_again(call: Callable[[], object], clock: Clock, every_s: flo
         await clock.sleep(every_s)
 
 
+async def cancel_and_wait(task: asyncio.Task[None]) -> None:
+    """Cancel a background task and wait for its end; raises its own error, if any."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
 def drop_error(future: "asyncio.Future[Any]") -> None:
     """Mark the error of a finished future as retrieved, so that the loop does not log it."""
     if not future.cancelled():

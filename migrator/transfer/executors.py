@@ -116,15 +116,23 @@ class Executor:
         return [token for token, gone in zip(alive, ended, strict=True) if not gone]
 
     async def digest(
-        self, paths: Sequence[bytes], *, of_target: bool, brick: BrickRules | None, on_stdout: OnOutput
+        self,
+        paths: Sequence[bytes],
+        *,
+        of_target: bool,
+        brick: BrickRules | None,
+        bwlimit_bytes_per_s: int | None,
+        on_stdout: OnOutput,
     ) -> Completed:
         """Read the content of files on that host, and report a digest of each (`native/src/digest.c`). Paths are relative to the
         root of a side. `brick` has the rules if that is the source and a brick. It is not confined: it only reads, and follows no
         symlink. Raises ToolFailed, HostLost.
         """
-        argv = (await self._compiled(), b"digest", b"--tree", self._roots[of_target])
+        argv: tuple[bytes, ...] = (await self._compiled(), b"digest", b"--tree", self._roots[of_target])
         if brick is not None:
             argv += (b"--brick", *((b"--times", b"mdata") if brick.times_from_mdata else ()))
+        if bwlimit_bytes_per_s is not None:
+            argv += (b"--bwlimit", b"%d" % bwlimit_bytes_per_s)
         return await self._host.processes.stream(
             Command(argv=argv, stdin=b"".join(b":" + path + b"\0" for path in paths), timeout_s=None),
             on_start=lambda _identity: None,

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.events import Event, EventKind, Severity
+from migrator.core.tasks import cancel_and_wait
 from migrator.core.units import format_rate, several
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
 from migrator.plan.model import TransferCost
@@ -89,7 +91,7 @@ class Governing:
 
 @dataclass(slots=True, kw_only=True)
 class Governor:
-    """The governor of one run. `hosts` has the streams of each host by site.toml and the command line. `say` reports to
+    """The governor of one run, or (`run_id` None) of a verification, whose decisions are not recorded. `hosts` has the streams of each host by site.toml and the command line. `say` reports to
     people (whether it is a warning, and the message).
 
     `decision` is the present allowance. `chunk_cost` is the measured cost of a stream, for predicting the duration of a
@@ -99,7 +101,7 @@ class Governor:
     governing: Governing
     ledger: "Ledger"
     hosts: Mapping[str, int]
-    run_id: int
+    run_id: int | None
     clock: Clock
     say: Callable[[bool, str], None]
     state: rules.GovernorState = field(init=False)
@@ -257,10 +259,10 @@ class Governor:
         for host, load in loads.items():
             self.state = rules.after_load(self.state, host, load, self._settings, at_work=at_work)
         self._decide()
-        at_s = self.clock.now_s()
-        self.ledger.governor.keep_loads(
-            [transfer.HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
-        )
+        if self.run_id is not None:
+            at_s = self.clock.now_s()
+            kept = [transfer.HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
+            self.ledger.governor.keep_loads(kept)
 
     def _decide(self) -> None:
         """Decide; record and report a changed decision, and wake the waiting workers."""
@@ -268,12 +270,13 @@ class Governor:
         decided = rules.decide(self.state, self._settings, self._controls)
         outside = decided.gate is transfer.Gate.OUTSIDE_WINDOWS
         until_s = opens_at(self.governing.windows, now_s, self.governing.local_time) if outside else None
-        self.decision = replace(decided, at_s=now_s, run_id=self.run_id, until_s=until_s)
+        self.decision = replace(decided, at_s=now_s, run_id=self.run_id or 0, until_s=until_s)
         before = self._kept
         if before is not None and before.same(self.decision):
             return
         self._kept = self.decision
-        self.ledger.governor.add(self.decision)
+        if self.run_id is not None:
+            self.ledger.governor.add(self.decision)
         self._tell(before, self.decision)
         for call in tuple(self._watchers):
             call()
@@ -288,6 +291,16 @@ class Governor:
             self.say(False, f"chunks are begun again: up to {now.streams} streams")
         elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
             self.say(now.bound in _FELT, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
+
+
+@asynccontextmanager
+async def watching(governor: Governor) -> AsyncIterator[Governor]:
+    """The governor reacts to changes until the end of the block."""
+    task = asyncio.create_task(governor.watch())
+    try:
+        yield governor
+    finally:
+        await cancel_and_wait(task)
 
 
 # `tune`, `pause` and `resume`. A run in another process follows within seconds.

@@ -224,14 +224,6 @@ def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
     return StreamCounters(files=max(one.files - other.files, 0), size_bytes=max(one.size_bytes - other.size_bytes, 0))
 
 
-async def cancel_and_wait(task: asyncio.Task[None]) -> None:
-    """Cancel a background task and wait for its end; raises its own error, if any."""
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise error
-
-
 # Measuring the free space of both sides during a run, for reports.
 
 EVERY_S = 1.0 * HOUR_S

@@ -12,7 +12,7 @@ from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.tasks import SharedCall
+from migrator.core.tasks import SharedCall, cancel_and_wait
 from migrator.core.units import several
 from migrator.delta.model import SENT
 from migrator.fs.model import Need, TargetCapabilities
@@ -29,7 +29,7 @@ from migrator.transfer.attempt import Stream, Unended, look, remove_before_strea
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, HealthNow, Invocation, PassUnderWay, StorageWatch, World
 from migrator.transfer.executors import stream_activity
-from migrator.transfer.meter import Meter, cancel_and_wait
+from migrator.transfer.meter import Meter
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.pool import Routes, run_step
 from migrator.transfer.ports import DriverWork, Driving

@@ -16,7 +16,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
-from migrator.core.tasks import SharedCall, task_group
+from migrator.core.tasks import SharedCall, cancel_and_wait, task_group
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
@@ -25,7 +25,7 @@ from migrator.plan.model import Chunk, ListedPath
 from migrator.scan.rules import reasons_against_bricks, task_changes
 from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, OpenAttempt, Result, Unended, intend, look_at_all
 from migrator.transfer.context import LOG, LOOK_EVERY_S, Invocation, PassUnderWay
-from migrator.transfer.meter import Meter, cancel_and_wait
+from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
 from migrator.transfer.ports import BrickLook, BrickRefused, Engine, Way
 from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_s, expected_s

@@ -27,9 +27,9 @@ from migrator.transfer import model as transfer
 from migrator.transfer import passes as transfer_passes
 from migrator.transfer.attempt import recover
 from migrator.transfer.context import LOG, Invocation, World
-from migrator.transfer.governor import Governing, Governor
+from migrator.transfer.governor import Governing, Governor, watching
 from migrator.transfer.guards import find_problems, read_plan
-from migrator.transfer.meter import cancel_and_wait, capacity_watch
+from migrator.transfer.meter import capacity_watch
 
 # Which hooks belong to a step of a run.
 
@@ -588,8 +588,5 @@ async def governed(invocation: Invocation, governing: Governing | None) -> Async
         clock=world.clock,
         say=say,
     )
-    task = asyncio.create_task(invocation.governor.watch())
-    try:
+    async with watching(invocation.governor):
         yield
-    finally:
-        await cancel_and_wait(task)

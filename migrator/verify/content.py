@@ -1,6 +1,7 @@
 """Content read by hosts before the comparison: each chunk on the host of its brick, both sides at once."""
 
 import asyncio
+import itertools
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
 from migrator.fs.rules import is_sampled
 from migrator.plan.model import Chunk
+from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.pool import HostLane, VolumeGuard, shared_looks
 from migrator.transfer.ports import BrickLook, Lines, Way
 from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
@@ -43,12 +45,14 @@ def parse_line(line: bytes) -> tuple[int, SideFacts, bytes] | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
     """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
-    lists trees from the bricks, and raises Refused if that cannot be; None: no host reads bricks.
+    lists trees from the bricks, and raises Refused if that cannot be; None: no host reads bricks. `governing` has the limits of
+    streams; None: there are none.
     """
 
     lanes: Sequence[HostLane]
     guard: VolumeGuard | None
     chunk_lists: "ChunkListFiles"
+    governing: Governing | None = None
     scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
 
 
@@ -79,11 +83,13 @@ class ContentPass:
     policy: DigestPolicy
     clock: Clock
     say: Callable[[EventKind, Severity, str], None]
+    governor: Governor | None = None
     read_bytes: int = field(init=False, default=0)
     _looks: SharedCall[BrickLook] = field(init=False)
     _lost: set[str] = field(init=False, default_factory=set)
     _said: set[str] = field(init=False, default_factory=set)
     _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _numbers: "itertools.count[int]" = field(init=False, default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self._looks = shared_looks(self.readers.guard, self.clock)
@@ -126,18 +132,33 @@ class ContentPass:
 
     async def _work(self, lane: HostLane, queue: deque[_Listed], left: list[_Listed]) -> None:
         while queue and lane.host not in self._lost:
-            listed = queue.popleft()
+            if not self._may_begin(lane):
+                await self.clock.sleep(LOOK_EVERY_S)
+                continue
+            listed, number = queue.popleft(), next(self._numbers)
+            if self.governor is not None:
+                self.governor.begin(number, lane.host, hosts=self._hosts)
             try:
-                was_read = await self._read(lane, listed)
+                was_read = await self._read(lane, listed, self.governor.share_of(number) if self.governor else None)
             except MigratorError as error:
                 was_read = False
                 self._lost.add(lane.host)
                 self._say_once(f"host {lane.host} reads no content any more: {error.message}")
+            finally:
+                if self.governor is not None:
+                    self.governor.end(number)
             if not was_read:
                 left.append(listed)
 
-    async def _read(self, lane: HostLane, listed: _Listed) -> bool:
-        """Read both sides of a chunk; False if the volume was not quiet. Raises MigratorError."""
+    @property
+    def _hosts(self) -> set[str]:
+        return {lane.host for lane in self.readers.lanes} - self._lost
+
+    def _may_begin(self, lane: HostLane) -> bool:
+        return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)
+
+    async def _read(self, lane: HostLane, listed: _Listed, bwlimit_bytes_per_s: int | None) -> bool:
+        """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
         brick = None if lane.reads_mount else listed.chunk.brick
         if brick is not None and not await self._is_quiet():
             return False
@@ -145,8 +166,9 @@ class ContentPass:
         await self._sync(lane, way)
         paths = await asyncio.to_thread(self._paths, listed)
         async with task_group() as group:
-            source = group.create_task(self._digests(way, paths, of_target=False))
-            target = group.create_task(self._digests(way, paths, of_target=True))
+            limit = {"bwlimit_bytes_per_s": bwlimit_bytes_per_s}
+            source = group.create_task(self._digests(way, paths, of_target=False, **limit))
+            target = group.create_task(self._digests(way, paths, of_target=True, **limit))
         if brick is not None and not await self._is_quiet():
             return False
         await asyncio.to_thread(self.parts.add, listed.name, self._equal(paths, source.result(), target.result()))
@@ -166,7 +188,7 @@ class ContentPass:
             raise ToolFailed(f"the target cannot be synced there: {error.strerror or error}") from error
 
     async def _digests(
-        self, way: Way, paths: Sequence[bytes], *, of_target: bool
+        self, way: Way, paths: Sequence[bytes], *, of_target: bool, bwlimit_bytes_per_s: int | None
     ) -> Mapping[int, tuple[SideFacts, bytes]]:
         found: dict[int, tuple[SideFacts, bytes]] = {}
 
@@ -177,7 +199,13 @@ class ContentPass:
                 self.read_bytes += 0 if of_target else facts.size_bytes
 
         brick = None if of_target else way.brick
-        completed = await way.executor.digest(paths, of_target=of_target, brick=brick, on_stdout=Lines(take).add)
+        completed = await way.executor.digest(
+            paths,
+            of_target=of_target,
+            brick=brick,
+            bwlimit_bytes_per_s=bwlimit_bytes_per_s,
+            on_stdout=Lines(take).add,
+        )
         if completed.exit_code != 0:
             raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
         return found

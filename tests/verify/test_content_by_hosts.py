@@ -4,13 +4,14 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.core.errors import Interrupted
+from migrator.core.events import Event
 from migrator.core.states import BatchState, ChunkKind, PassKind
 from migrator.core.units import NS_PER_S
 from migrator.fs.ports import Digest
@@ -20,11 +21,13 @@ from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
 from migrator.plan.model import ListedPath
 from migrator.transfer.executors import LocalExecutor
+from migrator.transfer.governor import Governing
+from migrator.transfer.model import Limits
 from migrator.transfer.pool import HostLane
 from migrator.transfer.ports import BrickLook, Way
 from migrator.verify.content import Readers, parse_line
 from migrator.verify.model import DifferenceKind, VerificationRecord
-from tests.support.fakes import FakeChunkLists
+from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import missing_for_native, placing
 from tests.support.verify_world import TREE, World, verify_world
 
@@ -62,6 +65,7 @@ class Site:
     """The side and the paths that the hosts were given."""
     reads: list[bytes] = field(default_factory=list)
     """The paths whose content this machine read through the source's mount."""
+    limits: list[int | None] = field(default_factory=list)
     before_read: Callable[[str], None] = lambda _host: None
 
     def list_files(self, *chunks: Sequence[bytes], brick: str | None = BRICK) -> None:
@@ -77,6 +81,7 @@ class Site:
                 site.before_read(host)
                 site.calls.append((host, of_target, tuple(path.removeprefix(TREE + b"/") for path in paths)))
                 assert options.pop("brick") == (RULES if host == "gl1" and not of_target else None)
+                site.limits.append(options["bwlimit_bytes_per_s"])
                 return await super().digest(paths, of_target=of_target, brick=None, **options)
 
         async def reach(_: str) -> Host:
@@ -268,6 +273,50 @@ def test_other_algorithms_and_samples(site: Site) -> None:
     record = site.verify(share=0.2)
     assert 0 < len(site.given()) < 4
     assert (record.digested_files, site.reads) == (len(site.given()), [])
+
+
+async def _no_load(_host: str) -> float | None:
+    return None
+
+
+GOVERNING = Governing(
+    load_of=_no_load,
+    limits=Limits(bwlimit_bytes_per_s=40_000_000),
+    windows=(),
+    local_time=lambda _at_s: (0, 0),
+    in_words=str,
+)
+
+
+def test_streams_share_the_limit_of_runs_and_wait_while_the_migration_is_paused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("verify.content", "transfer.governor"):
+        monkeypatch.setattr(f"migrator.{module}.LOOK_EVERY_S", 0.01)
+    site.list_files(*([name] for name in NAMES))
+    ledger = site.world.ledger
+    ledger.controls.hold(by="root", reason="a test", at_s=1.0)
+
+    async def paused_first() -> VerificationRecord:
+        told = asyncio.Event()
+
+        class Told(FakeProgress):
+            def event(self, event: Event) -> None:
+                if "no chunk is begun until it is resumed" in event.message:
+                    told.set()
+
+        site.world.progress = Told()
+        readers = replace(site.readers(), governing=GOVERNING)
+        verifying = asyncio.create_task(site.world.verify_now(readers=readers))
+        await told.wait()
+        assert site.calls == []
+        ledger.controls.resume(by="root", at_s=2.0)
+        return await verifying
+
+    record = asyncio.run(paused_first())
+    assert (record.digested_files, site.reads) == (4, [])
+    # Two hosts with two streams each, and each stream reads both sides.
+    assert site.limits == [10_000_000] * 8
 
 
 def test_a_line_is_taken_only_as_a_whole() -> None:

@@ -1,6 +1,6 @@
 /* `migrator-native digest`: reads the content of listed files and reports a digest of each.
  *
- *     digest --tree DIRECTORY [--brick] [--times mdata] < LIST
+ *     digest --tree DIRECTORY [--brick] [--times mdata] [--bwlimit BYTES_PER_S] < LIST
  *
  * copy_list.c describes the list; only its names count. For each file that was read and did not change meanwhile, one line
  * without its name is written:
@@ -8,7 +8,7 @@
  *     D INDEX INO SIZE MTIME_NS CTIME_NS XXH3_128
  *
  * INDEX is the position in the list; the facts are those that the mount shows (of a brick: the inode from the gfid, the
- * times from trusted.glusterfs.mdata with --times mdata). There is no line for all others: the caller reads those through the
+ * times from trusted.glusterfs.mdata with --times mdata). Lines of progress are those of copy_events.c. There is no line for all others: the caller reads those through the
  * mounts, which report what is wrong. The exit code is 0 after the whole list.
  *
  * No path is followed through a symlink. What this machine has cached of a file is dropped before it is read, and again
@@ -35,6 +35,7 @@
 int digest_main(int argc, char **argv);
 
 struct reader {
+    struct copier *copier; /* for the pace */
     bool brick;
     bool times_from_mdata;
     int tree;
@@ -115,6 +116,7 @@ static bool read_content(const struct reader *reader, int fd, int64_t size) {
             return got == 0 && at == size;
         XXH3_128bits_update(reader->state, reader->buffer, (size_t)got);
         at += got;
+        pace(reader->copier, (size_t)got);
         if (at > size)
             return false;
     }
@@ -139,7 +141,7 @@ static void digest_file(const struct reader *reader, int fd, size_t index) {
     putchar('\n');
 }
 
-static bool take_words(int argc, char **argv, struct reader *reader, const char **tree) {
+static bool take_words(int argc, char **argv, struct reader *reader, struct options *options, const char **tree) {
     for (int at = 1; at < argc; at++) {
         if (strcmp(argv[at], "--brick") == 0)
             reader->brick = true;
@@ -147,6 +149,8 @@ static bool take_words(int argc, char **argv, struct reader *reader, const char 
             reader->times_from_mdata = true;
         else if (strcmp(argv[at], "--tree") == 0 && at + 1 < argc)
             *tree = argv[++at];
+        else if (strcmp(argv[at], "--bwlimit") == 0 && at + 1 < argc)
+            options->bwlimit_bytes_per_s = strtoull(argv[++at], NULL, 10);
         else
             return false;
     }
@@ -168,11 +172,13 @@ static int digest_list(struct reader *reader, const struct list *list) {
 }
 
 int digest_main(int argc, char **argv) {
-    struct reader reader = {.directory = -1};
+    struct options options = {0};
+    struct copier copier = {.options = &options};
+    struct reader reader = {.copier = &copier, .directory = -1};
     struct list list;
     const char *tree = NULL;
-    if (!take_words(argc, argv, &reader, &tree)) {
-        fputs("usage: migrator-native digest --tree DIRECTORY [--brick] [--times mdata] < LIST\n", stderr);
+    if (!take_words(argc, argv, &reader, &options, &tree)) {
+        fputs("usage: migrator-native digest --tree DIRECTORY [--brick] [--times mdata] [--bwlimit BYTES_PER_S] < LIST\n", stderr);
         return EXIT_USAGE;
     }
     reader.tree = open_tree(tree);
@@ -180,6 +186,7 @@ int digest_main(int argc, char **argv) {
         perror("migrator-native digest: the tree");
         return EXIT_NO_TREE;
     }
+    start_events(&options);
     int code = read_list(STDIN_FILENO, &list) ? EXIT_LIST_DONE : EXIT_BAD_LIST;
     reader.state = XXH3_createState();
     reader.buffer = malloc(READ_BYTES);
