@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.app import OperationPorts, Wiring
-from migrator.app.hosts import local_time, probe_world, reached
+from migrator.app.hosts import endpoints, local_time, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
@@ -25,7 +25,7 @@ from migrator.catalog.brick_parts import paths_of
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
-from migrator.cutover.writers import brick_writers, known_endpoints, open_on_bricks
+from migrator.cutover.writers import brick_writers, open_on_bricks
 from migrator.gluster import looks
 from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
 from migrator.gluster.volume import GlusterSource
@@ -201,18 +201,11 @@ async def retirement_world(
     """The ports of a retirement, for the length of the block. Raises UsageError."""
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
-
-        async def endpoints() -> tuple[frozenset[str], tuple[str, ...]]:
-            volume = source.commands.volume
-            return await known_endpoints(
-                hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
-            )
-
         yield RetirementWorld(
             volume=GlusterRetirements(source.commands),
             source=source,
             writers=partial(brick_writers, hosts, tuple(hosts.names), source, wiring.processes),
-            endpoints=endpoints,
+            endpoints=endpoints(wiring, source, hosts),
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
             cover=partial(cover_paths, wiring.closed_catalogs(ledger), scratch=wiring.scratch),
             manifests=wiring.manifests(ledger),

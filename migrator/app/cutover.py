@@ -11,7 +11,7 @@ from msgspec import structs
 
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
-from migrator.app.hosts import host_specs, reached
+from migrator.app.hosts import endpoints, host_specs, reached
 from migrator.app.transfer import deltas_of, governing_of, run_request, run_world, scanning
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
@@ -22,13 +22,15 @@ from migrator.cutover import carry_back
 from migrator.cutover.files import MountedTops, links_of
 from migrator.cutover.model import CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
-from migrator.cutover.writers import WriterSearch, brick_writers, local_writers
+from migrator.cutover.writers import WriterSearch, brick_writers, local_writers, seen_by_nobody
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
+from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
+from migrator.hosts.site import SiteHosts
 from migrator.ledger.call import backing_up
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
@@ -279,6 +281,7 @@ async def cutover_world(
                 trees=target,
                 source_trees=source_trees,
                 source_writers=_writers(wiring, source, hosts),
+                seen_by_nobody=_seen_by_nobody(wiring, source, hosts),
                 target_writers=target_writers(wiring, target_side),
                 links=links_of(site),
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
@@ -295,6 +298,15 @@ def _writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: Hosts) 
     if isinstance(source, GlusterSource):
         return partial(brick_writers, hosts, host_specs(wiring.site), source, wiring.processes)
     return partial(local_writers, wiring.processes, source)
+
+
+def _seen_by_nobody(
+    wiring: Wiring, source: PosixSource | GlusterSource, hosts: SiteHosts
+) -> Callable[[], Awaitable[tuple[str, ...]]] | None:
+    if not isinstance(source, GlusterSource):
+        return None
+    clients = GlusterRetirements(source.commands).clients
+    return partial(seen_by_nobody, source, clients, endpoints(wiring, source, hosts), wiring.clock)
 
 
 def _comparing(wiring: Wiring, ledger: Ledger) -> Comparing | None:

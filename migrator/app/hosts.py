@@ -16,6 +16,8 @@ from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
+    from migrator.cutover.writers import Endpoints
+    from migrator.gluster.volume import GlusterSource
     from migrator.ledger.ledger import Ledger
 
 
@@ -56,6 +58,14 @@ def host_specs(site: Site) -> dict[str, HostSpec]:
             for section in site.source.hosts
         }
     )
+
+
+def endpoints(wiring: Wiring, source: "GlusterSource", hosts: SiteHosts) -> "Endpoints":
+    """The connections to bricks that are this site's own, or Gluster's."""
+    from migrator.cutover.writers import known_endpoints
+
+    names, volume = tuple(hosts.names), source.commands.volume
+    return lambda: known_endpoints(hosts, names, wiring.processes, volume=volume, mount=wiring.source_root)
 
 
 # Probes

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isnan
@@ -19,7 +20,7 @@ from migrator.cutover.model import Phase
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
-from migrator.gluster.model import VolumeState
+from migrator.gluster.model import ClientSeen, VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt
 from migrator.report.model import Blocker
@@ -816,6 +817,8 @@ def _read(name: str, value: object) -> object:
 
 _OPEN_BEHIND = "performance.open-behind"
 _OFF = frozenset({"off", "no", "false", "0", "disable"})
+_ON = frozenset({"on", "yes", "true", "1", "enable"})
+_HOSTS_SHOWN = 5
 _FREEZING_SHOWN = 5
 
 
@@ -958,15 +961,69 @@ def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
     )
 
 
+_EXPORTS = (
+    ("nfs.disable", _OFF, "Gluster's NFS server"),
+    ("ganesha.enable", _ON, "NFS-Ganesha"),
+    ("nfs-ganesha", _ON, "NFS-Ganesha"),
+    ("user.smb", _ON, "Samba"),
+    ("user.cifs", _ON, "Samba"),
+)
+"""Options of a volume (GlusterFS 10.3), the values that mean that it is exported, and by what."""
+
+
+def exports_unseen(state: VolumeState) -> tuple[str, ...]:
+    """The servers that export the volume to clients of their own. Those reach a file by its handle, past a closed top, and
+    nobody can see what they have open.
+    """
+    options = dict(state.options)
+    return tuple(
+        f"{server} exports the volume ({name} is {options[name]}): its clients reach files by handle, past the closed top"
+        for name, values, server in _EXPORTS
+        if options.get(name, "").lower() in values
+    )
+
+
+def others_unseen(clients: Sequence[ClientSeen] | None, unseen: Sequence[str]) -> tuple[str, ...]:
+    """What other clients of the volume may do unseen. `clients` None: they are not known; `unseen` says why."""
+    found = [f"which clients are connected to the bricks is not known: {sentence}" for sentence in unseen]
+    if clients is None and not unseen:
+        found.append(
+            "which clients are connected to the bricks is not known: see `gluster volume status VOLUME clients`"
+        )
+    if clients:
+        found.append(
+            f"other clients have the volume mounted: {hosts_of(clients)}: a process there may have its working directory in "
+            "the tree, and make files there past the closed top"
+        )
+    return tuple(found)
+
+
+def hosts_of(clients: Sequence[ClientSeen]) -> str:
+    """The hosts of clients, with their numbers of connections."""
+    hosts = Counter(client.address.rpartition(":")[0] for client in clients)
+    shown = ", ".join(
+        f"{host} ({several(count, 'connection')})" for host, count in sorted(hosts.items())[:_HOSTS_SHOWN]
+    )
+    return shown + (f", and {len(hosts) - _HOSTS_SHOWN} hosts more" if len(hosts) > _HOSTS_SHOWN else "")
+
+
 def check_open_files(state: VolumeState, *, vouched: bool) -> list[Finding]:
     """For `doctor`, on sites that move users: whether all files that clients have open show on the bricks."""
     if vouched:
         return []
-    unseen = unopened_unseen(state)
-    if not unseen:
-        return [ok("open files", "what clients open shows on the bricks at once")]
+    exported = [
+        warning(
+            "exports", sentence, 'users are not frozen: have a pre-freeze hook vouch for it ([cutover] freeze = "hook")'
+        )
+        for sentence in exports_unseen(state)
+    ]
+    if not unopened_unseen(state):
+        return [ok("open files", "what clients open shows on the bricks at once"), *exported]
     fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
-    return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
+    return [
+        warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix),
+        *exported,
+    ]
 
 
 def check_way_back(doubts: Sequence[str] | None, *, required: bool) -> list[Finding]:

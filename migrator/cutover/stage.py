@@ -334,6 +334,10 @@ class Beginning:
         unseen = await self.sight.unseen(self.sight.world.source_writers, (tree.path,))
         if found is None or unseen is None:
             return None
+        if self.sight.world.seen_by_nobody is not None and not self.sight.request.vouched:
+            unseen += tuple(
+                f"whether somebody writes was not seen: {one}" for one in await self.sight.world.seen_by_nobody()
+            )
         problems = (
             rules.closed_already(top),
             rules.missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,

@@ -78,7 +78,8 @@ class CutoverWorld:
     source for users who come back. `source_writers` and `target_writers` search either side for processes that still
     write. `policy` defines the content to compare. `backup` keeps a copy of the ledger under a name; the copy is durable
     on return. `to_archive` returns the rows of a plan's reap list to archive from a tree (blocking; raises Refused).
-    `comparing` measures users' trees before and after; None if the site does not enable that.
+    `comparing` measures users' trees before and after; None if the site does not enable that. `seen_by_nobody` tells how
+    users may write to the source past a closed top, where no search sees them; None: in no way.
     """
 
     run: World
@@ -97,6 +98,7 @@ class CutoverWorld:
     backup: Callable[[str], None]
     to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
     comparing: Comparing | None = None
+    seen_by_nobody: Callable[[], Awaitable[tuple[str, ...]]] | None = None
 
 
 _SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWITCHING})

@@ -12,12 +12,14 @@ from functools import cache
 
 import msgspec
 
+from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
+from migrator.core.tasks import told
 from migrator.cutover.model import OpenFile, OpenKind, Writers
-from migrator.cutover.rules import clients_unseen, unopened_unseen
+from migrator.cutover.rules import clients_unseen, exports_unseen, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, ClientSeen
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, Processes
 
@@ -141,6 +143,9 @@ def _joined(looks: Sequence[Writers], *unseen: str) -> Writers:
 
 _CLIENTS_TIMEOUT_S = 60.0
 
+Endpoints = Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
+"""`known_endpoints` of a site."""
+
 
 async def known_endpoints(
     hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
@@ -164,6 +169,48 @@ async def known_endpoints(
 
     looks = await asyncio.gather(*map(ends_of, ("", *sorted(names))))
     return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)
+
+
+_CLIENT_LOOKS = 3
+_CLIENT_PAUSE_S = 1.0
+"""The query of pending heals is briefly a client of the volume itself."""
+
+
+async def other_clients(
+    clients: Callable[[], Awaitable[Sequence[ClientSeen]]], endpoints: Endpoints, *, bricks: Sequence[str], clock: Clock
+) -> tuple[tuple[ClientSeen, ...] | None, tuple[str, ...]]:
+    """The clients of the volume that are neither this site's mount nor Gluster's (None: not known), and sentences about what
+    was not seen.
+    """
+    others: tuple[ClientSeen, ...] | None = None
+    unseen: tuple[str, ...] = ()
+    for look in range(_CLIENT_LOOKS):
+        if look:
+            await clock.sleep(_CLIENT_PAUSE_S)
+        found = await told(clients())
+        known, unseen = await endpoints()
+        others = None if found is None else tuple(one for one in found if one.address not in known)
+        # This site's mount is a client of each brick, so a brick without any client was not queried.
+        asked = {one.brick for one in found or ()}
+        unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
+        if others == () and not unseen:
+            break
+    return others, unseen
+
+
+async def seen_by_nobody(
+    source: SourceFileSystem,
+    clients: Callable[[], Awaitable[Sequence[ClientSeen]]],
+    endpoints: Endpoints,
+    clock: Clock,
+) -> tuple[str, ...]:
+    """Why users may write to a volume past the closed top of their tree, unseen by any search for open files."""
+    state = (await source.health()).state
+    if state is None:
+        return ("how the volume is exported, and to whom, is not known",)
+    bricks = [brick.name for brick in state.bricks]
+    others, unseen = await other_clients(clients, endpoints, bricks=bricks, clock=clock)
+    return (*exports_unseen(state), *others_unseen(others, unseen))
 
 
 # Open files on bricks.

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
-from migrator.bricks.retire.model import ClientSeen
 from migrator.core.errors import ToolFailed
-from migrator.gluster.model import TaskProgress
+from migrator.gluster.model import ClientSeen, TaskProgress
 from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.gluster.xml import node_name, of_volume, parse_progress, parse_task_id
 

@@ -259,3 +259,11 @@ class ListedDirectory:
     gid: int
     reason: str
     command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSeen:
+    """A client that is connected to a brick. `address` is `IP:PORT` as the brick sees it."""
+
+    brick: str
+    address: str

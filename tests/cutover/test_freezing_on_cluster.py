@@ -12,10 +12,12 @@ from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
-from migrator.cutover.writers import brick_writers
+from migrator.cutover.writers import brick_writers, known_endpoints, seen_by_nobody
+from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
+from tests.support.cluster.clients import another_client
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
 from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, open_behind
@@ -176,3 +178,26 @@ def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
         found: list[OpenFile] = list(search(lab, hosts).open_files)
     assert {one.path for one in found if one.brick and can_write(one)} == {b"frozen/ann/data"}
     tops.thaw(TREE, kept)
+
+
+@pytest.mark.guarantee("open-files")
+def test_other_clients_are_seen_by_nobody(lab: LabHandle, hosts: LabHosts, scratch: Path) -> None:
+    async def look() -> tuple[str, ...]:
+        source = gluster(lab)
+        try:
+            return await seen_by_nobody(
+                source,
+                GlusterRetirements(source.commands).clients,
+                lambda: known_endpoints(
+                    hosts, hosts.names, LocalProcesses(), volume=lab.state.spec.volume, mount=source.root
+                ),
+                SystemClock(),
+            )
+        finally:
+            source.close()
+            await hosts.close()
+
+    assert asyncio.run(look()) == ()
+    with another_client(lab, scratch / "elsewhere"):
+        (sentence,) = asyncio.run(look())
+    assert "other clients have the volume mounted: 10." in sentence

@@ -14,6 +14,7 @@ from migrator.cutover import rules
 from migrator.cutover import rules as cutover_rules
 from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
 from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import ClientSeen
 from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
@@ -255,3 +256,30 @@ def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
     (finding,) = cutover_rules.check_open_files(volume(options=options), vouched=False)
     assert finding.status is (FindingStatus.OK if seen else FindingStatus.WARNING)
     assert cutover_rules.check_open_files(volume(options=options), vouched=True) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "server"),
+    [
+        ((), None),
+        ((("nfs.disable", "on"), ("user.smb", "disable"), ("ganesha.enable", "off")), None),
+        ((("nfs.disable", "off"),), "Gluster's NFS server"),
+        ((("ganesha.enable", "on"),), "NFS-Ganesha"),
+        ((("user.cifs", "enable"),), "Samba"),
+    ],
+)
+def test_servers_that_export_the_volume_are_named(options: tuple[tuple[str, str], ...], server: str | None) -> None:
+    shown = volume(options=(("performance.open-behind", "off"), *options))
+    unseen = cutover_rules.exports_unseen(shown)
+    assert [sentence.split(" exports ")[0] for sentence in unseen] == ([server] if server else [])
+    assert len(cutover_rules.check_open_files(shown, vouched=False)) == 1 + len(unseen)
+
+
+def test_other_clients_are_named_by_host() -> None:
+    clients = [ClientSeen(brick="b", address=f"10.0.0.{number % 7}:4915{number}") for number in range(9)]
+    assert cutover_rules.others_unseen((), ()) == ()
+    (sentence,) = cutover_rules.others_unseen(clients, ())
+    assert "10.0.0.0 (2 connections), 10.0.0.1 (2 connections)" in sentence
+    assert "and 2 hosts more" in sentence
+    assert len(cutover_rules.others_unseen(None, ())) == 1
+    assert cutover_rules.others_unseen(None, ["gl1 does not answer"])[0].endswith("gl1 does not answer")

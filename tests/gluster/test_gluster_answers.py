@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bricks.retire.model import ClientSeen
 from migrator.core.errors import ToolFailed
 from migrator.cutover.far_search import address_of, kind_of, local_ends
 from migrator.gluster.changes import GlusterRetirements
-from migrator.gluster.model import TaskKind
+from migrator.gluster.model import ClientSeen, TaskKind
 from migrator.gluster.rules import known_faults
 from migrator.gluster.volume import GlusterCommands, GlusterShell, GlusterSource, VolumeOverview
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver

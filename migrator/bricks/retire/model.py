@@ -174,14 +174,6 @@ class CoverFound:
     list_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSeen:
-    """A client that is connected to a brick. `address` is `IP:PORT` as the brick sees it."""
-
-    brick: str
-    address: str
-
-
 RetireEnding = Ending
 
 

@@ -12,8 +12,9 @@ from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverRecord, CutoverState, Writers
+from migrator.cutover.rules import hosts_of
 from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
-from migrator.gluster.model import SourceHealth, VolumeTask
+from migrator.gluster.model import ClientSeen, SourceHealth, VolumeTask
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import PURGE_NAME, Proof
 from migrator.site.rules_guards import health_problems
@@ -160,7 +161,7 @@ class RetireFacts:
     cutovers: Sequence[CutoverRecord]
     drains: Sequence[str]
     additions: Sequence[str]
-    clients: Sequence[model.ClientSeen] | None
+    clients: Sequence[ClientSeen] | None
     clients_unseen: Sequence[str]
     opened: Writers
     purge_left: bool | None
@@ -215,14 +216,8 @@ def _clients(facts: RetireFacts) -> Iterator[str]:
         if not facts.clients_unseen:
             yield "who is connected to the bricks is not known: see `gluster volume status VOLUME clients`"
         return
-    hosts: dict[str, int] = {}
-    for client in facts.clients:
-        host = client.address.rpartition(":")[0]
-        hosts[host] = hosts.get(host, 0) + 1
-    if hosts:
-        shown = ", ".join(f"{host} ({several(count, 'connection')})" for host, count in sorted(hosts.items())[:_SHOWN])
-        more = f", and {len(hosts) - _SHOWN} hosts more" if len(hosts) > _SHOWN else ""
-        yield f"clients beside this site's own have the volume mounted: {shown}{more}: unmount it there"
+    if facts.clients:
+        yield f"clients beside this site's own have the volume mounted: {hosts_of(facts.clients)}: unmount it there"
 
 
 def _opened(opened: Writers) -> Iterator[str]:

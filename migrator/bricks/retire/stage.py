@@ -29,7 +29,7 @@ from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import told
 from migrator.cutover.model import SETTLED_STATES, Writers
-from migrator.cutover.writers import WriterSearch
+from migrator.cutover.writers import WriterSearch, other_clients
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.changes import GlusterRetirements
@@ -180,9 +180,6 @@ def hooked(record: model.Retirement) -> HookedStep:
 _LOOK_TIMEOUT_S = 120.0
 _EXAMPLES = 20
 """Number of paths of each kind to show. The list file has all of them."""
-_CLIENT_LOOKS = 3
-_CLIENT_PAUSE_S = 1.0
-"""The query of pending heals is briefly a client of the volume itself."""
 _STORE = b".glusterfs"
 """Gluster's own directory in every brick. Gluster's processes always have it open."""
 
@@ -498,7 +495,9 @@ class _Retirement(
         """Return all preflight checks that fail now."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
-        clients, unseen = await self._clients(() if found is None else tuple(one.name for one in found[0].bricks))
+        world = self.call.world
+        bricks = () if found is None else tuple(one.name for one in found[0].bricks)
+        clients, unseen = await other_clients(world.volume.clients, world.endpoints, bricks=bricks, clock=world.clock)
         health = await world.source.health()
         if found is not None and health.state is not None:
             state = found[0]
@@ -626,24 +625,6 @@ class _Retirement(
     async def _mounts(self) -> tuple[str, ...]:
         source = await self._seen(self.call.world.source.identity)
         return mount_problems(self.call.site.source, source, where="the source")
-
-    async def _clients(self, bricks: Sequence[str]) -> tuple[tuple[model.ClientSeen, ...] | None, tuple[str, ...]]:
-        """Return the clients that are neither this site's mounts nor Gluster's."""
-        world = self.call.world
-        others: tuple[model.ClientSeen, ...] | None = None
-        unseen: tuple[str, ...] = ()
-        for look in range(_CLIENT_LOOKS):
-            if look:
-                await world.clock.sleep(_CLIENT_PAUSE_S)
-            clients = await told(world.volume.clients())
-            known, unseen = await world.endpoints()
-            others = None if clients is None else tuple(one for one in clients if one.address not in known)
-            # This site's mount is a client of each brick, so a brick without any client was not queried.
-            asked = {one.brick for one in clients or ()}
-            unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
-            if others == () and not unseen:
-                break
-        return others, unseen
 
     async def _opened(self) -> Writers:
         found = await self.call.world.writers((b"",))

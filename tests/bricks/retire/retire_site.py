@@ -11,7 +11,7 @@ from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.cutover.model import Writers
-from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.gluster.model import ClientSeen, VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger
 from migrator.purge.model import Proof
 from tests.bricks.brick_worlds import world_of
@@ -55,9 +55,9 @@ class Volume:
         self.fault("state")
         return self.state, ()
 
-    async def clients(self) -> tuple[retire_model.ClientSeen, ...]:
+    async def clients(self) -> tuple[ClientSeen, ...]:
         self.fault("clients")
-        return tuple(retire_model.ClientSeen(brick="gl1:/b", address=address) for address in self.addresses)
+        return tuple(ClientSeen(brick="gl1:/b", address=address) for address in self.addresses)
 
     async def stop(self) -> None:
         self.fault("before stop")

@@ -1,10 +1,6 @@
 """A real volume with an arbiter is retired: refused with data that is nowhere else, then stopped and killed."""
 
 import os
-import subprocess
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +10,7 @@ from migrator.core.paths import percent_escape
 from migrator.core.units import MIB
 from migrator.lab.model import VolumeType
 from tests.support.cluster.brick_runs import users_copied
+from tests.support.cluster.clients import another_client
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.opening import open_behind
@@ -30,39 +27,6 @@ esac
 """
 """The program is killed when Gluster has stopped the volume, before it hears of it."""
 STRAY = b"caf\xe9\nof nobody"
-
-
-@contextmanager
-def another_client(lab: LabHandle, directory: Path) -> Iterator[None]:
-    """The volume is mounted a second time, elsewhere, by somebody."""
-    directory.mkdir()
-    before = connected(lab)
-    place = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
-    words = ("mount", "-t", "glusterfs", place, str(directory))
-    subprocess.run(["nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *words], check=True)
-    own: set[tuple[str, str]] = set()
-
-    def is_seen() -> bool:
-        own.update(connected(lab) - before)
-        return {brick for brick, _ in own} == {brick for brick, _ in before}
-
-    try:
-        wait_for(is_seen, "every brick sees the other client")
-        yield
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
-    # Its process ends by itself, and bricks hear of that when it has.
-    wait_for(lambda: not connected(lab) & own, "the other client has gone")
-
-
-def connected(lab: LabHandle) -> set[tuple[str, str]]:
-    """The clients of every brick, by brick and by address with port."""
-    said = ET.fromstring(lab.gluster("--xml", "volume", "status", lab.state.spec.volume, "clients"))
-    return {
-        (f"{node.findtext('hostname')}:{node.findtext('path')}", client.findtext("hostname") or "")
-        for node in said.iter("node")
-        for client in node.iter("client")
-    }
 
 
 def status_of(lab: LabHandle) -> str:

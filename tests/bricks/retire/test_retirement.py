@@ -19,7 +19,7 @@ from migrator.catalog.ports import Scratch, VerifiedPath
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
-from migrator.gluster.model import BrickHeal, SourceHealth, TaskKind, TaskStatus
+from migrator.gluster.model import BrickHeal, ClientSeen, SourceHealth, TaskKind, TaskStatus
 from migrator.purge.model import Archive, Proof
 from migrator.reap.model import ArchivedMember
 from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
@@ -126,7 +126,7 @@ def waiting(entries: int | None) -> tuple[BrickHeal, ...]:
 
 OPEN = OpenFile(host="gl1", path=b"home/alice/x\n", kind=OpenKind.FILE, writable=False)
 TASK = remove_brick("gl1:/b")
-CLIENT = retire.ClientSeen(brick="gl1:/b", address="10.0.0.9:49151")
+CLIENT = ClientSeen(brick="gl1:/b", address="10.0.0.9:49151")
 
 
 @pytest.mark.parametrize(
