@@ -15,6 +15,7 @@ import pytest
 
 from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, users_copied
+from tests.support.cluster.clients import another_client
 from tests.support.cluster.fixtures import SMALL
 from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.opening import open_behind
@@ -203,6 +204,14 @@ def give_up(cluster: Cluster, user: str) -> None:
         assert top_facts(tree) == top
         assert as_user(cluster.target(user), top[0] if isinstance(top[0], int) else 0) == "refused"
 
+    # A working directory on another machine would be seen by nobody: without a hook that vouches, the user is not even frozen.
+    settings = cluster.runs.site.file.read_text()
+    cluster.runs.site.file.write_text(settings.replace('freeze = "hook"', 'freeze = "top"'))
+    with another_client(cluster.lab, cluster.runs.site.directory / "elsewhere"):
+        refused = cluster.move("cutover", user, code=4)
+    cluster.runs.site.file.write_text(settings)
+    assert refused["ending"] == "refused", refused
+    assert "other clients have the volume mounted" in "; ".join(refused["problems"])
     with holding(_WRITE, tree / "open", _FLAGS):
         assert_given_up(f"home/{user}/open")
     with holding(_HOLD, tree / "open", _FLAGS):
