@@ -163,12 +163,8 @@ ENTRY = entry(
     ino=99,
     xattrs=XATTRS,
 )
-ROW = Proof(
-    **{one.name: getattr(ENTRY, one.name) for one in fields(Proof) if hasattr(ENTRY, one.name)},
-    xattr_digest=xattr_digest(XATTRS),
-    digest=b"d",
-    algorithm="xxh3_128",
-)
+_OF_ENTRY: dict[str, Any] = {one.name: getattr(ENTRY, one.name) for one in fields(Proof) if hasattr(ENTRY, one.name)}
+ROW = Proof(**_OF_ENTRY | {"xattr_digest": xattr_digest(XATTRS), "digest": b"d", "algorithm": "xxh3_128"})
 LET_IN_NS = 10_000_000_000_000
 
 
