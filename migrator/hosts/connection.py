@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -87,6 +88,8 @@ def known_failure(failures: Failures, stderr: bytes, message: str, **names: str)
 _NOISE_BYTES = 1 << 20
 _EXPLAIN_WITHIN_S = 2.0
 _MARGIN_S = 0.5
+_BEATS = 4
+"""Heartbeats in a lease."""
 
 
 class RemoteStream:
@@ -135,7 +138,7 @@ class Connection:
     """One connection; `open` opens it. After its loss, every waiting call raises HostLost, and it cannot be used again.
 
     A connection that is silent for a whole lease counts as lost: the far end has received nothing either, or will
-    detect the end of the connection.
+    detect the end of the connection. Heartbeats come from a thread: a busy event loop ends no stream.
     """
 
     def __init__(self, transport: Transport, *, key: str, lease_s: float, grace_s: float, open_within_s: float) -> None:
@@ -153,7 +156,8 @@ class Connection:
         self._hello: asyncio.Future[wire.Fields] = asyncio.get_running_loop().create_future()
         self._hello.add_done_callback(drop_error)
         self._losing: asyncio.Task[None] | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._over = threading.Event()
         self._heard_s = 0.0
         self.lost: HostLost | None = None
 
@@ -186,7 +190,9 @@ class Connection:
         if hello.get("version") != wire.VERSION:
             await self.close()
             raise HostLost(f"{self._transport.host} answers in another version: {hello.get('version')}")
-        self._beating = asyncio.create_task(self._beat(), name=f"heartbeat-{self._transport.host}")
+        self._listening = asyncio.create_task(self._listen(), name=f"lease-{self._transport.host}")
+        name = f"heartbeat-{self._transport.host}"
+        threading.Thread(target=self._beat, args=(self._duplex,), name=name, daemon=True).start()
 
     async def call(self, operation: str, content: bytes = b"", **arguments: object) -> tuple[wire.Fields, bytes]:
         """Call an operation of the far end. Raises OSError as raised there, HostLost."""
@@ -334,20 +340,26 @@ class Connection:
         if self.lost is None:
             await self._lose(self._transport.explain(self._duplex.stderr, exit_code, connected=self._greeted))
 
-    async def _beat(self) -> None:
+    def _beat(self, duplex: Duplex) -> None:
+        while not self._over.wait(self._lease_s / _BEATS):
+            duplex.write_aside(wire.HEADER.pack(0, 0, wire.PING))
+
+    async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         while self.lost is None:
-            await asyncio.sleep(self._lease_s / 4)
+            slept_from_s = loop.time()
+            await asyncio.sleep(self._lease_s / _BEATS)
+            # The time for which the loop was busy does not count: nothing was read then.
+            self._heard_s += max(loop.time() - slept_from_s - self._lease_s / _BEATS, 0.0)
             silent_s = loop.time() - self._heard_s
             if silent_s > self._lease_s + _MARGIN_S:
                 said = b"Connection timed out: nothing heard for %d s" % silent_s
                 await self._lose(self._transport.explain(said, None, connected=True))
                 return
-            if self.lost is None:
-                self._send(wire.PING, 0)
 
     async def _lose(self, error: HostLost, *, patience_s: float = 0.0) -> None:
         """Fail all waiting calls, and end the connecting program."""
+        self._over.set()
         if self.lost is None:
             self.lost = error
             if not self._hello.done():
@@ -359,7 +371,7 @@ class Connection:
                 stream.fail(error)
             self._streams.clear()
         me = asyncio.current_task()
-        if self._beating is not None and self._beating is not me:
-            self._beating.cancel()
+        if self._listening is not None and self._listening is not me:
+            self._listening.cancel()
         if self._duplex is not None:
             await self._duplex.close(patience_s=patience_s, grace_s=0.5)

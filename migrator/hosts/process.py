@@ -380,6 +380,7 @@ class Duplex:
         self._room = asyncio.Event()
         self._room.set()
         self._closing = False
+        self._sending = threading.Lock()
         self._stderr = bytearray()
         for fd in (self._child.stdin, self._child.stdout):
             far_end.widen(fd)
@@ -401,13 +402,23 @@ class Duplex:
         """Queue for its standard input. See `room`."""
         if self._closing:
             return
-        idle = not self._unsent
-        for piece in pieces:
-            if piece:
-                self._unsent.append(memoryview(piece))
-                self._unsent_bytes += len(piece)
+        with self._sending:
+            idle = not self._unsent
+            for piece in pieces:
+                if piece:
+                    self._unsent.append(memoryview(piece))
+                    self._unsent_bytes += len(piece)
         if idle:
             self._send()
+
+    def write_aside(self, piece: bytes) -> None:
+        """From any thread, while the event loop may be busy: write at once, at most PIPE_BUF bytes, unless other output waits."""
+        with self._sending:
+            if self._closing or self._unsent:
+                return
+            # The pipe is full, or the program has ended: `on_end` reports that.
+            with suppress(OSError):
+                os.write(self._child.stdin, piece)
 
     async def room(self) -> None:
         """Wait until the queue is below its limit."""
@@ -428,7 +439,6 @@ class Duplex:
         """Close its input, wait `patience_s` for its end, then TERM and KILL. May be called again."""
         if self._closing:
             return
-        self._closing = True
         self._stop_writing()
         self._child.close_input()
         try:
@@ -445,7 +455,6 @@ class Duplex:
         """KILL it at once. May be called again, and without an event loop."""
         if self._closing:
             return
-        self._closing = True
         self._stop_writing()  # on a closed loop, removing a descriptor does nothing
         if not self._child.reap():
             with suppress(ProcessLookupError):
@@ -476,6 +485,18 @@ class Duplex:
         self._stop_reading_errors()
 
     def _send(self) -> None:
+        with self._sending:
+            self._write_out()
+        if self._unsent:
+            self._loop.add_writer(self._child.stdin, self._send)
+        else:
+            self._loop.remove_writer(self._child.stdin)
+        if self._unsent_bytes > _HIGH_WATER_BYTES:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _write_out(self) -> None:
         while self._unsent:
             pieces = [self._unsent[number] for number in range(min(len(self._unsent), _PIECES_AT_ONCE))]
             try:
@@ -489,18 +510,12 @@ class Duplex:
                 break
             self._unsent_bytes -= sent
             far_end.take_off(self._unsent, sent)
-        if self._unsent:
-            self._loop.add_writer(self._child.stdin, self._send)
-        else:
-            self._loop.remove_writer(self._child.stdin)
-        if self._unsent_bytes > _HIGH_WATER_BYTES:
-            self._room.clear()
-        else:
-            self._room.set()
 
     def _stop_writing(self) -> None:
         self._loop.remove_writer(self._child.stdin)
-        self._unsent.clear()
+        with self._sending:
+            self._closing = True
+            self._unsent.clear()
         self._room.set()
 
     def _stop_reading(self) -> None:

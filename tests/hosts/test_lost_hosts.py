@@ -17,15 +17,17 @@ from pathlib import Path
 import pytest
 
 from migrator.hosts.connection import Transport
+from migrator.hosts.far_wire import HEADER
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
+from tests.hosts.local_pipe import LocalPipe
 from tests.hosts.test_hosts import wrapper
 from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
-from tests.support.waiting import DEADLINE_S, until
+from tests.support.waiting import DEADLINE_S, until, wait_for
 
 LEASE_S = 4.0
 DEAF = b"trap '' TERM HUP INT PIPE; setsid sleep 1000 & echo up; while :; do sleep 0.05; echo more; done"
@@ -301,3 +303,39 @@ def _directories(sshd: Sshd) -> set[Path]:
                 with suppress(OSError):
                     held.add(fd.readlink())
     return {path for path in held if path.name.startswith("migrator-far-end-")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(LocalPipe):
+    """What this side sends is written to a file, too."""
+
+    file: Path
+
+    def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
+        words = LocalPipe.argv(self, arguments)
+        return (b"sh", b"-c", b'file=$1; shift; tee "$file" | "$@"', b"sh", os.fsencode(self.file), *words)
+
+
+@in_loop
+async def test_a_busy_event_loop_ends_no_stream(tmp_path: Path, token: str) -> None:
+    sent = tmp_path / "sent"
+    host = RemoteHost(Recorded(file=sent), lease_s=LEASE_S)
+    try:
+        command = Command(argv=(b"sh", b"-c", b"echo up; sleep 1000"), stdin=b"", token=token, timeout_s=None)
+        pieces: list[bytes] = []
+        stream = host.processes.stream(
+            command, on_start=lambda _: None, on_stdout=pieces.append, on_stderr=pieces.append
+        )
+        running = asyncio.create_task(stream)
+        await until(lambda: pieces or running.done())
+        # Nothing of the loop runs for more than a lease; heartbeats are sent all the same.
+        beats = sent.stat().st_size + 6 * HEADER.size
+        wait_for(lambda: sent.stat().st_size >= beats, "heartbeats are sent")
+        await asyncio.sleep(LEASE_S / 2)
+        assert await host.find("sh") is not None
+        assert not running.done()
+        assert carriers([token])
+    finally:
+        await host.close()
+    with pytest.raises(HostLost):
+        await running
