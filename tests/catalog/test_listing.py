@@ -1,7 +1,6 @@
 """A catalog read by directory is what the catalog holds."""
 
 from collections import defaultdict
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,11 +53,3 @@ def test_every_directory_has_its_entries_and_no_others(
         ]
         assert {(one.xattr_digest, *one.xattrs) for one in found} <= {(digest,)}
     listing.close()
-
-
-def test_a_catalog_without_the_trees_lists_nothing(tmp_path: Path) -> None:
-    part = tmp_path / "part-000000.parquet"
-    pq.write_table(pa.Table.from_batches([rows_of(b"home/bob", [entry(b"home/bob/file", type=EntryType.FILE)])]), part)
-    catalog = ClosedCatalog(directory=tmp_path, record=RECORD, part_files=(part,), problem_files=())
-    listing = DirectoryListing(catalog, tmp_path / "l", trees=[TREE], scratch=Scratch(tmp_path / "tmp"))
-    assert list(listing.directory(TREE)) == list(listing.directory(b"home/bob")) == []

@@ -1,90 +1,16 @@
 """What people are told of drains."""
 
-from dataclasses import replace
-
 import pytest
 
 from migrator.bricks.add import model as add
-from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainState, DrainSummary, RetainedSource
-from migrator.bricks.model import BrickRoom
-from migrator.bricks.view import addition_document, brick_standings_document, drain_document
+from migrator.bricks.view import addition_document
 from migrator.core.progress import DrainProgress
 from migrator.core.units import GIB
-from migrator.render.document import Document
 from migrator.render.progress import snapshot_line
 from migrator.render.text import to_markdown
 from tests.support.making import made
 
 BRICK = "gl3:/srv/b2/data"
-STANDING = made(
-    DrainStanding,
-    bricks=(BRICK,),
-    state=DrainState.DRAINING,
-    files=1000,
-    size_bytes=10 * GIB,
-    moved_files=400,
-    moved_bytes=4 * GIB,
-    left_s=150.0,
-)
-ADDITION = made(
-    add.AdditionStanding,
-    side=add.AdditionSide.SOURCE,
-    bricks=(BRICK,),
-    instead_of="gl1:/old",
-    state=add.AdditionState.BALANCING,
-    size_bytes=10 * GIB,
-    files=400,
-    lookups=100,
-    bytes_per_s=60.0,
-    left_s=30.0,
-    failure="a host did not answer",
-)
-CHECK = made(
-    DrainCheck,
-    rooms={"gl1:/srv/b1/data": BrickRoom(total_bytes=20 * GIB, free_bytes=15 * GIB)},
-    min_free_disk="10%",
-    versions={"gl1": "10.3", "gl3": None},
-    catalog="scan-1",
-    linked_symlinks=(b"home/a/li\nnk",),
-    retained=(made(RetainedSource, user="alice", files=3, size_bytes=GIB),),
-)
-SUMMARY = made(
-    DrainSummary,
-    bricks=(BRICK,),
-    ending=DrainEnding.HALTED,
-    words="the drain has failed",
-    hint="put that right",
-    reasons=("1 file left on the bricks",),
-    left_behind=(b"home/a/x\x1b[31m",),
-    standing=STANDING,
-)
-
-
-DRY_RUN = replace(SUMMARY, dry_run=True, check=CHECK, left_behind=(), confirm="abc123")
-DRAINS = add.BrickStandings(drains=(replace(STANDING, failure="no room"),), additions=())
-ADDITIONS = add.BrickStandings(drains=(), additions=(ADDITION,))
-
-
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [
-        (drain_document(SUMMARY), "the drain has failed;1 file left on the bricks;home/a/x;brick stop;put that right"),
-        (
-            drain_document(DRY_RUN),
-            "nothing was changed;10%;gl3: not known;scan-1;gl1:/srv/b1/data;abc123;cp -P;3 files (1.0 GiB) of 1 user",
-        ),
-        (brick_standings_document(DRAINS), "draining;600;6.0 GiB;no room;2 min 30 s;No brick was added"),
-        (
-            brick_standings_document(ADDITIONS),
-            "balancing;gl1:/old;100 of 400;60 B/s;30 s;the source;a host did not answer;No brick was ever drained",
-        ),
-    ],
-    ids=["leftovers", "dry-run", "drains", "additions"],
-)
-def test_documents_have_what_an_admin_must_know(document: Document, words: str) -> None:
-    shown = to_markdown(document)
-    assert [one for one in words.split(";") if one not in shown] == []
-    assert "\x1b" not in shown
 
 
 @pytest.mark.parametrize(
