@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
-from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
@@ -96,8 +96,11 @@ class ContentPass:
 
     async def run(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> None:
         """Read all chunks that were not read before. Raises OSError if the results cannot be written."""
-        waiting = await asyncio.to_thread(self._chunks, chunk_lists, trees)
-        if not waiting:
+        try:
+            waiting = await asyncio.to_thread(self._chunks, chunk_lists, trees)
+        except Refused as error:
+            # A list of a finished pass was removed since: that is no reason against a verification.
+            self._say_once(f"hosts read no content: {error.message}")
             return
         try:
             left = await self._read_all(waiting, by_bricks=True)

@@ -222,9 +222,8 @@ def test_an_interrupted_verification_reads_on_where_it_was(site: Site) -> None:
 
         site.before_read = stop_at_the_third
         readers = site.readers()
-        await site.world.verify_now(
-            readers=Readers(lanes=_single(readers.lanes), guard=None, chunk_lists=readers.chunk_lists)
-        )
+        readers.lanes[0].jobs = 1
+        await site.world.verify_now(readers=replace(readers, lanes=readers.lanes[:1], guard=None))
 
     with pytest.raises(Interrupted) as raised:
         asyncio.run(interrupted())
@@ -236,11 +235,6 @@ def test_an_interrupted_verification_reads_on_where_it_was(site: Site) -> None:
     # And the next one, which was not interrupted, reads everything.
     site.verify()
     assert site.given() == sorted(NAMES)
-
-
-def _single(lanes: Sequence[HostLane]) -> list[HostLane]:
-    lanes[0].jobs = 1
-    return [lanes[0]]
 
 
 def test_chunks_of_a_lost_host_are_read_through_the_mount(site: Site) -> None:
@@ -266,10 +260,13 @@ def test_a_brick_counts_only_while_the_volume_is_quiet(site: Site, answers: list
     assert (by_mount, record.digested_files) == (NAMES, 4)
 
 
-def test_other_algorithms_and_samples(site: Site) -> None:
+def test_other_algorithms_missing_lists_and_samples(site: Site) -> None:
     site.list_files(NAMES)
     assert site.verify(algorithm="sha256").digested_files == 4
     assert (site.calls, sorted(site.reads)) == ([], sorted(NAMES))
+    site.lists.lists, lists = {}, site.lists.lists
+    assert site.verify().digested_files == 4
+    site.lists.lists = lists
     record = site.verify(share=0.2)
     assert 0 < len(site.given()) < 4
     assert (record.digested_files, site.reads) == (len(site.given()), [])
