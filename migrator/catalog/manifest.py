@@ -77,7 +77,7 @@ Row = TypeVar("Row")
 
 ROWS = "SELECT * FROM read_parquet($rows)"
 DRAFT_DIRECTORY = "draft"
-READINGS_DIRECTORY = "readings"
+READINGS_DIRECTORY = ".readings"
 LISTING_FILE = "listing.parquet"
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""

@@ -523,7 +523,7 @@ class ChunkQueue:
             if (chunk := self._next(lane)) is not None:
                 self._taken[chunk.id] = chunk.brick
                 if self._governor is not None:
-                    self._governor.begin(chunk.id, lane.host, hosts=self._routes.hosts)
+                    self._governor.begin(chunk.id, lane.host, hosts=self._hosts_with_work(chunk))
                 return chunk
             if not self._taken and not self._delayed and not self._pending(1):
                 self.finished.set()
@@ -571,7 +571,7 @@ class ChunkQueue:
             self._governor.end(chunk.id)
 
     def _next(self, lane: HostLane) -> ChunkRecord | None:
-        if self._governor is not None and not self._governor.may_begin(lane.host, hosts=self._routes.hosts):
+        if self._governor is not None and not self._governor.may_begin(lane.host, hosts=self._hosts_with_work()):
             return None
         eligible = self._routes.eligible(lane, self._bricks)
         now_s = self._clock.monotonic_s()
@@ -590,6 +590,14 @@ class ChunkQueue:
             return None
         brick = min(first_of, key=lambda one: (readers[one], -first_of[one].size_bytes, first_of[one].number))
         return self._ahead[brick].popleft()
+
+    def _hosts_with_work(self, taken: ChunkRecord | None = None) -> frozenset[str]:
+        """Hosts with a chunk to take, or with streams: only those need a share of a limit. `taken` was just taken."""
+        bricks = {brick for brick in self._bricks if self._first(brick) is not None} | set(self._taken.values())
+        bricks |= set() if taken is None else {taken.brick}
+        return frozenset(
+            lane.host for lane in self._routes.open if not bricks.isdisjoint(self._routes.eligible(lane, bricks))
+        )
 
     def _first(self, brick: str | None) -> ChunkRecord | None:
         """The largest pending chunk of a brick; it stays at the head of the read-ahead."""

@@ -9,7 +9,7 @@ import pytest
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
-from migrator.cutover.rules import cutover_blockers, cutover_problems, freezes_words, not_closed, places_words
+from migrator.cutover.rules import cutover_blockers, cutover_problems, not_closed
 from migrator.transfer.model import RunRequest
 from tests.support.entries import entry
 from tests.support.making import made
@@ -111,20 +111,3 @@ def test_what_waits_for_somebody(state: CutoverState) -> None:
         assert "EIO" in left[0].on
     else:
         assert left == []
-
-
-def test_where_users_are_and_how_the_predictions_held() -> None:
-    some = [
-        in_state(state, frozen_at_s=10.0, thawed_at_s=freeze_s and 10.0 + freeze_s, predicted_freeze_s=predicted_s)
-        for state, freeze_s, predicted_s in (
-            (S.RETAINED, 60.0, 60.0),
-            (S.THAWED, 65.0, 60.0),
-            (S.SWITCHED, None, 60.0),
-            (S.ROLLED_BACK, 120.0, 60.0),
-            (S.ROLLED_BACK, 180.0, None),
-        )
-    ]
-    assert (
-        places_words(some) == "2 users on the target, 1 user on the way, 2 users back on the source after an attempt."
-    )
-    assert freezes_words(some) == "4 users frozen, for at most 3 min; 2 freezes lasted no longer than predicted."

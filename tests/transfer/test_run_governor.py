@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -16,12 +18,13 @@ from migrator.core.events import EventKind
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import ChunkKind
 from migrator.core.windows import Window
+from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
-from migrator.transfer.ports import ChunkWork
-from tests.support.fake_streams import FakeStreams
+from migrator.transfer.ports import BrickLook, ChunkWork
+from tests.support.fake_streams import FakeLane, FakeStreams
 from tests.support.fakes import VirtualClock
 from tests.support.run_world import World, in_loop, small_world
 
@@ -205,6 +208,20 @@ async def test_streams_together_never_pass_their_limit_also_while_it_changes(gov
     assert {500, 250} <= {one.limit for one in governed.streams.work}
     for one in governed.streams.work:
         assert sum(other.limit or 1001 for other in governed.streams.at(one.began_s)) <= 1000
+
+
+@in_loop
+async def test_hosts_without_work_get_no_share_of_the_limit(tmp_path: Path) -> None:
+    brick, quiet = "gl1:/bricks/1", BrickLook(reasons=(), fingerprint="")
+    world = small_world(tmp_path, files=16, per_chunk=2, bricks=(brick,))
+    governed = Governed(world)
+    on_brick = SlowStreams(world.source, world.target, host="gl1", clock=lambda: world.clock)
+    rules = BrickRules(times_from_mdata=True, distributed=True)
+    world.more_lanes.append(FakeLane(on_brick, on_brick, 2, frozenset({brick}), rules))
+    world.bricks = SimpleNamespace(look=AsyncMock(return_value=quiet))
+    await governed.run(jobs=2, bwlimit_bytes_per_s=1000)
+    assert world.is_copied()
+    assert ({one.limit for one in on_brick.work}, governed.streams.work) == ({500}, [])
 
 
 @in_loop
