@@ -1,6 +1,7 @@
 """`verify`: guards, walk of both sides, hard links, earlier catalogs, guards again, manifest, record."""
 
 import asyncio
+import hashlib
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Container, Mapping, Sequence
@@ -389,8 +390,11 @@ class Verification:
         return await asyncio.to_thread(self.manifests.listing, record.name, self._readings().directory, trees=trees)
 
     def _readings(self) -> "ReadingParts":
-        policy = self.policy
-        return self.manifests.readings(f"{self.plan.name}-batch-{self.batch:04d}-{policy.share}-{policy.seed}")
+        # Verifications of other trees of the batch may be in progress; those of the same trees exclude each other.
+        policy, trees = self.policy, b"\0".join(sorted(tree.path for tree in self._batch.trees))
+        of_trees = hashlib.blake2b(trees, digest_size=8).hexdigest()
+        name = f"{self.plan.name}-batch-{self.batch:04d}-{of_trees}-{policy.share}-{policy.seed}"
+        return self.manifests.readings(name)
 
     def _begin_reading(self, number: int) -> ContentReading:
         """Record the clocks of both sides, then sync both sides (see `is_carried_over`)."""
