@@ -20,6 +20,7 @@ from migrator.catalog.sorted_rows import SortedRows, write_sorted
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
+from migrator.core.units import DAY_S
 from migrator.fs.rules import Loss
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts
@@ -365,6 +366,7 @@ _READINGS: Columns[ReadContent] = Columns(
 )
 """The columns of a manifest that `ParquetEarlierManifest` reads."""
 _SORTED = "sorted.parquet"
+_RESUMABLE_S = DAY_S
 _OF_ONE = "SELECT * REPLACE ($verification AS read_by) FROM read_parquet($rows)"
 """A verification that was interrupted is resumed: its readings count as those of the one that resumes it."""
 
@@ -398,6 +400,12 @@ class ReadingParts:
             given = {"rows": parts, "verification": verification}
             write_sorted(database, _OF_ONE, given, self.directory / _SORTED, _READINGS.schema, order="path")
         return ParquetEarlierManifest(self.directory / _SORTED)
+
+    def forget_if_old(self, now_s: float) -> None:
+        """Remove them all if the newest is older than a day: disks may have lost since what was read."""
+        newest_s = max((file.stat().st_mtime for file in self.directory.glob("chunk-*.parquet")), default=now_s)
+        if not now_s - _RESUMABLE_S <= newest_s:
+            self.remove()
 
     def remove(self) -> None:
         """Remove them all. May be called again."""

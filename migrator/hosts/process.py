@@ -412,8 +412,12 @@ class Duplex:
             self._send()
 
     def write_aside(self, piece: bytes) -> None:
-        """From any thread, while the event loop may be busy: write at once, at most PIPE_BUF bytes, unless other output waits."""
+        """From any thread, while the event loop may be busy: write at once what waits, and then this, at most PIPE_BUF bytes. If
+        not all of what waits fits, that suffices.
+        """
         with self._sending:
+            if not self._closing:
+                self._write_out()
             if self._closing or self._unsent:
                 return
             # The pipe is full, or the program has ended: `on_end` reports that.

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from migrator.fs.rules import is_sampled
 from migrator.plan.model import Chunk
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.pool import HostLane, VolumeGuard, shared_looks
-from migrator.transfer.ports import BrickLook, Lines, Way
+from migrator.transfer.ports import BrickLook, BrickRefused, Lines, Way
 from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ HOSTS_ALGORITHM = "xxh3_128"
 
 _KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that list every file once, by its whole name."""
+_PAUSES_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
+"""Pauses between tries on a host that fails, or whose job still waits for a node."""
 _LINE = re.compile(rb"D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})")
 
 
@@ -87,6 +89,9 @@ class ContentPass:
     read_bytes: int = field(init=False, default=0)
     _looks: SharedCall[BrickLook] = field(init=False)
     _lost: set[str] = field(init=False, default_factory=set)
+    _failures: dict[str, int] = field(init=False, default_factory=dict)
+    _queues: dict[str, deque[_Listed]] = field(init=False, default_factory=dict)
+    _at_work: Counter[str] = field(init=False, default_factory=Counter)
     _said: set[str] = field(init=False, default_factory=set)
     _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
     _numbers: "itertools.count[int]" = field(init=False, default_factory=itertools.count)
@@ -96,12 +101,7 @@ class ContentPass:
 
     async def run(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> None:
         """Read all chunks that were not read before. Raises OSError if the results cannot be written."""
-        try:
-            waiting = await asyncio.to_thread(self._chunks, chunk_lists, trees)
-        except Refused as error:
-            # A list of a finished pass was removed since: that is no reason against a verification.
-            self._say_once(f"hosts read no content: {error.message}")
-            return
+        waiting = await asyncio.to_thread(self._chunks, chunk_lists, trees)
         try:
             left = await self._read_all(waiting, by_bricks=True)
             await self._read_all(left, by_bricks=False)
@@ -109,13 +109,17 @@ class ContentPass:
             self._looks.abandon()
 
     def _chunks(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> list[_Listed]:
-        listed = (
-            _Listed(chunk_list, chunk)
-            for chunk_list in chunk_lists
-            for chunk in self.readers.chunk_lists.chunks(chunk_list)
-            if chunk.kind in _KINDS and chunk.tree in trees
-        )
-        return [one for one in listed if not self.parts.has(one.name)]
+        waiting: list[_Listed] = []
+        for chunk_list in chunk_lists:
+            try:
+                chunks = [one for one in self.readers.chunk_lists.chunks(chunk_list) if one.kind in _KINDS]
+            except Refused as error:
+                # A list of a finished pass was removed since: that is no reason against a verification.
+                self._say_once(f"hosts do not read the files of a pass: {error.message}")
+                continue
+            listed = (_Listed(chunk_list, chunk) for chunk in chunks if chunk.tree in trees)
+            waiting += (one for one in listed if not self.parts.has(one.name))
+        return waiting
 
     async def _read_all(self, chunks: Iterable[_Listed], *, by_bricks: bool) -> list[_Listed]:
         """Read chunks on their lanes; return those that were not read."""
@@ -127,6 +131,7 @@ class ContentPass:
             own = next((lane for lane in lanes if by_bricks and brick is not None and lane.reads(brick)), None)
             (through_mounts if own is None else queues[id(own)]).append(listed)
         left: list[_Listed] = []
+        self._queues = {lane.host: queues[id(lane)] for lane in lanes}
         async with task_group() as group:
             for lane in lanes:
                 for _ in range(min(lane.jobs, len(queues[id(lane)]))):
@@ -139,23 +144,41 @@ class ContentPass:
                 await self.clock.sleep(LOOK_EVERY_S)
                 continue
             listed, number = queue.popleft(), next(self._numbers)
+            self._at_work[lane.host] += 1
             if self.governor is not None:
                 self.governor.begin(number, lane.host, hosts=self._hosts)
+            pause_s = 0.0
             try:
                 was_read = await self._read(lane, listed, self.governor.share_of(number) if self.governor else None)
-            except MigratorError as error:
+                self._failures.pop(lane.host, None)
+            except BrickRefused as error:
                 was_read = False
-                self._lost.add(lane.host)
-                self._say_once(f"host {lane.host} reads no content any more: {error.message}")
+                self._say_once(f"the content of a brick is read through the mount: {error.message}")
+            except MigratorError as error:
+                was_read, pause_s = False, self._after_failure(lane, error)
             finally:
+                self._at_work[lane.host] -= 1
                 if self.governor is not None:
                     self.governor.end(number)
-            if not was_read:
+            if pause_s:
+                queue.append(listed)
+                await self.clock.sleep(pause_s)
+            elif not was_read:
                 left.append(listed)
+
+    def _after_failure(self, lane: HostLane, error: MigratorError) -> float:
+        """Seconds until the chunk is tried again on this host; 0 if the host counts as lost."""
+        failures = self._failures[lane.host] = self._failures.get(lane.host, 0) + 1
+        if lane.host not in self._lost and failures <= len(_PAUSES_S):
+            return _PAUSES_S[failures - 1]
+        self._lost.add(lane.host)
+        self._say_once(f"host {lane.host} reads no content any more: {error.message}")
+        return 0.0
 
     @property
     def _hosts(self) -> set[str]:
-        return {lane.host for lane in self.readers.lanes} - self._lost
+        """Hosts with a chunk to take, or with streams: only those need a share of a limit."""
+        return {host for host, queue in self._queues.items() if queue or self._at_work[host]} - self._lost
 
     def _may_begin(self, lane: HostLane) -> bool:
         return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)

@@ -329,7 +329,8 @@ class Verification:
                 if opened is not None:
                     opened.close()
         self._show()
-        await asyncio.to_thread(self._readings().remove)
+        if self.readers is not None:
+            await asyncio.to_thread(self._readings().remove)
         return manifest
 
     def _is_read_by_hosts(self, carrying: walk.Carrying | None) -> bool:
@@ -349,6 +350,7 @@ class Verification:
             clock=self.clock,
             say=self._event,
         )
+        await asyncio.to_thread(parts.forget_if_old, self.clock.now_s())
         passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)
         async with self._governed(self._content, self.readers):
             await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
@@ -381,13 +383,16 @@ class Verification:
         try:
             record = await self.readers.scan(trees)
             reasons = record.reasons
-        except Refused as error:
-            record, reasons = None, (error.message,)
-        if record is None or not record.whole:
-            said = f"directories are read through the mount, not from the bricks: {'; '.join(reasons)}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
-            return None
-        return await asyncio.to_thread(self.manifests.listing, record.name, self._readings().directory, trees=trees)
+            if record.whole:
+                place = self._readings().directory
+                return await asyncio.to_thread(self.manifests.listing, record.name, place, trees=trees)
+        except Interrupted:
+            raise
+        except MigratorError as error:
+            reasons = (error.message,)
+        said = f"directories are read through the mount, not from the bricks: {'; '.join(reasons)}"
+        self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
+        return None
 
     def _readings(self) -> "ReadingParts":
         # Verifications of other trees of the batch may be in progress; those of the same trees exclude each other.

@@ -702,12 +702,15 @@ class TreeComparison:
             self._missing(source)
 
     def _with_attributes(self, source: Entry, target: Entry) -> Entry | None:
-        """The source with its attributes, if only their digest is known. None if it is gone, or cannot be looked up."""
+        """The source with its attributes, if only their digest is known. None if it is gone or cannot be looked up, which counts."""
         if source.xattr_digest is None:
             return source
         if xattr_digest(target.xattrs) == source.xattr_digest:
             return replace(source, xattrs=target.xattrs, xattr_digest=None)
-        return self._look(source.path, on_source=True)[1]
+        known, found = self._look(source.path, on_source=True)
+        if known and found is None:
+            self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
+        return found
 
     def _look(self, path: bytes, *, on_source: bool) -> tuple[bool, Entry | None]:
         """Whether the state of a path on a side is known, and its entry. Counts a path that cannot be looked up."""
