@@ -18,7 +18,7 @@ NAME = "verify"
 BIG_FILES, BIG_BYTES = 16, 64 * MIB
 LARGE = "large"
 TEN_TIMES, EIGHT_TENTHS = 10.0, 0.8
-PROGRAM, RSYNC, XXHSUM, READ = "migrator verify", "rsync -aHAXcn", "find | xxh128sum", "cat of each brick"
+PROGRAM, RSYNC, XXHSUM, READ = "migrator verify", "rsync -aHAXcn", "find and xxh128sum", "cat of each brick"
 
 
 def verification(options: Options) -> Section:
