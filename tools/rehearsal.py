@@ -34,7 +34,7 @@ SETTINGS = '\n[drain]\nthrottle = "normal"\npoll = "1s"\n'
 _TIMES, _SHOWN = 4, 8
 _PAUSE_S = 0.2
 _SETTLES_S = 10.0
-_CHURN_PER_S = 10.0
+_CHURN_PER_S = 2.0
 """What users do must be less than Gluster moves on this machine."""
 
 
@@ -303,8 +303,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp/migrator-rehearsal"), help="where the lab lives")
     parser.add_argument("--layout", choices=LAYOUTS, action="append", help="only this one (repeatable)")
-    parser.add_argument("--files", type=int, default=3000, help="ordinary files of all users (default: 3000)")
-    parser.add_argument("--data", default="150MiB", help="their bytes (default: 150MiB)")
+    parser.add_argument("--files", type=int, default=600, help="ordinary files of all users (default: 600)")
+    parser.add_argument("--data", default="60MiB", help="their bytes (default: 60MiB)")
     parser.add_argument("--users", type=int, default=8, help="how many users the lab has (default: 8)")
     parser.add_argument("--keep", action="store_true", help="leave the lab of one layout up")
     options = parser.parse_args()

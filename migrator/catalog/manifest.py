@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -326,13 +327,11 @@ class ParquetEarlierManifest:
         become unreadable. Fast for neighbouring paths. Never raises OSError.
         """
         found: dict[bytes, ReadContent] = {}
-        try:
+        with suppress(OSError, pa.ArrowException):
             for path, row in self._rows.rows(paths):
                 content = _content(row)
                 if content is not None:
                     found[path] = content
-        except (OSError, pa.ArrowException):
-            return found
         return found
 
     def close(self) -> None:

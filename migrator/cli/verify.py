@@ -71,7 +71,7 @@ def verify_command(
     one after an aborted rollback, as proof for `purge`.
 
     Brick servers and nodes that move data read the content. An interrupted verification compares its batch anew, but content
-    that hosts have read is not read again.
+    that hosts have read within a day is not read again.
     """
     wiring = call.open_wiring(invocation)
     site = wiring.site

@@ -412,8 +412,8 @@ class Duplex:
             self._send()
 
     def write_aside(self, piece: bytes) -> None:
-        """From any thread, while the event loop may be busy: write at once what waits, and then this, at most PIPE_BUF bytes. If
-        not all of what waits fits, that suffices.
+        """Write the queue at once, then this piece (at most PIPE_BUF bytes). The piece is dropped if the queue does not fit into
+        the pipe. May be called from any thread, also while the event loop is busy.
         """
         with self._sending:
             if not self._closing:

@@ -129,9 +129,8 @@ class Tally:
     def __init__(self, draft: "ParquetDraft") -> None:
         self._draft = draft
         self._lock = threading.Lock()
-        self.paths = self.files = self.digested_files = self.carried_files = self.unread = self.proven_gone = (
-            self.host_files
-        ) = 0
+        self.paths = self.files = self.digested_files = self.carried_files = self.unread = self.proven_gone = 0
+        self.host_files = 0
         self.size_bytes = self.digested_bytes = self.carried_bytes = 0
         self.differences: Counter[str] = Counter()
         self.expected: Counter[str] = Counter()

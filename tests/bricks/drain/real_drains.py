@@ -27,7 +27,7 @@ class Drains:
     site: LabSite
     marks: Path
     started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
-    """Programs that a test has begun and not yet seen the end of; for whoever ends them."""
+    """Programs that a test has started and that have not ended yet; the fixture ends them."""
 
     def mark(self, name: str) -> None:
         (self.marks / name).touch()
