@@ -25,6 +25,16 @@ def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
     return tuple(state.bricks[start : start + size] for start in range(0, len(state.bricks), size))
 
 
+def copies(state: VolumeState | None) -> Mapping[str, tuple[str, ...]]:
+    """For each brick of a replica set, those with the same files, itself included: an arbiter has no content. Empty without
+    `features.ctime`: the copies of a file then have different times.
+    """
+    if state is None or state.replica_count < 2 or not brick_rules(state).times_from_mdata:
+        return {}
+    sets = [[brick.name for brick in bricks if not brick.arbiter] for bricks in subvolumes(state)]
+    return {name: tuple(names) for names in sets for name in names}
+
+
 def choose_bricks(
     state: VolumeState, unreachable: Mapping[str, str], reachable: Collection[str]
 ) -> tuple[tuple[Brick, ...], tuple[str, ...]]:

@@ -17,6 +17,7 @@ from migrator.core.units import several
 from migrator.delta.model import SENT
 from migrator.fs.model import Need, TargetCapabilities
 from migrator.gluster.model import SourceHealth
+from migrator.gluster.rules import copies
 from migrator.hosts.ports import Command
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Chunk, Plan
@@ -536,7 +537,7 @@ class Copying:
         """
         world = self.world
         under_way = self.under_way(record, ready)
-        routes = self._routes(record)
+        routes = self._routes(record, ready.health)
         started_s = world.clock.monotonic_s()
         whole = False
         try:
@@ -639,7 +640,7 @@ class Copying:
         for steps in (states.CHUNK_STEPS[:in_place], states.CHUNK_STEPS[in_place:times], states.CHUNK_STEPS[times:]):
             await run(steps)
 
-    def _routes(self, record: PassRecord) -> Routes:
+    def _routes(self, record: PassRecord, health: SourceHealth) -> Routes:
         world = self.world
         scan = next((scan for scan in world.ledger.scans.all() if scan.name == record.catalog), None)
         return Routes(
@@ -647,6 +648,7 @@ class Copying:
             lanes=world.lanes,
             guard=world.bricks,
             catalog_fingerprint=scan.health_fingerprint if scan else "",
+            copies=copies(health.state),
         )
 
     async def _look_again(self, under_way: PassUnderWay) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -124,18 +124,28 @@ def shared_looks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickL
     return SharedCall(look)
 
 
+def copy_on(
+    lane: HostLane, brick: str | None, copies: Mapping[str, Sequence[str]], *, refused: Container[str] = ()
+) -> str | None:
+    """The brick that a lane reads for the chunks of a brick: this one, or a copy of it; None if it reads none of them."""
+    members = () if brick is None else copies.get(brick, (brick,))
+    return next((one for one in members if one not in refused and lane.reads(one)), None)
+
+
 @dataclass(slots=True, kw_only=True)
 class Routes:
     """The lanes of a pass, the lost ones, and whether bricks may be read.
 
     Bricks that became unfit are read again when the volume is well, unless `lasting` is set; `closings` counts how
-    often they became unfit. A `refused` brick stays refused, because its path on its host is something else.
+    often they became unfit. A `refused` brick stays refused, because its path on its host is something else. `copies` has the
+    bricks with the same files as a brick of a replica set.
     """
 
     invocation: Invocation
     lanes: Sequence[HostLane]
     guard: "VolumeGuard | None"
     catalog_fingerprint: str
+    copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lost: dict[str, HostLost] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     finds: dict[str, int] = field(default_factory=dict)
@@ -161,9 +171,11 @@ class Routes:
             return frozenset(brick for brick in (*bricks, None) if not self._is_served(brick))
         if self.unfit or lane.host in self.lost:
             return frozenset()
-        return frozenset(
-            brick for brick in bricks if brick is not None and brick not in self.refused and lane.reads(brick)
-        )
+        return frozenset(brick for brick in bricks if self.copy_on(lane, brick) is not None)
+
+    def copy_on(self, lane: HostLane, brick: str | None) -> str | None:
+        """See `copy_on`."""
+        return copy_on(lane, brick, self.copies, refused=self.refused)
 
     @property
     def open(self) -> Sequence[HostLane]:
@@ -177,9 +189,9 @@ class Routes:
 
     def _is_served(self, brick: str | None) -> bool:
         """Whether a lane of its own host reads the brick, instead of those of the mount."""
-        if brick is None or self.unfit or brick in self.refused:
+        if self.unfit:
             return False
-        return any(lane.reads(brick) for lane in self.lanes if lane.host not in self.lost)
+        return any(self.copy_on(lane, brick) is not None for lane in self.lanes if lane.host not in self.lost)
 
     async def quiet_before(self) -> bool:
         """Whether a chunk may be read from its brick now."""
@@ -227,7 +239,7 @@ class Routes:
         self.lost[lane.host] = error
         self.version += 1
         what = "cannot be used" if unfit else "is lost"
-        message = f"host {lane.host} {what}, its chunks are read through the mount: {error.message}"
+        message = f"host {lane.host} {what}, its chunks are read elsewhere: {error.message}"
         self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
 
     def refuse(self, brick: str, error: MigratorError) -> None:
@@ -236,7 +248,7 @@ class Routes:
             return
         self.refused[brick] = error.message
         self.version += 1
-        message = f"brick {brick} is not read any more in this run, the mount is: {error.message}"
+        message = f"brick {brick} is not read any more in this run: {error.message}"
         self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
 
     def find_again(self, lane: HostLane) -> None:
@@ -510,7 +522,8 @@ class ChunkQueue:
         """Bricks without pending chunks in the ledger, until a chunk is given back."""
         self._version = routes.version
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
-        self._taken: dict[int, str | None] = {}
+        self._taken: dict[int, tuple[str, str | None]] = {}
+        """The host of each chunk in flight, and the brick that it reads."""
         self._changed = asyncio.Event()
         self.finished = asyncio.Event()
 
@@ -521,9 +534,9 @@ class ChunkQueue:
         """
         while not self.finished.is_set():
             if (chunk := self._next(lane)) is not None:
-                self._taken[chunk.id] = chunk.brick
+                self._taken[chunk.id] = lane.host, self._routes.copy_on(lane, chunk.brick) or chunk.brick
                 if self._governor is not None:
-                    self._governor.begin(chunk.id, lane.host, hosts=self._hosts_with_work(chunk))
+                    self._governor.begin(chunk.id, lane.host, hosts=self._hosts_with_work())
                 return chunk
             if not self._taken and not self._delayed and not self._pending(1):
                 self.finished.set()
@@ -584,20 +597,22 @@ class ChunkQueue:
             self._version = self._routes.version
             self._ahead.clear()
             self._exhausted.clear()
-        readers = Counter(self._taken.values())
+        readers = Counter(brick for _, brick in self._taken.values())
         first_of = {brick: found for brick in eligible if (found := self._first(brick)) is not None}
         if not first_of:
             return None
-        brick = min(first_of, key=lambda one: (readers[one], -first_of[one].size_bytes, first_of[one].number))
-        return self._ahead[brick].popleft()
 
-    def _hosts_with_work(self, taken: ChunkRecord | None = None) -> frozenset[str]:
-        """Hosts with a chunk to take, or with streams: only those need a share of a limit. `taken` was just taken."""
-        bricks = {brick for brick in self._bricks if self._first(brick) is not None} | set(self._taken.values())
-        bricks |= set() if taken is None else {taken.brick}
-        return frozenset(
-            lane.host for lane in self._routes.open if not bricks.isdisjoint(self._routes.eligible(lane, bricks))
-        )
+        def order(brick: str | None) -> tuple[int, int, int]:
+            read, first = self._routes.copy_on(lane, brick) or brick, first_of[brick]
+            return readers[read], -first.size_bytes, first.number
+
+        return self._ahead[min(first_of, key=order)].popleft()
+
+    def _hosts_with_work(self) -> frozenset[str]:
+        """Hosts with a chunk to take, or with streams: only those need a share of a limit."""
+        bricks = {brick for brick in self._bricks if self._first(brick) is not None}
+        able = (lane.host for lane in self._routes.open if bricks & self._routes.eligible(lane, bricks))
+        return frozenset([*able, *(host for host, _ in self._taken.values())])
 
     def _first(self, brick: str | None) -> ChunkRecord | None:
         """The largest pending chunk of a brick; it stays at the head of the read-ahead."""
@@ -694,12 +709,12 @@ class Worker:
         )
         if not await self._tree_is_there(chunk) or self._divided(chunk, paths):
             return None
-        from_brick = not self.lane.reads_mount
-        if from_brick and not await self.routes.quiet_before():
+        brick = self.routes.copy_on(self.lane, chunk.brick)
+        if not self.lane.reads_mount and (brick is None or not await self.routes.quiet_before()):
             self.queue.wake()
             return None
         finds = self.routes.finds.get(self.lane.host, 0)
-        self._brick = chunk.brick if from_brick else None
+        self._brick = brick
         try:
             way = await self.lane.way(self._brick)
             engine = self._engine(way, chunk)

@@ -1,4 +1,4 @@
-"""Content read by hosts before the comparison: each chunk on the host of its brick, both sides at once."""
+"""Content read by hosts before the comparison: each chunk on a host of its brick or of a copy, both sides at once."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from migrator.core.tasks import SharedCall, task_group
 from migrator.fs.rules import is_sampled
 from migrator.plan.model import Chunk
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
-from migrator.transfer.pool import HostLane, VolumeGuard, shared_looks
+from migrator.transfer.pool import HostLane, VolumeGuard, copy_on, shared_looks
 from migrator.transfer.ports import BrickLook, BrickRefused, Lines, Way
 from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
 
@@ -76,7 +76,7 @@ class ContentPass:
     reads through the mounts whatever has no such reading: files that changed, differ, cannot be read, or are not listed, and
     chunks of lost hosts. A brick is read only while the volume is quiet before and after the chunk.
 
-    `reading` has the clocks of both sides from before any content is read.
+    `reading` has the clocks of both sides from before any content is read; `copies` are as in `Routes`.
     """
 
     readers: Readers
@@ -85,12 +85,14 @@ class ContentPass:
     policy: DigestPolicy
     clock: Clock
     say: Callable[[EventKind, Severity, str], None]
+    copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
     governor: Governor | None = None
     read_bytes: int = field(init=False, default=0)
     _looks: SharedCall[BrickLook] = field(init=False)
     _lost: set[str] = field(init=False, default_factory=set)
     _failures: dict[str, int] = field(init=False, default_factory=dict)
-    _queues: dict[str, deque[_Listed]] = field(init=False, default_factory=dict)
+    _lanes: Sequence[HostLane] = field(init=False, default=())
+    _queues: dict[str | None, deque[_Listed]] = field(init=False, default_factory=dict)
     _at_work: Counter[str] = field(init=False, default_factory=Counter)
     _said: set[str] = field(init=False, default_factory=set)
     _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -123,26 +125,33 @@ class ContentPass:
 
     async def _read_all(self, chunks: Iterable[_Listed], *, by_bricks: bool) -> list[_Listed]:
         """Read chunks on their lanes; return those that were not read."""
-        lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or lane.reads_mount)]
-        through_mounts: deque[_Listed] = deque()
-        queues = {id(lane): through_mounts if lane.reads_mount else deque[_Listed]() for lane in lanes}
+        self._lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or lane.reads_mount)]
+        self._queues = {}
         for listed in chunks:
             brick = listed.chunk.brick
-            own = next((lane for lane in lanes if by_bricks and brick is not None and lane.reads(brick)), None)
-            (through_mounts if own is None else queues[id(own)]).append(listed)
+            served = any(copy_on(lane, brick, self.copies) is not None for lane in self._lanes)
+            self._queues.setdefault(brick if served else None, deque()).append(listed)
         left: list[_Listed] = []
-        self._queues = {lane.host: queues[id(lane)] for lane in lanes}
         async with task_group() as group:
-            for lane in lanes:
-                for _ in range(min(lane.jobs, len(queues[id(lane)]))):
-                    group.create_task(self._work(lane, queues[id(lane)], left))
-        return [*left, *(listed for queue in {id(one): one for one in queues.values()}.values() for listed in queue)]
+            for lane in self._lanes:
+                for _ in range(min(lane.jobs, sum(map(len, self._of(lane))))):
+                    group.create_task(self._work(lane, left))
+        return [*left, *(listed for queue in self._queues.values() for listed in queue)]
 
-    async def _work(self, lane: HostLane, queue: deque[_Listed], left: list[_Listed]) -> None:
-        while queue and lane.host not in self._lost:
+    def _of(self, lane: HostLane) -> list[deque[_Listed]]:
+        """The queues with chunks that a lane may take."""
+        return [
+            queue
+            for brick, queue in self._queues.items()
+            if queue and (brick is None if lane.reads_mount else copy_on(lane, brick, self.copies) is not None)
+        ]
+
+    async def _work(self, lane: HostLane, left: list[_Listed]) -> None:
+        while (queues := self._of(lane)) and lane.host not in self._lost:
             if not self._may_begin(lane):
                 await self.clock.sleep(LOOK_EVERY_S)
                 continue
+            queue = max(queues, key=len)
             listed, number = queue.popleft(), next(self._numbers)
             self._at_work[lane.host] += 1
             if self.governor is not None:
@@ -178,14 +187,14 @@ class ContentPass:
     @property
     def _hosts(self) -> set[str]:
         """Hosts with a chunk to take, or with streams: only those need a share of a limit."""
-        return {host for host, queue in self._queues.items() if queue or self._at_work[host]} - self._lost
+        return {lane.host for lane in self._lanes if self._at_work[lane.host] or self._of(lane)} - self._lost
 
     def _may_begin(self, lane: HostLane) -> bool:
         return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)
 
     async def _read(self, lane: HostLane, listed: _Listed, bwlimit_bytes_per_s: int | None) -> bool:
         """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
-        brick = None if lane.reads_mount else listed.chunk.brick
+        brick = copy_on(lane, listed.chunk.brick, self.copies)
         if brick is not None and not await self._is_quiet():
             return False
         way = await lane.way(brick)

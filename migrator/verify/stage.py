@@ -25,6 +25,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import ReadablePaths, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
+from migrator.gluster.rules import copies
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import after_verification
@@ -181,6 +182,7 @@ class Verification:
     _content: ContentPass | None = field(init=False, default=None)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
+    _copies: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
     _batch: Batch = field(init=False)
     _capabilities: TargetCapabilities = field(init=False)
     _tally: walk.Tally = field(init=False)
@@ -199,6 +201,7 @@ class Verification:
             self._waiting = walk.StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
         before = await self._check_sides(site)
+        self._copies = copies(before.state)
         number = self.ledger.verifications.start(plan=self.plan.name, batch=batch.number, at_s=self.clock.now_s())
         started_at_s = self.clock.now_s()
         of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
@@ -349,6 +352,7 @@ class Verification:
             policy=self.policy,
             clock=self.clock,
             say=self._event,
+            copies=self._copies,
         )
         await asyncio.to_thread(parts.forget_if_old, self.clock.now_s())
         passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)

@@ -16,7 +16,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, UsageError
 from migrator.core.paths import is_beneath
 from migrator.gluster.model import Brick, BrickHeal, BrickRules, SourceHealth, VolumeState
-from migrator.gluster.rules import brick_rules, subvolumes
+from migrator.gluster.rules import brick_rules, copies, subvolumes
 from migrator.scan import rules as scan_rules
 from migrator.scan.rules import (
     BrickDoubts,
@@ -179,6 +179,9 @@ def test_of_copies_a_reachable_one_is_read_and_the_hosts_share_the_work() -> Non
         bricks = choose_way(COPIED, reachable=reachable, unreachable={"h1": "host h1 cannot be reached"}).bricks
         assert [brick in copies for brick, copies in zip(bricks, subvolumes(COPIED), strict=True)] == [True, True]
         assert len({brick.host for brick in bricks} & set(reachable)) == 2
+    names = [brick.name for brick in COPIED.bricks]
+    assert copies(COPIED) == {name: tuple(names[at // 3 * 3 :][:3]) for at, name in enumerate(names)}
+    assert copies(DISTRIBUTE) == copies(replace(COPIED, options=(("features.ctime", "off"),))) == copies(None) == {}
 
 
 def test_of_copies_one_that_is_down_or_no_whole_set_is_a_reason() -> None:
@@ -193,6 +196,7 @@ def test_of_copies_one_that_is_down_or_no_whole_set_is_a_reason() -> None:
 def test_an_arbiter_is_never_read() -> None:
     state = volume(brick("h1"), brick("h2"), brick("h3", arbiter=True), replica_count=3, type="Replicate")
     assert choose_way(state, reachable=["h2", "h3"]).bricks == (state.bricks[1],)
+    assert copies(state) == dict.fromkeys(("h1:/srv/b1", "h2:/srv/b1"), ("h1:/srv/b1", "h2:/srv/b1"))
     (reason,) = choose_way(state, reachable=["h3"]).reasons
     assert "h1:/srv/b1 or h2:/srv/b1" in reason
     assert "h3" not in reason

@@ -35,6 +35,7 @@ class FakeFileSystem:
         self.room = Capacity(total_bytes=GIB, free_bytes=GIB, total_inodes=10**6, free_inodes=10**6)
         self.sick: tuple[str, ...] = ()
         self.tasks: tuple[str, ...] = ()
+        self.volume: VolumeState | None = None
         self.look_errors: dict[bytes, int] = {}
         self.sync_errors: list[int] = []
         self.dirty: set[bytes] = set()
@@ -80,7 +81,7 @@ class FakeFileSystem:
         state = VolumeState(
             volume="vol", volume_id="v", type="distribute", started=True, bricks=(), options=(), tasks=self.tasks
         )
-        return SourceHealth(problems=self.sick, fingerprint="same", state=state)
+        return SourceHealth(problems=self.sick, fingerprint="same", state=self.volume or state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         return ()

@@ -304,6 +304,10 @@ def test_times_are_the_volume_s_and_its_attributes_stay_behind(brick_sides: tupl
     times = {name: (target / name).lstat().st_mtime_ns for name in (*names, "directory")}
     expected = dict.fromkeys((*names, "directory"), MTIME_NS)
     assert times == expected | {"old": BEFORE_1970_NS, "without": (source / "without").stat().st_mtime_ns}
+    # The copies of a replica set differ in the time of a file without the attribute: that of the scanned one counts.
+    listed = [ListedPath(path=path, size_bytes=7, mtime_ns=5) for path in full("without", "file")]
+    assert not replace(streams, recopy=True).run(listed, tree=TREE).outcome.suspects
+    assert [(target / name).stat().st_mtime_ns for name in ("without", "file")] == [5, MTIME_NS]
     assert os.listxattr(target / "file") == ["user.mine"]
     for name in ("link", "fifo", "directory"):
         assert not os.listxattr(target / name, follow_symlinks=False)

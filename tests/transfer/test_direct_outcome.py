@@ -2,11 +2,13 @@
 
 import errno
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines.direct import DirectEngine, EndedDirect, PathEvent, judge_direct, parse_event
@@ -124,3 +126,5 @@ def test_a_record_has_what_a_path_needs_and_no_more() -> None:
     listed = (path(b"plain", mtime_ns=5), path(b"linked", link_group=2**70 + 3))
     assert ENGINE.command(work(*listed), VIEW).stdin == b":plain\0l3:linked\0"
     assert ENGINE.command(work(*listed, keeps_hard_links=False), VIEW).stdin == b":plain\0:linked\0"
+    rules = BrickRules(times_from_mdata=True, distributed=True)
+    assert ENGINE.command(replace(work(*listed), brick=rules), VIEW).stdin == b"m5:plain\0l3:linked\0"

@@ -138,12 +138,14 @@ STEPS = st.lists(
 )
 
 
+TWO_HOSTS = rules.settings_now(
+    {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
+)
+
+
 @given(STEPS.map(lambda steps: Storm(tuple(steps))))
 def test_never_more_than_the_limits_and_never_fewer_than_one(storm: Storm) -> None:
-    begin = rules.settings_now(
-        {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
-    )
-    for state, now in storm.states(begin):
+    for state, now in storm.states(TWO_HOSTS):
         found = rules.decide(state, now, NO_CONTROLS)
         assert all(1 <= dict(found.hosts)[host] <= most for host, most in now.hosts.items())
         assert found.streams <= found.most
@@ -151,9 +153,7 @@ def test_never_more_than_the_limits_and_never_fewer_than_one(storm: Storm) -> No
 
 @given(STEPS.map(lambda steps: Storm(tuple(steps))))
 def test_when_the_storm_is_over_all_streams_come_back(storm: Storm) -> None:
-    now = rules.settings_now(
-        {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
-    )
+    now = TWO_HOSTS
     state = rules.first_state(now, StreamsBy.FIXED)
     for kind, figure in storm.steps:
         if kind == "jobs":

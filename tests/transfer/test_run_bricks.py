@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import FakeProgress
 from tests.support.run_world import ALICE, World, in_loop, plan_in_ranges, small_world
+from tests.support.volumes import brick, volume
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"
 QUIET = BrickLook(reasons=(), fingerprint="")
@@ -38,11 +40,16 @@ class Volume:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    found = small_world(tmp_path, files=12, bricks=(ONE, TWO, None))
-    for host, brick in (("gl1", ONE), ("gl2", TWO)):
+    return brick_world(tmp_path, ONE, TWO, None)
+
+
+def brick_world(tmp_path: Path, *bricks: str | None) -> World:
+    """Chunks of these bricks by turns, and two hosts that read a brick each."""
+    found = small_world(tmp_path, files=12, bricks=bricks)
+    for host, own in (("gl1", ONE), ("gl2", TWO)):
         streams = FakeStreams(found.source, found.target, host=host)
         rules = BrickRules(times_from_mdata=True, distributed=True)
-        found.more_lanes.append(FakeLane(streams, streams, 2, frozenset({brick}), rules))
+        found.more_lanes.append(FakeLane(streams, streams, 2, frozenset({own}), rules))
     found.bricks = Volume()
     return found
 
@@ -79,17 +86,40 @@ async def test_each_brick_is_read_by_its_own_host_and_the_rest_through_the_mount
     assert world.batch_state is BatchState.SEEDED
 
 
+NOT_READ = (EventKind.HOST_LOST, EventKind.BRICKS_UNFIT)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"lost": HostLost("no answer")}, "host gl2 is lost, its chunks are read elsewhere: no answer"),
+        ({"refused": frozenset({TWO})}, f"brick {TWO} is not read any more in this run: {TWO} is no brick there"),
+    ],
+)
 @in_loop
-async def test_without_its_host_a_brick_is_read_through_the_mount(world: World) -> None:
-    world.more_lanes[1].lost = HostLost("gl2 cannot be reached")
+async def test_a_brick_that_no_host_reads_is_read_through_the_mount(
+    world: World, facts: dict[str, Any], said: str
+) -> None:
+    world.more_lanes[1] = replace(world.more_lanes[1], **facts)
     await world.run()
     wanted = listed_bricks(world)
     assert read_by(world.streams) == wanted[None] | wanted[TWO]
     assert read_by(streams_of(world, 1)) == set()
-    assert [event.message for event in world.progress.events if event.kind is EventKind.HOST_LOST] == [
-        "host gl2 is lost, its chunks are read through the mount: gl2 cannot be reached"
-    ]
+    assert [event.message for event in world.progress.events if event.kind in NOT_READ] == [said]
     assert world.is_copied()
+
+
+@pytest.mark.parametrize("facts", [{}, {"lost": HostLost("no answer")}, {"refused": frozenset({ONE})}])
+@in_loop
+async def test_every_copy_of_a_replica_set_is_read_by_its_own_host(tmp_path: Path, facts: dict[str, Any]) -> None:
+    world = brick_world(tmp_path, ONE)
+    world.source.volume = volume(ONE, TWO, brick("gl3:/bricks/1", arbiter=True), replica_count=3)
+    world.more_lanes[0] = replace(world.more_lanes[0], **facts)
+    await world.run()
+    assert world.is_copied()
+    streams = (world.streams, streams_of(world, 0), streams_of(world, 1))
+    assert [bool(read_by(one)) for one in streams] == [False, not facts, True]
+    assert [set(lane.asked) for lane in world.more_lanes] == [{ONE}, {TWO}]
 
 
 @in_loop
@@ -120,16 +150,11 @@ async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stre
 @in_loop
 async def test_the_bricks_of_a_host_are_read_evenly(tmp_path: Path) -> None:
     """By size alone all streams would read the first brick to its end, and then the second one."""
-    world = small_world(tmp_path, files=8, bricks=(ONE, ONE, TWO, TWO))
-    streams = FakeStreams(world.source, world.target, host="gl1")
-    world.more_lanes.append(
-        FakeLane(streams, streams, 2, frozenset({ONE, TWO}), BrickRules(times_from_mdata=True, distributed=True))
-    )
-    world.bricks = Volume()
+    world = brick_world(tmp_path, ONE, ONE, ONE, TWO, TWO, TWO)
+    (lane,) = world.more_lanes = [replace(world.more_lanes[0], bricks=frozenset({ONE, TWO}))]
     await world.run()
     assert world.is_copied()
-    assert set(world.more_lanes[0].asked[:2]) == {ONE, TWO}
-    assert world.more_lanes[0].asked[2:] == [ONE, TWO] or world.more_lanes[0].asked[2:] == [TWO, ONE]
+    assert [set(lane.asked[at : at + 2]) for at in (0, 2, 4)] == [{ONE, TWO}] * 3
 
 
 @pytest.mark.guarantee("bricks-and-mount")
@@ -198,19 +223,6 @@ async def test_files_that_moved_off_their_brick_are_read_through_the_mount(world
     assert world.is_copied()
     assert path in read_by(world.streams)
     assert list(world.attention) == []
-
-
-@in_loop
-async def test_a_brick_that_is_none_is_read_through_the_mount_and_its_host_is_not_lost(world: World) -> None:
-    world.more_lanes[0].refused = frozenset({ONE})
-    await world.run()
-    wanted = listed_bricks(world)
-    assert read_by(streams_of(world, 0)) == set()
-    assert read_by(world.streams) == wanted[None] | wanted[ONE]
-    (event,) = [event for event in world.progress.events if event.kind is EventKind.BRICKS_UNFIT]
-    assert f"{ONE} is no brick there" in event.message
-    assert EventKind.HOST_LOST not in [event.kind for event in world.progress.events]
-    assert world.is_copied()
 
 
 @in_loop

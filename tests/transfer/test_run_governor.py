@@ -75,11 +75,6 @@ class SlowStreams(FakeStreams):
         return [one for one in self.work if one.began_s <= at_s and (one.ended_s is None or at_s < one.ended_s)]
 
 
-async def no_load(_host: str) -> float | None:
-    """No host tells its load."""
-    return None
-
-
 @dataclass
 class Governed:
     """A small migration under a governor."""
@@ -99,7 +94,7 @@ class Governed:
     def governing(self) -> Governing:
         self.world.ledger.samples.measured_cost = lambda: self.cost  # type: ignore[method-assign]
         return Governing(
-            load_of=no_load,
+            load_of=AsyncMock(return_value=None),
             limits=self.limits,
             windows=self.windows,
             local_time=utc,

@@ -57,9 +57,7 @@ async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: World,
 
 
 @in_loop
-async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_and_times_say(
-    world: World,
-) -> None:
+async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_and_times_say(world: World) -> None:
     world.target.sync_errors = [errno.EIO]
     with pytest.raises(RunStopped) as caught:
         await world.run(jobs=1)
@@ -71,22 +69,19 @@ async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_an
     assert world.streams.recopied[tried:] == [True] * tried + [False] * (len(world.streams.recopied) - 2 * tried)
 
 
+@pytest.mark.parametrize(("times", "bad"), [(1, []), (99, ["home/alice/sub/f03"])])
 @in_loop
-async def test_a_stream_that_stalls_while_both_sides_answer_costs_its_chunk(world: World) -> None:
-    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
+async def test_a_stall_while_both_sides_answer_costs_its_chunk_or_a_file(
+    world: World, times: int, bad: list[str]
+) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=times)
     await world.run()
-    assert world.is_copied()
-    [retried] = [one for one in world.ledger.events.latest(99) if one.kind is EventKind.CHUNK_RETRIED]
-    assert "both sides answer" in retried.message
-
-
-@in_loop
-async def test_a_file_that_always_stalls_its_stream_is_found_and_named(world: World) -> None:
-    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang")
-    summary = await world.run()
-    assert summary.exit_code == 3
-    bad = [one.subject for one in world.ledger.events.latest(999) if one.kind is EventKind.FILE_BAD]
-    assert bad == ["home/alice/sub/f03"]
+    events = world.ledger.events.latest(999)
+    assert [one.subject for one in events if one.kind is EventKind.FILE_BAD] == bad
+    retried = [one.message for one in events if one.kind is EventKind.CHUNK_RETRIED]
+    assert retried
+    assert all("both sides answer" in message for message in retried)
+    assert world.is_copied(*(name.encode() for name in bad))
 
 
 @in_loop

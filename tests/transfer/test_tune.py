@@ -43,22 +43,12 @@ def test_what_is_set_is_shown_kept_and_put_back(planned: Site) -> None:
     site = planned
     nothing = asked(site, "tune")
     assert nothing["controls"] == {"hold": None, "tuned": None}
-    assert nothing["given"] == {
-        "jobs": 4,
-        "bwlimit_bytes_per_s": None,
-        "max_latency_s": None,
-        "max_load": None,
-        "nothing": False,
-    }
+    unset = dict.fromkeys(("jobs", "bwlimit_bytes_per_s", "max_latency_s", "max_load")) | {"nothing": False}
+    assert nothing["given"] == unset | {"jobs": 4}
     asked(site, "tune", "--jobs", "2", "--bwlimit", "10MiB")
     tuned = asked(site, "tune", "--max-latency", "50ms", "--max-load", "8")["controls"]["tuned"]
-    assert tuned["limits"] == {
-        "jobs": 2,
-        "bwlimit_bytes_per_s": 10 << 20,
-        "max_latency_s": 0.05,
-        "max_load": 8.0,
-        "nothing": False,
-    }
+    limits = {"jobs": 2, "bwlimit_bytes_per_s": 10 << 20, "max_latency_s": 0.05, "max_load": 8.0}
+    assert tuned["limits"] == unset | limits
     assert asked(site, "tune", "--reset", "--jobs", "3")["controls"]["tuned"]["limits"]["max_load"] is None
     shown = site.call("tune")
     assert "streams on each host" in shown.stdout

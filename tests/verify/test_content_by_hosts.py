@@ -16,7 +16,7 @@ from migrator.core.events import Event
 from migrator.core.states import BatchState, ChunkKind, PassKind
 from migrator.core.units import NS_PER_S
 from migrator.fs.ports import Digest
-from migrator.gluster.model import BrickRules
+from migrator.gluster.model import BrickRules, SourceHealth
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
@@ -31,6 +31,7 @@ from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import missing_for_native, placing
 from tests.support.verify_world import TREE, World, verify_world
+from tests.support.volumes import volume
 
 pytestmark = pytest.mark.skipif(missing_for_native() is not None, reason=str(missing_for_native()))
 
@@ -81,7 +82,7 @@ class Site:
             async def digest(self, paths: Sequence[bytes], *, of_target: bool, **options: Any) -> Completed:
                 site.before_read(host)
                 site.calls.append((host, of_target, tuple(path.removeprefix(TREE + b"/") for path in paths)))
-                assert options.pop("brick") == (RULES if host == "gl1" and not of_target else None)
+                assert options.pop("brick") == (None if host == "here" or of_target else RULES)
                 site.limits.append(options["bwlimit_bytes_per_s"])
                 return await super().digest(paths, of_target=of_target, brick=None, **options)
 
@@ -102,7 +103,7 @@ class Site:
 
     def readers(self) -> Readers:
         lists: Any = self.lists
-        lanes = [self.lane("here", reads_mount=True), self.lane("gl1", reads_mount=False)]
+        lanes = [self.lane(host, reads_mount=host == "here") for host in ("here", "gl1", "gl2")]
         return Readers(lanes=lanes, guard=self.guard, chunk_lists=lists)
 
     def verify(self, **options: Any) -> VerificationRecord:
@@ -154,6 +155,14 @@ def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None
     # Its manifest is as good as any: nothing is read again.
     again = site.verify(carry=True)
     assert (again.carried_files, site.calls, site.reads) == (4, [], [])
+
+
+def test_the_hosts_of_all_copies_read(site: Site) -> None:
+    state = volume(BRICK, "gl2:/copy", replica_count=2)
+    site.world.source.answers = (SourceHealth(problems=(), fingerprint="f", state=state),)
+    site.list_files(*([name] for name in NAMES))
+    assert site.verify().digested_files == 4
+    assert ({host for host, *_ in site.calls}, site.reads) == ({"gl1", "gl2"}, [])
 
 
 def change_source(site: Site) -> None:

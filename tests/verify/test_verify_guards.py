@@ -43,13 +43,7 @@ def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), clo
     """A catalog of some trees of the source, as a scan would leave it, and its record in the ledger."""
     catalogs = CatalogDirectories(world.directory / "state" / "catalogs", scratch=Scratch(world.directory))
     scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0)
-    record = whole_catalog(
-        name=name,
-        scan_id=scan_id,
-        via="mount",
-        finished_at_s=None,
-        whole=False,
-    )
+    record = whole_catalog(name=name, scan_id=scan_id, via="mount", finished_at_s=None, whole=False)
     opened = catalogs.create(record)
     source = ReadingFileSystem(world.source_root)
     for tree in trees:
@@ -74,11 +68,12 @@ def without(missed: bytes, read_directory: Callable[..., Iterator[Block]]) -> Ca
     return read
 
 
-def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(world: World) -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(world: World, killed: bool) -> None:
     (world.tree / "old").mkdir()
     (world.tree / "old" / "file").touch()
     (world.tree / "sub" / "gone\n").touch()
-    scan_now(world, "first")
+    scan_now(world, "first", close=not killed)
     (world.tree / "sub" / "gone\n").unlink()
     shutil.rmtree(world.tree / "old")
     scan_now(world, "second")
@@ -86,15 +81,6 @@ def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(world: World) ->
     record = world.verify()
     assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 3, True)
     assert exit_code(record) is ExitCode.DONE
-
-
-def test_also_a_scan_that_was_killed_is_asked(world: World) -> None:
-    (world.tree / "gone").touch()
-    scan_now(world, "killed", close=False)
-    (world.tree / "gone").unlink()
-    world.copy_trees()
-    record = world.verify()
-    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 1, True)
 
 
 def test_a_path_that_cannot_be_looked_at_is_unproven(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,19 +304,15 @@ def two_trees(scratch: Path) -> Iterator[World]:
         yield made
 
 
-def verify_trees(two_trees: World, *trees: bytes) -> VerificationRecord:
-    return two_trees.verify(trees=trees)
-
-
 def test_only_the_chosen_trees_are_compared(two_trees: World) -> None:
     (two_trees.target_path / os.fsdecode(OTHER_TREE) / "sub" / "file").unlink()
-    record = verify_trees(two_trees, TREE)
+    record = two_trees.verify(trees=(TREE,))
     assert (record.trees, record.paths, dict(record.differences), record.whole) == ((TREE,), 3, {}, True)
     assert {row["path"] for row in two_trees.manifest_rows(record)} == {TREE, TREE + b"/sub", TREE + b"/sub/file"}
     assert exit_code(record) is ExitCode.DONE
     last = two_trees.progress.snapshots[-1]
     assert getattr(last, "paths", None) == 3
-    other = verify_trees(two_trees, OTHER_TREE)
+    other = two_trees.verify(trees=(OTHER_TREE,))
     assert other.differences[DifferenceKind.MISSING.value] == 1
     records = two_trees.ledger.verifications
     assert list(records.of_tree(two_trees.plan.name, 1, TREE)) == [record]
@@ -340,15 +322,15 @@ def test_only_the_chosen_trees_are_compared(two_trees: World) -> None:
 
 def test_a_difference_in_one_tree_takes_verified_away_from_the_batch(two_trees: World) -> None:
     two_trees.verify()
-    assert dict(verify_trees(two_trees, TREE).differences) == {}
+    assert dict(two_trees.verify(trees=(TREE,)).differences) == {}
     assert two_trees.batch_state() is BatchState.VERIFIED
     (two_trees.copy / "sub" / "file").write_bytes(b"elsewhere")
-    assert exit_code(verify_trees(two_trees, OTHER_TREE)) is ExitCode.ATTENTION
+    assert exit_code(two_trees.verify(trees=(OTHER_TREE,))) is ExitCode.ATTENTION
     assert two_trees.batch_state() is BatchState.SEEDED
 
 
 @pytest.mark.parametrize("tree", [b"home/carol", b"home/alice/sub", b"home/alice/", b""])
 def test_a_tree_that_the_batch_does_not_have_is_a_usage_error(two_trees: World, tree: bytes) -> None:
     with pytest.raises(UsageError, match="has no user tree"):
-        verify_trees(two_trees, TREE, tree)
+        two_trees.verify(trees=(TREE, tree))
     assert list(two_trees.ledger.verifications.all()) == []

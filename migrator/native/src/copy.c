@@ -16,7 +16,7 @@
  *
  * A file is read in its current state, not as it was listed. A file that changes while it is read is copied again, at
  * most TRIES times; then the last copy stays, with the time from before, and is reported as changed. On a brick, times
- * are those of trusted.glusterfs.mdata (--times mdata). Link-to files and files in migration are reported as moved and
+ * are those of trusted.glusterfs.mdata (--times mdata), or the listed one of a file without it. Link-to files and files in migration are reported as moved and
  * not copied. No trusted.* attribute is ever carried. */
 
 #define _GNU_SOURCE
@@ -117,6 +117,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
 }
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index) {
+    copier->record = record;
     if (enter(copier, record) < 0) {
         bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
         return gone ? RESULT_VANISHED : RESULT_FAILED;

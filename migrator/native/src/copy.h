@@ -118,6 +118,7 @@ enum where { WHERE_UNKNOWN, WHERE_SOURCE, WHERE_TARGET };
 struct copier {
     const struct options *options;
     const struct list *list;
+    const struct record *record; /* of the current path */
     int source_tree;
     int target_tree;
     /* The directory of the last path, on both sides: lists are sorted by directory. */

@@ -128,9 +128,16 @@ static int read_mdata(struct copier *copier, struct handle handle, struct attrib
     return 0;
 }
 
+/* The mtime of a file without mdata. The copies of a replica set differ in it, so the listed one counts, which is that of
+ * the scanned copy. Every change through the volume gives a file mdata. */
+static int64_t own_time(const struct copier *copier, const struct stat *facts) {
+    const struct record *record = copier->record;
+    return copier->options->times_from_mdata && record->has_mtime ? record->mtime_ns : time_ns(&facts->st_mtim);
+}
+
 /* Only the mtime, for facts that are known already: one system call, and only on bricks. */
 int read_brick_time(struct copier *copier, struct handle handle, struct attributes *attributes) {
-    attributes->mtime_ns = time_ns(&attributes->facts.st_mtim);
+    attributes->mtime_ns = own_time(copier, &attributes->facts);
     return copier->options->times_from_mdata ? read_mdata(copier, handle, attributes) : 0;
 }
 
@@ -139,7 +146,7 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
     const struct options *options = copier->options;
     attributes->kept_count = attributes->values_length = 0;
     attributes->link_to = false;
-    attributes->mtime_ns = time_ns(&attributes->facts.st_mtim);
+    attributes->mtime_ns = own_time(copier, &attributes->facts);
     if (!options->brick && !options->acls && !options->user_xattrs && !options->security_xattrs)
         return 0;
     ssize_t length = read_names(handle, attributes);

@@ -256,16 +256,12 @@ def _listed(work: ChunkWork) -> list[ListedPath]:
 def _record(work: ChunkWork, listed: ListedPath) -> bytes:
     """A list record in the format of `copy_list.c`: the requests for this path, a colon, the name, NUL."""
     by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
-    if work.kind is ChunkKind.FILES and listed.link_group is None:
-        return b":" + work.name(listed.path) + b"\0"
     fields: list[bytes] = []
     if by_ranges:
         if listed.file_size_bytes is None:
             raise ValueError("a file in ranges without its size")
         fields.append(b"s%d" % listed.file_size_bytes)
-    if listed.mtime_ns is not None and (
-        by_ranges or (work.kind is ChunkKind.DIRECTORY_TIMES and work.brick is not None)
-    ):
+    if listed.mtime_ns is not None and (by_ranges or work.brick is not None):
         fields.append(b"m%d" % listed.mtime_ns)
     if work.kind is ChunkKind.RANGES:
         if listed.mtime_ns is None or listed.range_offset_bytes is None or listed.range_length_bytes is None:
