@@ -50,9 +50,11 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 # Changes of the retained source, from two of its catalogs.
 
 
-_DIFFER = """(
-    b.type <> n.type OR b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid
-    OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
+_DIFFER = f"""(
+    b.type <> n.type
+    OR NOT (n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE}) AND (
+        b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
+    )
     OR CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
         WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino ELSE false END
     OR b.type <> 'directory' AND (
@@ -61,8 +63,8 @@ _DIFFER = """(
         OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
     )
 )"""
-"""The times of a directory change with its entries, which are compared themselves. The ctime of a file with several
-names changes when another user's names are purged; on Gluster it may differ from replica to replica.
+"""The cutover closes directories. Their times change with their entries, which are compared themselves. The ctime of a
+file with several names changes when another user's names are purged; on Gluster it may differ from replica to replica.
 """
 
 _CARRIED = """EXISTS (
@@ -113,7 +115,8 @@ def changed_source(
         carried_files = [one.part_files for one in carried]
         create_entries(connection, [file for files in carried_files for file in files], view="carried")
         create_entries(connection, carried_files[-1] if carried_files else (), view="last_carried")
-        rows = connection.execute(_CHANGED, {"tree": tree, "ctimes": ctimes, "carried": bool(carried)}).fetchall()
+        facts = {"tree": tree, "ctimes": ctimes, "carried": bool(carried), "closed_uid": os.geteuid()}
+        rows = connection.execute(_CHANGED, facts).fetchall()
     return [
         model.SourceChange(
             path=path, kind=model.SourceChangeKind(kind), stands=None if stands is None else EntryType(stands)

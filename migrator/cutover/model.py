@@ -171,6 +171,14 @@ class PurgeSum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateSum:
+    """Paths written on the source since the freeze began and found there after the thaw. `left` were not carried over."""
+
+    paths: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverNotes:
     """Facts that a step adds to the record; None leaves the old value.
 
@@ -200,6 +208,7 @@ class CutoverNotes:
     manifest: str | None = None
     target_changes: TargetChanges | None = None
     purge: PurgeSum | None = None
+    late: LateSum | None = None
 
 
 NO_CUTOVER_NOTES = CutoverNotes()
@@ -823,6 +832,7 @@ class CutoverSummary:
         if Ending.STUCK in endings or Ending.HALTED in endings:
             return ExitCode.FAILED
         good = [ending in (Ending.MOVED, Ending.PLANNED) for ending in endings]
-        if all(good):
+        lates = [one.cutover.notes.late for one in self.outcomes if one.cutover and not self.back]
+        if all(good) and not any(late is not None and late.left for late in lates):
             return ExitCode.DONE
         return ExitCode.ATTENTION if any(good) else ExitCode.REFUSED

@@ -15,6 +15,7 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
 from migrator.cutover import model, rules, steps
+from migrator.cutover.late import open_directory
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
@@ -146,6 +147,8 @@ class Beginning:
         if problem := unseen or await steps.retained_source_problem(cutting, record):
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record.tree, problem)
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
+        if record.state in (model.CutoverState.THAWED, model.CutoverState.RETAINED):
+            await steps.change_directories(cutting, record, open_directory)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"{tree.user} is moved back to the source")
         return await machine.drive(record)
 

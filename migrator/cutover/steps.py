@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.catalog.queries import CatalogReads
@@ -21,10 +22,12 @@ from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
 from migrator.cutover.files import MountedTops, SymlinkedPaths
+from migrator.cutover.late import KnownDirectory, LateWrites, change_block, close_directory, directories_of
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
 from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal
-from migrator.fs.model import Side, TargetCapabilities
+from migrator.fs.beneath import Root
+from migrator.fs.model import Side, TargetCapabilities, trash_place
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
@@ -397,9 +400,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
         return ""
     were = "was" if len(changes) == 1 else "were"
     words = f"{several(len(changes), 'path')} of {name} {were} changed since the cutover"
-    listed = "; ".join(f"{show(one.path)} ({one.kind.value})" for one in changes[:_SHOWN])
-    if len(changes) > _SHOWN:
-        listed += f"; and {len(changes) - _SHOWN:,} more"
+    listed = _listed(changes)
     if not overwrite:
         return f"{words}: {listed}"
     try:
@@ -411,10 +412,29 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     return ""
 
 
-async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequence[model.SourceChange]:
+def _listed(changes: Sequence[model.SourceChange]) -> str:
+    shown = "; ".join(f"{show(one.path)} ({one.kind.value})" for one in changes[:_SHOWN])
+    return shown + (f"; and {len(changes) - _SHOWN:,} more" if len(changes) > _SHOWN else "")
+
+
+async def change_directories(
+    cutting: Cutting, record: model.CutoverRecord, change: Callable[[Root, KnownDirectory], None]
+) -> None:
+    """Close or open the directories of the kept source, as the final pass has found them. Raises OSError, MigratorError."""
+    catalog = await asyncio.to_thread(cutting.world.back.catalogs.open, _final_catalog(cutting, record))
+    blocks = directories_of(catalog, record.tree.path, cutting.world.back.scratch)
+    while block := await asyncio.to_thread(next, blocks, None):
+        await cutting.blocking(partial(change_block, cutting.run.source.root, block, change))
+
+
+def _final_catalog(cutting: Cutting, record: model.CutoverRecord) -> str:
     if record.notes.final_pass_id is None:
         raise MigratorError("the ledger does not know its final pass")
-    before = cutting.ledger.passes.read(record.notes.final_pass_id).catalog
+    return cutting.ledger.passes.read(record.notes.final_pass_id).catalog
+
+
+async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequence[model.SourceChange]:
+    before = _final_catalog(cutting, record)
     now = await cutting.world.deltas.scan([record.tree.path])
     return await asyncio.to_thread(cutting.world.back.changed_source, record, before=before, now=now.name)
 
@@ -573,6 +593,8 @@ class TreeMachine(
             words += f": {record.failure or 'no reason was recorded'}"
         if not self.cutting.request.back and (frozen := rules.freeze_words(record)):
             words += f". {frozen}"
+        if not self.cutting.request.back and (late := record.notes.late) is not None:
+            words += f" {rules.late_words(late)}."
         if moved:
             self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
@@ -679,7 +701,7 @@ class TreeMachine(
                 await self._open_target(tree, rules.as_before(source, _noted(notes.frozen_top)))
                 return Done(words=f"{user} works on the target")
             case model.CutoverStep.RETAIN:
-                return Done(words="the source is kept as it was when it was frozen")
+                return await self._retain(record)
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
                     before = rules.read_top(notes.frozen_top)
@@ -746,6 +768,31 @@ class TreeMachine(
         old, new = (target, source) if back else (source, target)
         await self.cutting.blocking(lambda: links.switch(record.tree, expected_old=old, new=new))
         return Done(words=f"the path leads to the {side}: {show(new)}")
+
+    async def _retain(self, record: model.CutoverRecord) -> _Done:
+        """Close the kept source, then look for what was written there since the freeze began, and carry it over."""
+        cutting = self.cutting
+        manifest = record.notes.manifest
+        if model.CutoverState.ROLLBACK_FREEZING in record.times or manifest is None:
+            # What a rollback carried back was not verified, so the source has to stay comparable.
+            return Done(words="the source is kept as it was when it was frozen")
+        await change_directories(cutting, record, close_directory)
+        changes = await _source_changes(cutting, record)
+        if not changes:
+            return Done(words="the source is closed, and nobody has written there since the freeze began")
+        writes = LateWrites(
+            source=cutting.run.source,
+            target=cutting.run.target,
+            capabilities=cutting.capabilities,
+            place=trash_place(record.times[model.CutoverState.THAWED], record.batch, "late", record.id),
+            manifest=manifest,
+            scratch=cutting.world.back.scratch,
+        )
+        left = await asyncio.to_thread(writes.carry, changes)
+        late = model.LateSum(paths=len(changes), left=len(left))
+        words = rules.late_words(late) + (f": {_listed(left)}" if left else "")
+        self.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, words)
+        return Done(notes=model.CutoverNotes(late=late), words="the source is closed")
 
     async def _open_target(self, tree: bytes, like: Entry) -> None:
         await self.cutting.blocking(lambda: self.cutting.world.trees.open_tree(tree, like))

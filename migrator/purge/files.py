@@ -11,9 +11,9 @@ from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.fs.beneath import Root, held
 from migrator.fs.reading import INO_MASK
-from migrator.fs.writing import descriptor_path, open_own
+from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.writing import descriptor_path, open_own, shut
 from migrator.purge.model import PURGE_NAME, TREE_NAME
-from migrator.purge.rules import CLOSED_MODE
 
 _RAISED = b"deep-"
 _KNOWN_AS = "user.migrator.known-as"
@@ -70,8 +70,8 @@ class MountedPlaces:
             os.fsync(above_fd)
 
     def close_directory(self, path: bytes, expected: Entry) -> None:
-        """Give a directory of a place to root with mode 0700: processes that have it open can then neither add nor
-        remove names. Raises OSError (ESTALE) if inode, owner or mode are not as expected. May be called again.
+        """Close a directory of a place, as `shut`. Raises OSError (ESTALE) if inode, owner or mode are not as expected. May
+        be called again.
         """
         with self._root.directory(path) as fd:
             facts = os.fstat(fd)
@@ -83,9 +83,7 @@ class MountedPlaces:
                 return
             if now != (expected.uid, expected.mode):
                 raise OSError(errno.ESTALE, "its owner or mode was changed just now", path)
-            # The mode locks out processes that have it open; the former owner can no longer change the mode back.
-            os.fchown(fd, os.geteuid(), -1)
-            os.fchmod(fd, CLOSED_MODE)
+            shut(fd)
 
     def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
         """Move a closed directory of a place up into the place itself, to keep all paths below it short enough for the

@@ -270,8 +270,6 @@ class Judge:
         self._capabilities = call.site.capabilities or TargetCapabilities()
         self._let_in_ns = int((again_s if record.thawed_at_s is None else record.thawed_at_s) * NS_PER_S)
         self._let_in_again_ns = int(again_s * NS_PER_S)
-        # The owner of directories that this program has closed.
-        self._closed_uid = os.geteuid() if placed.moved else None
         self._reread = call.request.reread
         self._releases = Releases(world.ledger.releases.of_trees((placed.tree,)))
         self._lock = threading.Lock()
@@ -315,7 +313,7 @@ class Judge:
 
     def _on_source(self, entry: Entry, proof: model.Proof | None) -> model.Verdict:
         """Whether the source's path is as verified; reads its content if necessary."""
-        verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=self._closed_uid)
+        verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=os.geteuid())
         if verdict.judgement is model.Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
             return verdict
         if proof.digest is None or proof.algorithm is None:

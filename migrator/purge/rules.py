@@ -11,7 +11,7 @@ from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
 from migrator.cutover.rules import NO_BACKUP, state_words
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import floored_time_ns
+from migrator.fs.rules import CLOSED_MODE, floored_time_ns
 from migrator.operations.model import Finished, Halt
 from migrator.purge import model
 from migrator.transfer.rules_governor import Brake, braked
@@ -266,23 +266,18 @@ def released_words(released: int) -> str:
 # loss, and the source may then be the only copy.
 
 
-CLOSED_MODE = 0o700
-"""The mode of a directory in its place of the purge."""
-
 CLOCK_SLACK_NS = 2 * NS_PER_S
 """A change on the target may appear to be this much earlier than the time at which the user was let in: clocks differ,
 and times are coarse.
 """
 
 
-def judge_source(
-    entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int | None = None
-) -> model.Verdict:
+def judge_source(entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int) -> model.Verdict:
     """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof. Its ctime
     or inode then differ, because a name of it in another tree was removed or a brick was drained.
 
-    The times of a directory do not count. The `top` of a tree is frozen, and `closed_uid` owns directories that a purge
-    has closed: their owner, mode and attributes do not count either.
+    The times of a directory do not count. The `top` of a tree is frozen, and `closed_uid` owns directories that a cutover
+    or a purge has closed: their owner, mode and attributes do not count either.
     """
     if proof is None:
         return model.stays("is not in the manifest: it was made after the verification, or the target cannot keep it")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,6 +189,37 @@ def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(c
     trash = changed_site.site.source.path / ".migrator-trash"
     kept = {path.name: path.read_bytes() for path in trash.rglob("*") if path.is_file()}
     assert kept == {"made by root": b"root's", "f0001": b"root was here"}
+
+
+@pytest.mark.guarantee("late-writes")
+def test_late_writes_are_carried_over_where_nobody_has_touched_the_target(changed_site: CutSite) -> None:
+    source, target = changed_site.source(), changed_site.target()
+    modes = {path: top_facts(path) for path in sorted(source.rglob("*")) if path.is_dir()}
+    assert modes
+    changed_site.hook(
+        "post-switch.d/60-late",
+        f"""cd '{source}' && mkdir d0/late && echo new > d0/late/file && ln -s d0 late && echo more >> d1/f0001 && rm d2/f0002
+        echo too >> d3/f0003; echo mine >> '{target}/d3/f0003'; echo mine > '{target}/d4/both'; echo too > d4/both""",
+    )
+    found = changed_site.cutover(code=3)
+    assert (
+        "7 paths of the source changed after the freeze began; 3 of these could not be carried over" in found["words"]
+    )
+    assert (target / "d0/late/file").read_text() == "new\n"
+    assert (target / "late").readlink() == Path("d0")
+    assert (target / "d1/f0001").read_bytes() == (source / "d1/f0001").read_bytes()
+    (old,) = (changed_site.site.target.path / ".migrator-trash").glob("*-late-*/old/home/ann/d1/f0001")
+    assert (target / "d1/f0001").read_bytes() == old.read_bytes() + b"more\n"
+    assert (target / "d2/f0002").exists()
+    assert (target / "d3/f0003").read_bytes().endswith(b"mine\n")
+    assert (target / "d4/both").read_text() == "mine\n"
+    assert {(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in modes} == {(0, 0o700)}
+    assert "3 of these could not be carried over" in changed_site.call("status", "--json").out
+    # A rollback gives the directories their owners and modes again.
+    (changed_site.directory / "hooks/post-switch.d/60-late").unlink()
+    assert "d3/f0003 (changed)" in changed_site.call("rollback", "--user", "ann", "--json", code=4).outcome["words"]
+    changed_site.call("rollback", "--user", "ann", "--overwrite-source", "--json")
+    assert {path: top_facts(path) for path in modes} == modes
 
 
 @pytest.mark.exhaustive

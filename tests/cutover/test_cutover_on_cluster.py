@@ -182,6 +182,41 @@ def test_whoever_can_still_write_is_found_and_the_user_is_left_where_he_is(clust
     assert cluster.link(user).resolve() != tree
 
 
+@pytest.mark.guarantee("late-writes")
+def test_somebody_inside_on_another_client_loses_nothing_and_gets_an_error_later(cluster: Cluster) -> None:
+    (user,) = cluster.take()
+    owner, place = cluster.source(user).stat(), cluster.runs.site.directory
+    write(cluster.source(user) / "work" / "file", "before")
+    for path in (cluster.source(user) / "work", cluster.source(user) / "work" / "file"):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    let_settle()
+    gates = [place / "go", place / "gone"]
+    for gate in gates:
+        os.mkfifo(gate)
+    try:
+        with another_client(cluster.lab, place / "elsewhere"):
+            write_twice = "read x <&3; echo late > made; echo late >> file; echo >&4; read x <&3; echo later > refused"
+            inside = subprocess.Popen(
+                ["sh", "-c", f"cd elsewhere/home/{user}/work && exec setpriv --reuid={owner.st_uid} --regid={owner.st_gid} "
+                 f"--clear-groups sh -c '{write_twice}' 3<>../../../../go 4<>../../../../gone"],
+                cwd=place, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            # Once the path is switched.
+            cluster.runs.site.hook("post-switch.d/10-late", f"echo > '{gates[0]}'; read x < '{gates[1]}'; exit 0")
+            moved = cluster.move("cutover", user)
+            gates[0].write_text("\n")
+            assert "ermission denied" in inside.communicate()[1]
+    finally:
+        cluster.runs.site.hook("post-switch.d/10-late", "exit 0")
+    assert moved["ending"] == "moved", moved
+    assert "2 paths of the source changed after the freeze began; none could not" in moved["words"]
+    work = cluster.target(user) / "work"
+    assert (work / "made").read_text() == "late\n"
+    assert (work / "file").read_text() == "beforelate\n"
+    assert (work / "made").stat().st_uid == owner.st_uid
+    assert not (cluster.source(user) / "work" / "refused").exists()
+
+
 def give_up(cluster: Cluster, user: str) -> None:
     """One reason after the other, each with the user unharmed on the source."""
     tree = cluster.source(user)

@@ -11,7 +11,6 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import FindingStatus
 from migrator.cutover import rules
-from migrator.cutover import rules as cutover_rules
 from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import ClientSeen
@@ -203,7 +202,7 @@ FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=
 def test_only_writers_prevent_a_freeze_even_if_a_hook_vouches(
     changes: dict[str, Any], writes: bool, vouched: bool
 ) -> None:
-    reasons = cutover_rules.why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
+    reasons = rules.why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
     assert len(reasons) == writes
     assert all("home/ann/data: " in reason and "through brick gl1:/srv/b1" in reason for reason in reasons)
 
@@ -212,8 +211,8 @@ def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
     writers = Writers(unseen=("gl2 cannot be reached",))
     # Before the freeze open files do not count yet: their users may still close them.
     for reasons, found in (
-        (cutover_rules.why_not_frozen, writers),
-        (cutover_rules.what_is_unseen, replace(writers, open_files=(FILE,))),
+        (rules.why_not_frozen, writers),
+        (rules.what_is_unseen, replace(writers, open_files=(FILE,))),
     ):
         (reason,) = reasons(found, vouched=False)
         assert "gl2 cannot be reached" in reason
@@ -225,15 +224,15 @@ def test_a_hook_that_shall_vouch_has_to_exist() -> None:
         return Hook(stage=HookStage(step=step, event=event), name=b"10-hold", path=b"/hooks/10-hold")
 
     others = [hook(HookEvent.POST, HookStep.FREEZE), hook(HookEvent.PRE, HookStep.THAW)]
-    missing = cutover_rules.missing_freeze_hook(others)
+    missing = rules.missing_freeze_hook(others)
     assert missing is not None
     assert "pre-freeze" in missing
-    assert cutover_rules.missing_freeze_hook([*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
+    assert rules.missing_freeze_hook([*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
 
 
 @pytest.mark.parametrize("filesystem", ["nfs4", "beegfs", "fuse.sshfs", "lustre", "something-new"])
 def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str) -> None:
-    (sentence,) = cutover_rules.clients_unseen(filesystem, mount=b"/mnt/data")
+    (sentence,) = rules.clients_unseen(filesystem, mount=b"/mnt/data")
     assert filesystem in sentence
     assert "/mnt/data" in sentence
 
@@ -250,12 +249,12 @@ def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str)
 def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
     options: tuple[tuple[str, str], ...], seen: bool
 ) -> None:
-    unseen = cutover_rules.unopened_unseen(volume(options=options))
+    unseen = rules.unopened_unseen(volume(options=options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
-    (finding,) = cutover_rules.check_open_files(volume(options=options), vouched=False)
+    (finding,) = rules.check_open_files(volume(options=options), vouched=False)
     assert finding.status is (FindingStatus.OK if seen else FindingStatus.WARNING)
-    assert cutover_rules.check_open_files(volume(options=options), vouched=True) == []
+    assert rules.check_open_files(volume(options=options), vouched=True) == []
 
 
 @pytest.mark.parametrize(
@@ -270,16 +269,16 @@ def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
 )
 def test_servers_that_export_the_volume_are_named(options: tuple[tuple[str, str], ...], server: str | None) -> None:
     shown = volume(options=(("performance.open-behind", "off"), *options))
-    unseen = cutover_rules.exports_unseen(shown)
+    unseen = rules.exports_unseen(shown)
     assert [sentence.split(" exports ")[0] for sentence in unseen] == ([server] if server else [])
-    assert len(cutover_rules.check_open_files(shown, vouched=False)) == 1 + len(unseen)
+    assert len(rules.check_open_files(shown, vouched=False)) == 1 + len(unseen)
 
 
 def test_other_clients_are_named_by_host() -> None:
     clients = [ClientSeen(brick="b", address=f"10.0.0.{number % 7}:4915{number}") for number in range(9)]
-    assert cutover_rules.others_unseen((), ()) == ()
-    (sentence,) = cutover_rules.others_unseen(clients, ())
+    assert rules.others_unseen((), ()) == ()
+    (sentence,) = rules.others_unseen(clients, ())
     assert "10.0.0.0 (2 connections), 10.0.0.1 (2 connections)" in sentence
     assert "and 2 hosts more" in sentence
-    assert len(cutover_rules.others_unseen(None, ())) == 1
-    assert cutover_rules.others_unseen(None, ["gl1 does not answer"])[0].endswith("gl1 does not answer")
+    assert len(rules.others_unseen(None, ())) == 1
+    assert rules.others_unseen(None, ["gl1 does not answer"])[0].endswith("gl1 does not answer")

@@ -189,19 +189,19 @@ def directory(**changes: Any) -> tuple[Entry, Proof]:
     ],
 )
 def test_any_other_fact_keeps_it(changes: dict[str, Any]) -> None:
-    verdict = judge_source(replace(ENTRY, **changes), ROW)
+    verdict = judge_source(replace(ENTRY, **changes), ROW, closed_uid=0)
     assert (verdict.judgement, bool(verdict.words)) == (Judgement.OPEN, True)
 
 
 def test_without_a_row_or_a_digest_it_stays() -> None:
     for proof in (None, replace(ROW, digest=None), replace(ROW, algorithm=None)):
-        assert judge_source(ENTRY, proof).judgement is Judgement.OPEN
+        assert judge_source(ENTRY, proof, closed_uid=0).judgement is Judgement.OPEN
 
 
 def test_a_directory_that_a_purge_has_closed_is_its_own() -> None:
     found, proof = directory(uid=0, gid=2, mode=0o700)
     assert judge_source(found, proof, closed_uid=0).judgement is Judgement.COVERED
-    assert judge_source(found, proof).judgement is Judgement.OPEN
+    assert judge_source(found, proof, closed_uid=1).judgement is Judgement.OPEN
     assert judge_source(replace(found, mode=0o755), proof, closed_uid=0).judgement is Judgement.OPEN
     assert judge_source(replace(ENTRY, uid=0, mode=0o700), ROW, closed_uid=0).judgement is Judgement.OPEN
 

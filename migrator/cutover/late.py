@@ -1,0 +1,196 @@
+"""Late writes: the kept source of a moved user is closed, and what was written there since the freeze began is carried over."""
+
+import errno
+import os
+import stat
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from migrator.catalog.database import connect
+from migrator.catalog.files import ClosedCatalog
+from migrator.catalog.ports import Scratch
+from migrator.catalog.queries import create_entries
+from migrator.core.entry import Entry, EntryType
+from migrator.core.paths import join, parent
+from migrator.cutover.model import SourceChange, SourceChangeKind
+from migrator.fs.beneath import Root
+from migrator.fs.model import TRASH_NAME, TargetCapabilities
+from migrator.fs.moving import MovingTarget
+from migrator.fs.ports import FileSystem
+from migrator.fs.rules import CLOSED_MODE, floored_time_ns
+from migrator.fs.writing import copy_entry, shut
+
+# Closing the directories of a kept source.
+#
+# A closed top keeps nobody out who is inside already: a process of another client whose working directory lies below it
+# makes files there unseen. So each directory is given to root with mode 0700: such a process gets an error then. ACLs
+# stay; setting the mode again restores their mask.
+
+
+BLOCK_PATHS = 1000
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDirectory:
+    """A directory below the top of a tree, with owner and mode as of the final pass."""
+
+    path: bytes
+    uid: int
+    mode: int
+
+
+def directories_of(catalog: ClosedCatalog, tree: bytes, scratch: Scratch) -> Iterator[Sequence[KnownDirectory]]:
+    """The directories below the top of a tree, in blocks. Blocking."""
+    with connect(scratch) as connection:
+        create_entries(connection, catalog.part_files)
+        found = connection.execute(
+            "SELECT path, uid, mode FROM entries WHERE tree = $tree AND path <> tree AND type = 'directory'",
+            {"tree": tree},
+        )
+        while rows := found.fetchmany(BLOCK_PATHS):
+            yield [KnownDirectory(*row) for row in rows]
+
+
+def close_directory(root: Root, known: KnownDirectory) -> None:
+    """Close a directory. May be called again. Raises OSError."""
+    with root.directory(known.path) as fd:
+        shut(fd)
+
+
+def open_directory(root: Root, known: KnownDirectory) -> None:
+    """Give a closed directory its owner and mode again; any other stays as it is. May be called again. Raises OSError."""
+    with root.directory(known.path) as fd:
+        facts = os.fstat(fd)
+        if (facts.st_uid, stat.S_IMODE(facts.st_mode)) == (os.geteuid(), CLOSED_MODE):
+            os.fchown(fd, known.uid, -1)
+            os.fchmod(fd, known.mode)
+
+
+def change_block(
+    source_root: bytes, block: Sequence[KnownDirectory], change: Callable[[Root, KnownDirectory], None]
+) -> None:
+    """Close or open directories of the source, those that are gone aside. Blocking; raises OSError."""
+
+    def one(root: Root, known: KnownDirectory) -> None:
+        # What stands in its place is a change that the comparison of the scans finds.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            change(root, known)
+
+    with Root(source_root) as root, ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(partial(one, root), block):
+            pass
+
+
+# Carrying over.
+#
+# Each path is first copied to the trash of the target, where only root can enter, and then renamed to its place, which
+# replaces nothing. A file on the target that the user has not touched since its verification goes to the trash before.
+
+
+_STOPS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EROFS})
+"""These concern a whole side, and the next call tries again. Any other error leaves its path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateWrites:
+    """Carries late writes of one tree over. `place` is their place in the trash, `manifest` that of the cutover."""
+
+    source: FileSystem
+    target: FileSystem
+    capabilities: TargetCapabilities
+    place: str
+    manifest: str
+    scratch: Scratch
+
+    def carry(self, changes: Sequence[SourceChange]) -> tuple[SourceChange, ...]:
+        """Carry over new paths, and changed files that nobody has touched on the target. Returns the changes that are left,
+        because they would replace or remove what the user has. Blocking; may be called again. Raises OSError, Refused.
+        """
+        made = sorted(one.path for one in changes if one.kind is SourceChangeKind.MADE)
+        verified = self._verified([one.path for one in changes if one.kind is SourceChangeKind.CHANGED])
+        left: set[bytes] = set()
+        with closing(MovingTarget(self.target.root)) as moves:
+            moves.open_place(self.place)
+            for change in changes:
+                above = parent(change.path)
+                at = bisect_left(made, above)
+                if at < len(made) and made[at] == above:
+                    continue  # it goes with its directory
+                below = made[bisect_left(made, change.path + b"/") : bisect_left(made, change.path + b"0")]
+                try:
+                    carried = self._carried(moves, change, below, verified.get(change.path))
+                except OSError as error:
+                    if error.errno in _STOPS:
+                        raise
+                    carried = False
+                if not carried:
+                    left.update((change.path, *below))
+        self.target.sync()
+        return tuple(one for one in changes if one.path in left)
+
+    def _carried(
+        self, moves: MovingTarget, change: SourceChange, below: Sequence[bytes], verified: tuple[int, ...] | None
+    ) -> bool:
+        path, kept = change.path, self._in_trash(b"old", change.path)
+        changed = change.kind is SourceChangeKind.CHANGED
+        if change.stands is None or (changed and change.stands is EntryType.DIRECTORY):
+            return False
+        source, now, above = self.source.look(path), self.target.look(path), self.target.look(parent(path))
+        if source is None or above is None or above.type is not EntryType.DIRECTORY:
+            return False
+        # A killed call may have carried it, or have moved what it replaces to the trash.
+        begun = not changed or moves.look(kept) is not None
+        if now is not None and begun and self._is_copy(source, now):
+            return True
+        if now is None:
+            if not begun:
+                return False
+        elif now.type is EntryType.DIRECTORY or _facts(now) != verified:
+            return False
+        self._stage(moves, [path, *below])
+        if now is not None:
+            moves.move(path, kept)
+        try:
+            moves.move(self._in_trash(b"new", path), path)
+        except OSError:
+            if now is not None:
+                with suppress(FileExistsError):
+                    moves.move(kept, path)
+            raise
+        return True
+
+    def _is_copy(self, source: Entry, now: Entry) -> bool:
+        sized = source.type is EntryType.DIRECTORY or source.size_bytes == now.size_bytes
+        mtime_ns = floored_time_ns(source.mtime_ns, self.capabilities)
+        return sized and (now.type, now.mtime_ns) == (source.type, mtime_ns)
+
+    def _stage(self, moves: MovingTarget, paths: Sequence[bytes]) -> None:
+        moves.make_directory(self._in_trash(b"new", parent(paths[0])))
+        found = [entry for path in paths if (entry := self.source.look(path)) is not None]
+        directories = [entry for entry in reversed(found) if entry.type is EntryType.DIRECTORY]
+        with Root(self.source.root) as source, Root(join(self.target.root, self._in_trash(b"new"))) as staged:
+            # A new entry changes the times of its directory, so directories are copied once more.
+            for entry in (*found, *directories):
+                copy_entry(source, staged, entry, self.capabilities)
+
+    def _in_trash(self, *names: bytes) -> bytes:
+        return b"/".join((TRASH_NAME, os.fsencode(self.place), *names))
+
+    def _verified(self, paths: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        """Inode, size, mtime and ctime that paths had on the target, by the manifest."""
+        with connect(self.scratch) as connection:
+            rows = connection.execute(
+                "SELECT path, target_ino, size, target_mtime_ns, target_ctime_ns FROM read_parquet($manifest) "
+                "WHERE archive IS NULL AND target_ino IS NOT NULL AND path IN (SELECT unnest($paths::BLOB[]))",
+                {"manifest": self.manifest, "paths": list(paths)},
+            ).fetchall()
+        return {path: tuple(facts) for path, *facts in rows}
+
+
+def _facts(entry: Entry) -> tuple[int, ...]:
+    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
