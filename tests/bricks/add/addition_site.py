@@ -22,57 +22,20 @@ from tests.bricks.brick_worlds import world_of
 from tests.support.fakes import FakeLocks, VirtualClock, empty_disks
 from tests.support.kills import Death, DoingHooks, new_ledger
 
-
-class NothingAsked:
-    """Of the `AdditionCommands` port all that changes a volume, which fails. Lookups are as an addition leaves them."""
-
-    async def add(self, bricks: Sequence[str]) -> None:
-        raise AssertionError("nothing is to be added")
-
-    async def replace(self, old: str, new: str) -> None:
-        raise AssertionError("nothing is to be replaced")
-
-    async def take_offline(self, brick: str) -> None:
-        raise AssertionError("no brick is to be taken offline")
-
-    async def put_in(self, brick: str, *, marked: bool) -> None:
-        raise AssertionError("no brick is to take its own place")
-
-    async def start_bricks(self) -> None:
-        raise AssertionError("no brick was taken offline")
-
-    async def heal(self) -> None:
-        raise AssertionError("nothing waits to be healed")
-
-    async def fix_layout(self) -> str:
-        raise AssertionError("no layout is to be changed")
-
-    async def rebalance(self) -> str:
-        raise AssertionError("nothing is to be moved")
-
-    async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        raise AssertionError("there is no task")
-
-    async def option(self, name: str) -> str:
-        assert name == LOOKUP_OPTION
-        return "off"
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        raise AssertionError("no option is to be changed")
-
-
 LOOKS = 9
 """How often the task is looked at before it has come to its end."""
 
 
 @dataclass
-class Glusterd(NothingAsked):
-    """The `AdditionCommands` port over the simulated volume. Each poll has a probe; `dead_for` so many nothing moves."""
+class Glusterd:
+    """The `AdditionCommands` port over the simulated volume, as far as it may be asked. Lookups are as an addition leaves
+    them. Each poll has a probe of both sides, of which only the source's may count; `dead_for` so many nothing moves.
+    """
 
     volume: World
     ledger: Ledger
     clock: VirtualClock
-    latency_s: float = 0.2
+    latency_s_at: Callable[[int], float] = lambda _: 0.2
     options: dict[str, str] = field(default_factory=dict)
     history: list[str | None] = field(default_factory=list)
     breaks: bool = False
@@ -84,6 +47,10 @@ class Glusterd(NothingAsked):
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         seen = self.volume.see()
         return replace(seen.state, options=tuple(self.options.items())), seen.tasks
+
+    async def option(self, name: str) -> str:
+        assert name == LOOKUP_OPTION
+        return "off"
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
         return dict.fromkeys(self.volume.inside, ROOM)
@@ -99,8 +66,8 @@ class Glusterd(NothingAsked):
         if moved is not None:
             moved.ran_s += 1.0
         self.looks += 1
-        probe = Probe(side=ProbeSide.SOURCE, at_s=self.clock.now_s(), waited_s=self.latency_s)
-        self.ledger.probes.add(probe)
+        for side, latency_s in ((ProbeSide.SOURCE, self.latency_s_at(self.looks)), (ProbeSide.TARGET, 9.0)):
+            self.ledger.probes.add(Probe(side=side, at_s=self.clock.now_s(), waited_s=latency_s))
         if self.looks % LOOKS == 0:
             if self.breaks:
                 self.volume.breaks()

@@ -161,18 +161,27 @@ def test_it_fails_within_some_looks_and_goes_on_when_it_was_stopped_as_told(site
     assert site.volume.even
 
 
-def test_it_gives_way_while_files_are_moved_and_is_put_back_at_the_end(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("latency_s_at", "max_latency_s", "values"),
+    [
+        (lambda _: 0.2, 0.05, ["aggressive", "normal", "lazy"]),
+        (lambda look: 0.2 if look < 5 else 0.01, 0.05, ["aggressive", "normal", "aggressive"]),
+        (lambda _: 9.0, None, ["aggressive"]),
+    ],
+)
+def test_it_gives_way_while_files_are_moved_and_is_put_back_at_the_end(
+    site: Site, latency_s_at: Callable[[int], float], max_latency_s: float | None, values: list[str]
+) -> None:
+    site.glusterd.latency_s_at, site.max_latency_s = latency_s_at, max_latency_s
     site.glusterd.options[THROTTLE_OPTION] = "normal"
     assert site.add().ending is AdditionEnding.DONE
-    assert site.glusterd.history == ["aggressive", "normal", "lazy", "normal"]
+    assert site.glusterd.history == [*values, "normal"]
     assert site.glusterd.options == {THROTTLE_OPTION: "normal"}
     (record,) = site.ledger.additions.all()
     assert record.notes.options == ()
     assert site.volume.even
     said = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.THROTTLE_SET][::-1]
-    assert [words.partition(" now")[0] for words in said] == [
-        f"{THROTTLE_OPTION} is {value}" for value in ("aggressive", "normal", "lazy")
-    ]
+    assert [words.partition(" now")[0] for words in said] == [f"{THROTTLE_OPTION} is {value}" for value in values]
 
 
 def test_what_could_not_be_put_back_is_by_the_next_call(site: Site) -> None:

@@ -17,11 +17,11 @@ from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
 from migrator.core.errors import Refused
 from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.hooks.model import HookStep
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from tests.bricks.add import addition_site
-from tests.bricks.add.addition_site import NothingAsked
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
 from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
@@ -29,7 +29,7 @@ S, E = add_model.AdditionState, add_model.AdditionEnding
 
 
 @dataclass
-class Glusterd(NothingAsked):
+class Glusterd:
     """The `AdditionCommands` port over the simulated volume. Users write meanwhile, and what waits is healed look by look."""
 
     volume: ReplicaWorld
@@ -52,6 +52,10 @@ class Glusterd(NothingAsked):
 
     async def heal(self) -> None:
         self.volume.heals()
+
+    async def option(self, name: str) -> str:
+        assert name == LOOKUP_OPTION
+        return "off"
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
         return dict.fromkeys(ALL, ROOM)
