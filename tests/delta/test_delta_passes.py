@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,26 @@ pytestmark = pytest.mark.needs_root
 TRASH = ".migrator-trash"
 
 
-@pytest.fixture
-def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
+@contextmanager
+def seeded(scratch: Path, make_xfs: MakeXfs, fill: Callable[[Path], None]) -> Iterator[RealSite]:
     """A site whose one user has been copied by a seed pass."""
     made = RealSite(scratch / "site", make_xfs(), make_xfs())
-    build(made.source.path / "home" / "ann")
+    fill(made.source.path / "home" / "ann")
     let_settle()
     made.prepare()
-    seeded = made.run("--deltas", "0")
-    assert seeded.returncode == 0, seeded.stderr
+    done = made.run("--deltas", "0")
+    assert done.returncode == 0, done.stderr
     yield made
     made.kill_streams()
     for path in (made.source.path / "home" / "ann" / "kept", made.source.path):
         if path.exists() and path.is_mount():
             unmount(path)
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
+    with seeded(scratch, make_xfs, build) as made:
+        yield made
 
 
 def deltas(site: RealSite, *options: str) -> dict[str, Any]:
@@ -157,19 +164,15 @@ def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
     assert [one["kind"] for one in status["batches"][0]["passes"]] == ["seed"]
 
 
-@pytest.fixture
-def damaged(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
-    """A site whose one user has been copied by a seed pass."""
-    made = RealSite(scratch / "site", make_xfs(), make_xfs())
-    home = made.source.path / "home" / "ann"
-    home.mkdir(parents=True)
+def three_files(home: Path) -> None:
     for name in ("damaged", "gone", "kept"):
         write(home / name, name * 100)
-    let_settle()
-    made.prepare()
-    assert made.run("--deltas", "0").returncode == 0
-    yield made
-    made.kill_streams()
+
+
+@pytest.fixture
+def damaged(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
+    with seeded(scratch, make_xfs, three_files) as made:
+        yield made
 
 
 def verified(damaged: RealSite, code: int) -> dict[str, int]:

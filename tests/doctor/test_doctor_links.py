@@ -73,12 +73,6 @@ def test_links_inside_the_source_are_told(site: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_without_a_cutover_nothing_is_told(site: Site) -> None:
-    set_up(site, "")
-    assert links(site) == []
-
-
-@pytest.mark.exhaustive
 def test_where_a_hook_makes_the_switch_it_is_looked_for(site: Site) -> None:
     set_up(site, '[cutover]\nswitch = "hook"\n')
     ((status, message),) = links(site)

@@ -13,12 +13,11 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
 from migrator.hooks.model import Hook, HookCall, HookFacts, HookProblem, HookResult, HooksFound, HookStep, all_stages
-from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, Hooks, HookSkipped, StepHooks
-from migrator.hosts.ports import Processes
+from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks
-from tests.support.kills import Death
+from tests.support.kills import Death, InventedHooks
 from tests.support.operations import plan_cutover
 from tests.support.records import rows_of, site_record
 from tests.support.run_world import World, in_loop, small_world
@@ -27,17 +26,11 @@ STAGES = {stage.name: stage for stage in all_stages()}
 
 
 @dataclass
-class FakeHooks(Hooks):
+class FakeHooks(InventedHooks):
     """`hooks` gives the exit code of each, as `pre-freeze.d/10-a`; `calls` are with the state and reason that were told."""
 
-    processes: Processes = field(init=False, repr=False)
     hooks: dict[str, int] = field(default_factory=dict)
     problems: tuple[HookProblem, ...] = ()
-    directory: bytes = field(default=b"/hooks", kw_only=True)
-    site_file: bytes = field(default=b"/site.toml", kw_only=True)
-    source_root: bytes = field(default=b"/src", kw_only=True)
-    target_root: bytes = field(default=b"/dst", kw_only=True)
-    timeout_s: float = field(default=600.0, kw_only=True)
     before_find: Callable[[], None] = lambda: None
     in_call: Callable[[HookCall], None] = lambda _: None
     calls: list[str] = field(default_factory=list)

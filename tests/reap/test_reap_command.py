@@ -105,6 +105,8 @@ def test_a_list_for_every_user_goes_out_beforehand(scanned: Site) -> None:
 def test_releasing_needs_a_confirmation_and_a_name_that_is_skipped(scanned: Site) -> None:
     scanned.works("plan")
     release = ("reap", "release", "--user", "ann")
+    scanned.fails(2, "reap", "archive", says=("which batches",))
+    scanned.fails(2, "reap", "restore", "--user", "ann", "old", "--to", "/nowhere", says=("is no directory",))
     scanned.fails(2, *release, says=("which files?",))
     scanned.fails(2, *release, "home/ann/old", says=("2 files", "--confirm-loss"))
     scanned.fails(4, *release, "old/big", "--confirm-loss", says=("has such a name",))
@@ -123,52 +125,6 @@ def test_rules_that_cannot_be_followed_are_refused(scanned: Site) -> None:
     scanned.fails(2, "plan", says=('"carol"', "neither a user nor a user tree"))
     scanned.write(more=REAP.replace('"skip"', '"list"').replace('older_than = "1y"\n', "").replace("smaller_than", "#"))
     scanned.fails(2, "reap", "list", says=("no rule of [reap] matches anything",))
-
-
-ARCHIVE = '[reap]\naction = "archive"\nsmaller_than = "4KiB"\narchive_files = 10\n'
-
-
-@pytest.fixture
-def tiny(site: Site) -> Site:
-    """A site with some large and many tiny files, planned with rules that archive the tiny ones."""
-    for user in ("ann", "bob"):
-        for number in range(25):
-            file = site.source / "home" / user / "notes" / f"tiny-{number}"
-            file.parent.mkdir(exist_ok=True)
-            file.write_bytes(b"%d" % number)
-            os.utime(file, ns=(1_300_000_000_000_000_001, 1_200_000_000_000_000_000 + number))
-    # What changed less than 2 s before it is scanned is not reaped, and a ctime cannot be set.
-    time.sleep(2.1)
-    site.write(more=ARCHIVE)
-    for verb in ("init", "scan", "plan"):
-        site.works(verb)
-    return site
-
-
-def answer(site: Site, *arguments: str, code: int = 0) -> list[dict[str, object]]:
-    done = site.call(*arguments, "--json")
-    assert done.returncode == code, done.stderr or done.stdout
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
-
-
-def test_tiny_files_are_archived_and_come_back(tiny: Site) -> None:
-    before = snapshot(os.fsencode(tiny.source / "home" / "ann" / "notes"))
-    done = answer(tiny, "reap", "archive", "--all")
-    assert [(tree["user"], tree["archives"], tree["members"]) for tree in done] == [("ann", 3, 25), ("bob", 3, 25)]
-    again = answer(tiny, "reap", "archive", "--user", "ann")
-    assert [(tree["user"], tree["archives"], tree["already"]) for tree in again] == [("ann", 0, 25)]
-    tiny.works("run", "--all", "--deltas", "0")
-    there = snapshot(os.fsencode(tiny.target / "home" / "ann"), directories=False)
-    assert sum(not name.startswith(b".migrator-archive/") for name in there) == 20
-    restored = answer(tiny, "reap", "restore", "--user", "ann", "notes", "--to", str(tiny.directory))
-    assert [(tree["restored"], tree["not_restored"]) for tree in restored] == [(25, 0)]
-    assert snapshot(os.fsencode(tiny.directory / "home" / "ann" / "notes")) == before
-    tiny.works("reap", "restore", "--user", "ann", "home/ann/notes/tiny-1*")
-    in_place = snapshot(os.fsencode(tiny.target / "home" / "ann" / "notes"))
-    assert in_place == {name: facts for name, facts in before.items() if name.startswith(b"tiny-1")}
-    tiny.fails(2, "reap", "restore", "--user", "ann", "notes", "--to", "/nowhere", says=("is no directory",))
-    tiny.fails(2, "reap", "archive", says=("which batches",))
 
 
 FOLDER = os.fsdecode(ARCHIVE_DIRECTORY)
@@ -246,7 +202,9 @@ def test_archives_go_with_the_user_and_stand_for_his_files(cut: CutSite) -> None
     refused = cut.call("cutover", "--user", "ann", "--json", code=4)
     assert f"{TINY} files of ann that the plan archives are in no archive" in refused.out + refused.err
     assert "migrator reap archive --user ann" in refused.out + refused.err
-    cut.call("reap", "archive", "--user", "ann")
+    for archives, already in ((3, 0), (0, TINY)):
+        (told,) = cut.call("reap", "archive", "--user", "ann", "--json").json
+        assert (told["archives"], told["already"]) == (archives, already)
     after = verified(cut, "ann")
     assert (after["whole"], after["differences"], after["expected"]["archived"]) == (True, {}, TINY)
     rows = {row["path"]: row for row in pq.read_table(after["manifest"]).to_pylist()}
@@ -264,6 +222,10 @@ def test_archives_go_with_the_user_and_stand_for_his_files(cut: CutSite) -> None
     assert read.stdout == archive.read_bytes()
     cut.call("reap", "restore", "--user", "ann", "notes/tiny 7")
     assert content(target)[b"notes/tiny 7"] == had[b"notes/tiny 7"]
+    elsewhere = cut.site.directory / "elsewhere"
+    elsewhere.mkdir()
+    cut.call("reap", "restore", "--user", "ann", "home/ann/notes/tiny 1*", "--to", str(elsewhere))
+    assert names(elsewhere / "home/ann/notes") == {os.path.basename(name) for name in had if b"notes/tiny 1" in name}
 
     assert cut.rollback()["ending"] == "moved"
     assert content(source) == had

@@ -482,14 +482,6 @@ def test_a_brick_that_goes_down_in_the_middle_of_a_scan_is_noticed(
     assert any(brick.name in reason for reason in record.reasons)
 
 
-@pytest.mark.exhaustive
-def test_without_an_answer_from_gluster_the_scan_is_not_whole(lab: LabHandle, source: Watched, site: ScanSite) -> None:
-    with lab.glusterd_down(lab.state.hosts[0]):
-        record = site.scan(source=source, trees=trees_of(lab))
-    assert not record.whole
-    assert any("not known" in reason for reason in record.reasons)
-
-
 @pytest.mark.guarantee("empty-mount")
 def test_an_unmounted_volume_is_refused_and_not_taken_for_an_empty_one(
     lab: LabHandle, source: Watched, site: ScanSite

@@ -273,10 +273,3 @@ def test_another_order_is_a_way() -> None:
     text = shown(make_schedule(site))
     assert "Impossible, with drains in every order" in text
     assert "the batches in another order (bricks free soonest)" in text
-
-
-def test_that_nothing_is_known_of_growth_is_an_alert() -> None:
-    schedule = field_schedule(85 * TIB)
-    unknown = "It is not known what users add meanwhile"
-    assert unknown in shown(schedule)
-    assert unknown not in shown(replace(schedule, growth_basis="[capacity] growth"))

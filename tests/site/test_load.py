@@ -118,7 +118,6 @@ def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> 
 @pytest.mark.parametrize(
     ("replaced", "by", "said"),
     [
-        ('kind = "posix"\nmount = "/mnt/t', 'kind = "beegsf"\nmount = "/mnt/t', 'line 7: [target] kind: "beegsf" is no choice; valid: "beegfs", "posix"; did you mean "beegfs"?'),
         ('trees = ["home/*"]', 'trees = "home/*"', "expected a list, got text in quotes"),
         ("[site]", "jobs = 4\n[site]", 'line 1: jobs stands outside every section; it belongs in [source.hosts."NAME"] or [transfer] or [slurm]'),
         ('name = "one"', 'name = "a/b"', "is no name"),
@@ -157,15 +156,6 @@ def test_no_value_of_any_key_ends_in_anything_but_mistakes(value: str) -> None:
         for key in section.keys:
             mistakes = mistakes_of(f"{section.header}\r\n{key.name} = {value}\r\nzzz = 1\r\n")
             assert any(mistake.startswith("line 3: unknown key zzz in [") for mistake in mistakes)
-
-
-def test_missing_sections_are_named() -> None:
-    assert mistakes_of("") == [f"section [{name}] is missing" for name in ("site", "source", "target", "users")]
-
-
-def test_a_text_that_ends_too_early_is_told_with_its_line() -> None:
-    with pytest.raises(UsageError, match="is no valid TOML, line 2: "):
-        parse_site('[site]\nname = "x', FILE)
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -226,8 +216,6 @@ smaller_than = "2KiB"
     [
         ('[reap]\naction = "skip"\n', '[reap] action = "skip" needs older_than or smaller_than'),
         ('[reap.users."alice"]\naction = "archive"\n', '[reap.users.alice] action = "archive" needs older_than'),
-        ('[reap]\nhidden = "yes"\n', "expected true or false, got text in quotes"),
-        ("[reap]\nhiden = true\n", "did you mean hidden"),
         ("[reap]\nusers = 3\n", '[reap] users: write [reap.users."NAME"] sections'),
     ],
 )

@@ -159,18 +159,24 @@ def killed_everywhere(
 
 
 @dataclass
-class DoingHooks(Hooks):
-    """One hook on every side of these steps; the `pre` ones do something on what is simulated. `exit_codes` are by
-    stage, where they are not 0. `reasons` is what `post` hooks were told besides the state.
-    """
+class InventedHooks(Hooks):
+    """Hooks of no site, which start no process."""
 
     processes: Processes = field(init=False, repr=False)
-    deeds: Mapping[HookStep, Callable[[], None]] = field(default_factory=dict, repr=False)
     directory: bytes = field(default=b"/hooks", kw_only=True)
     site_file: bytes = field(default=b"/site.toml", kw_only=True)
     source_root: bytes = field(default=b"/src", kw_only=True)
     target_root: bytes = field(default=b"/dst", kw_only=True)
     timeout_s: float = field(default=600.0, kw_only=True)
+
+
+@dataclass
+class DoingHooks(InventedHooks):
+    """One hook on every side of these steps; the `pre` ones do something on what is simulated. `exit_codes` are by
+    stage, where they are not 0. `reasons` is what `post` hooks were told besides the state.
+    """
+
+    deeds: Mapping[HookStep, Callable[[], None]] = field(default_factory=dict, repr=False)
     calls: list[tuple[str, str]] = field(default_factory=list)
     exit_codes: dict[str, int] = field(default_factory=dict)
     reasons: list[tuple[str, str, str]] = field(default_factory=list)

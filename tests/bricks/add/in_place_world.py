@@ -28,7 +28,9 @@ class Disk:
 
 @dataclass(slots=True)
 class ReplicaWorld:
-    """Everything there is. The brick's process runs exactly as long as it may: it dies with the marks on its disk."""
+    """Everything there is. The brick's process runs exactly as long as it may: it dies with the marks on its disk. `crawls`: so
+    many times more is found to be healed before anything is.
+    """
 
     disk: Disk | None = field(default_factory=lambda: Disk("old", marked=True, files=FILES))
     up: bool = True
@@ -38,6 +40,7 @@ class ReplicaWorld:
     reached: bool = True
     options: dict[str, str] = field(default_factory=dict)
     healing: bool = True
+    crawls: int = 0
     breaks: bool = False
     put_ins: int = 0
     made: int = 0
@@ -70,7 +73,10 @@ class ReplicaWorld:
         self.up = self.disk is not None and self.disk.marked
 
     def heals(self) -> None:
-        if self.healing and self.up and self.disk is not None and self.disk.missed:
+        if self.crawls and self.disk is not None and self.disk.missed:
+            self.crawls -= 1
+            self.disk.missed += 1
+        elif self.healing and self.up and self.disk is not None and self.disk.missed:
             self.disk.missed -= 1
             self.disk.files = min(self.disk.files + 1, FILES)
 

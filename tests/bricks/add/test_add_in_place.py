@@ -15,7 +15,7 @@ from migrator.bricks.add import model as add_model
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
-from migrator.core.errors import Refused
+from migrator.core.errors import Refused, ToolFailed
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.hooks.model import HookStep
@@ -33,6 +33,7 @@ class Glusterd:
     """The `AdditionCommands` port over the simulated volume. Users write meanwhile, and what waits is healed look by look."""
 
     volume: ReplicaWorld
+    heals_asked: int = 0
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         self.volume.heals()
@@ -51,7 +52,8 @@ class Glusterd:
         self.volume.serve()
 
     async def heal(self) -> None:
-        self.volume.heals()
+        self.heals_asked += 1
+        raise ToolFailed("a brick is not up")
 
     async def option(self, name: str) -> str:
         assert name == LOOKUP_OPTION
@@ -86,7 +88,7 @@ class Site(addition_site.Site):
 
     def add(self, death: Death | None = None, *, take_back: bool = False, **asked: Any) -> add_model.AdditionSummary:
         usual = {"bricks": (OWN,), "instead_of": OWN, "wish": add_model.Wish(take_back=take_back)}
-        return super().add(death, **usual, poll_s=1.0, stall_s=60.0, **asked)
+        return super().add(death, **{**usual, "poll_s": 1.0, "stall_s": 60.0, **asked})
 
     def has_left(self) -> tuple[object, ...]:
         """What is simulated, as it lies there."""
@@ -239,6 +241,20 @@ def test_no_other_file_system_than_the_one_that_was_put_in_counts_as_healed(memo
         (site.volume.disk,) = (disk for disk in site.volume.drawer if disk.identity == "new-1")
         site.volume.serve()
         site.comes_to_its_end()
+
+
+def test_what_waits_and_does_not_change_is_nudged_every_minute_and_then_given_to_people(memory: Path) -> None:
+    with a_site(memory) as site:
+        site.volume.healing = False
+        stuck = site.add(stall_s=600.0)
+        assert stuck.ending is E.STUCK
+        assert "entries on" in stuck.words
+        assert "that has not changed for 10 min" in stuck.words
+        assert site.glusterd.heals_asked == 9
+        # A crawl finds more on its way: that is no standing still, and nobody is asked for anything.
+        site.volume.healing, site.volume.crawls = True, 200
+        site.comes_to_its_end()
+        assert site.glusterd.heals_asked == 9
 
 
 def test_while_another_copy_lacks_something_nothing_is_taken_offline_and_nothing_is_put_in(memory: Path) -> None:
