@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,15 @@ def reply(raw: bytes) -> Reply:
     return Reply(status=int(first.split()[1]), headers=headers, body=body)
 
 
+def rest_of(connection: socket.socket) -> bytes:
+    """All that comes until the other end closes, or breaks off."""
+    found = b""
+    with suppress(ConnectionResetError):
+        while block := connection.recv(2**20):
+            found += block
+    return found
+
+
 @dataclass(frozen=True)
 class Served:
     """A server that answers."""
@@ -61,10 +70,7 @@ class Served:
     def raw(self, request: bytes) -> bytes:
         with self.connect() as connection:
             connection.sendall(request)
-            found = b""
-            while block := connection.recv(65536):
-                found += block
-        return found
+            return rest_of(connection)
 
     def get(self, path: str = "/", *headers: str, host: str = "localhost") -> Reply:
         """With the token that the server has made for itself, if it has."""

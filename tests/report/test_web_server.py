@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from threading import Thread, active_count
 
@@ -17,7 +17,7 @@ import pytest
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.ledger.ledger import open_ledger
 from migrator.report.serve import MOST_CONNECTIONS, Answer, Route, Server, Shared, listen, text
-from tests.report.serving import Reply, Served, reply, serving, site_of_weeks
+from tests.report.serving import Reply, Served, reply, rest_of, serving, site_of_weeks
 from tests.support.report_world import Weeks
 
 TOKEN = "0123456789abcdef!"
@@ -50,14 +50,6 @@ def served(
 
 def connected(server: Server) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.listening.port), timeout=60)
-
-
-def rest_of(connection: socket.socket) -> bytes:
-    found = b""
-    with suppress(ConnectionResetError):
-        while block := connection.recv(2**20):
-            found += block
-    return found
 
 
 def raw(server: Server, request: bytes) -> bytes:
