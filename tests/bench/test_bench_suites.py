@@ -148,16 +148,13 @@ def test_what_fails_in_a_step_fails_its_suite_and_no_other(
     assert left_in(site) == []
 
 
-def without_room(site: BenchSite) -> None:
-    site.workloads.change = lambda seen: structs.replace(seen, free_bytes=1 << 20)
+def sees(**facts: int | None) -> Callable[[BenchSite], None]:
+    """Every place has this room."""
 
+    def arrange(site: BenchSite) -> None:
+        site.workloads.change = lambda seen: structs.replace(seen, **facts)
 
-def without_inodes(site: BenchSite) -> None:
-    site.workloads.change = lambda seen: structs.replace(seen, free_inodes=None)
-
-
-def without_room_for_files(site: BenchSite) -> None:
-    site.workloads.change = lambda seen: structs.replace(seen, free_inodes=10)
+    return arrange
 
 
 def without_mount(site: BenchSite) -> None:
@@ -167,9 +164,9 @@ def without_mount(site: BenchSite) -> None:
 @pytest.mark.parametrize(
     ("name", "arrange", "said"),
     [
-        (bench.SuiteName.STREAMING, without_room, r"1\.0 MiB free"),
-        (bench.SuiteName.RECURSIVE, without_inodes, "does not report"),
-        (bench.SuiteName.RECURSIVE, without_room_for_files, "10 more files"),
+        (bench.SuiteName.STREAMING, sees(free_bytes=1 << 20), r"1\.0 MiB free"),
+        (bench.SuiteName.RECURSIVE, sees(free_inodes=None), "does not report"),
+        (bench.SuiteName.RECURSIVE, sees(free_inodes=10), "10 more files"),
         (bench.SuiteName.RECURSIVE, without_mount, "host two: source is not mounted"),
     ],
 )
