@@ -253,6 +253,11 @@ class Connection:
         if self.lost is None and not stream.exited.done():
             self._send(wire.END, stream.number, wire.pack({"grace_s": grace_s, "discard": discard}))
 
+    def limit(self, stream: RemoteStream, bytes_per_s: int) -> None:
+        """As `Processes.limit`."""
+        if self.lost is None and not stream.exited.done():
+            self._send(wire.LIMIT, stream.number, wire.pack({"bytes_per_s": bytes_per_s}))
+
     async def close(self) -> None:
         """Close the connection; the far end then ends all programs. May be called again."""
         await self._lose(

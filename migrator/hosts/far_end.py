@@ -56,6 +56,11 @@ def sync_file_system(fd: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
+def set_limit(pid: int, bytes_per_s: int) -> None:
+    """Give a running `migrator-native copy` or `digest` another limit (0: none). Other programs ignore it."""
+    _libc.sigqueue(pid, int(signal.SIGURG), ctypes.c_void_p(bytes_per_s))
+
+
 FORKING = threading.Lock()
 """Held during fork, and while an executable is written: a forked child inherits the open file until its own execve, and
 execve refuses a file that is open for writing."""
@@ -311,6 +316,11 @@ class FarStream:
         if self._ending is None:
             self._ending = Ending(self._members, fields["grace_s"])
             self._loop.add_ending(self._ending)
+
+    def limit(self, fields: dict[str, Any]) -> None:
+        """See `set_limit`."""
+        if self._code is None:  # not reaped, so the pid is its own
+            set_limit(self.pid, fields["bytes_per_s"])
 
     def exited(self, code: int) -> None:
         """The program itself has ended and been reaped."""
@@ -755,6 +765,8 @@ class FarEnd:
                 stream.credit(*wire.CREDIT_FIELDS.unpack(payload))
             elif kind == wire.END:
                 stream.end(wire.unpack(payload)[0])
+            elif kind == wire.LIMIT:
+                stream.limit(wire.unpack(payload)[0])
 
     def _start(self, number: int, fields: dict[str, Any]) -> None:
         try:

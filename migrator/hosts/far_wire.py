@@ -38,6 +38,7 @@ END = 12
 EXITED = 13
 PING = 14
 PONG = 15
+LIMIT = 16
 
 NUMBER = struct.Struct("<I")
 """A credit, in bytes."""

@@ -54,6 +54,11 @@ class Processes(Protocol):
         exception of a callback ends the process and is raised.
         """
 
+    def limit(self, token: str, bytes_per_s: int) -> None:
+        """Give the running `migrator-native copy` or `digest` that was started with the token another limit (0: none). Other
+        programs ignore it, and a message may get lost: repeat it.
+        """
+
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         """The living processes of the machine with one of the tokens; tokens without any are left out."""
 

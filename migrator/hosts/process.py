@@ -63,6 +63,11 @@ class LocalProcesses(CollectingProcesses):
     ) -> None:
         super().__init__(grace_s=grace_s, output_limit_bytes=output_limit_bytes)
         self._one_output = one_output
+        self._children: dict[str | None, Child] = {}
+
+    def limit(self, token: str, bytes_per_s: int) -> None:
+        if (child := self._children.get(token)) is not None and not child.reap():
+            far_end.set_limit(child.identity.pid, bytes_per_s)
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         return proc.carriers(tokens)
@@ -74,6 +79,7 @@ class LocalProcesses(CollectingProcesses):
         self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         child = Child(command, one_output=self._one_output)
+        self._children[command.token] = child
         finished = timed_out = False
         # Nothing was awaited since the start of the process, so no cancellation can have occurred in between.
         try:
@@ -102,6 +108,7 @@ class LocalProcesses(CollectingProcesses):
                 if not finished:
                     await to_the_end(self._end(child, command))
             finally:
+                self._children.pop(command.token, None)
                 child.close()
         return Completed(exit_code=child.exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 

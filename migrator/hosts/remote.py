@@ -5,6 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
@@ -36,6 +37,7 @@ class RemoteProcesses(CollectingProcesses):
         self._connected = connected
         self.doubtful: dict[RemoteStream, str] = {}
         """The tokens of programs that were requested over a connection that did not report their end."""
+        self._limits: dict[str, Callable[[int], None]] = {}
 
     async def stream(
         self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
@@ -49,6 +51,7 @@ class RemoteProcesses(CollectingProcesses):
         except HostLost as error:
             raise again(error) from error
         self.doubtful[stream] = token
+        self._limits[token] = partial(connection.limit, stream)
         stream.exited.add_done_callback(lambda exited: self._ended(stream, exited))
         finished = False
         try:
@@ -64,9 +67,14 @@ class RemoteProcesses(CollectingProcesses):
                 raise not_started(command, error) from error
             raise
         finally:
+            del self._limits[token]
             if not finished:
                 await to_the_end(self._abandon(connection, stream, command))
         return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
+
+    def limit(self, token: str, bytes_per_s: int) -> None:
+        if token in self._limits:
+            self._limits[token](bytes_per_s)
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         connection = await self._connected()

@@ -664,7 +664,11 @@ class Attempt(Stream):
             if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
                 await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
             start = partial(self._way.executor.execute, program=self._engine.program)
-            outcome = await self.follow(self.command, start, self._engine.reader(self._work, self._view))
+            reader = self._engine.reader(self._work, self._view)
+            if (governor := self.under_way.governor) is not None and self._engine.name == model.DIRECT:
+                change = partial(self.executor.limit, self.token)
+                governor.follow(self.chunk.id, change, lambda: reader.counters.size_bytes)
+            outcome = await self.follow(self.command, start, reader)
             if self.stalled:
                 outcome = await self._of_stalled(outcome)
             if outcome.verdict is model.Verdict.STOP:

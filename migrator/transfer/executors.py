@@ -115,10 +115,15 @@ class Executor:
         ended = await asyncio.gather(*(processes.end(token, grace_s=self._grace_s) for token in alive))
         return [token for token, gone in zip(alive, ended, strict=True) if not gone]
 
+    def limit(self, token: str, bytes_per_s: int | None) -> None:
+        """See `Processes.limit`; None: no limit."""
+        self._host.processes.limit(token, bytes_per_s or 0)
+
     async def digest(
         self,
         paths: Sequence[bytes],
         *,
+        token: str,
         of_target: bool,
         brick: BrickRules | None,
         bwlimit_bytes_per_s: int | None,
@@ -134,7 +139,7 @@ class Executor:
         if bwlimit_bytes_per_s is not None:
             argv += (b"--bwlimit", b"%d" % bwlimit_bytes_per_s)
         return await self._host.processes.stream(
-            Command(argv=argv, stdin=b"".join(b":" + path + b"\0" for path in paths), timeout_s=None),
+            Command(argv=argv, stdin=b"".join(b":" + path + b"\0" for path in paths), timeout_s=None, token=token),
             on_start=lambda _identity: None,
             on_stdout=on_stdout,
             on_stderr=lambda _piece: None,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -90,6 +91,21 @@ class Governing:
 
 
 @dataclass(slots=True, kw_only=True)
+class Grant:
+    """The share of a stream, in bytes per second; None: no limit. `change` gives the running stream another one; without it,
+    the stream keeps its share (an rsync does). `moved` counts its bytes; None: it takes all that it gets.
+    """
+
+    host: str
+    share: int | None
+    change: Callable[[int | None], None] | None = None
+    moved: Callable[[], int] | None = None
+    need: int | None = None
+    seen: int = 0
+    seen_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
 class Governor:
     """The governor of one run, or (`run_id` None) of a verification, whose decisions are not recorded. `hosts` has the streams of each host by site.toml and the command line. `say` reports to
     people (whether it is a warning, and the message).
@@ -111,7 +127,8 @@ class Governor:
     _settings: rules.Settings = field(init=False)
     _controls: transfer.Controls = field(init=False)
     _kept: transfer.GovernorRecord | None = None
-    _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    _grants: dict[int, Grant] = field(default_factory=dict)
+    _limited: bool = False
     _watchers: list[Callable[[], None]] = field(default_factory=list)
     _flowing: Mapping[str, int] = field(default_factory=dict)
     _probed: int = 0
@@ -172,6 +189,7 @@ class Governor:
             self._cost_s = now_s
             self.chunk_cost = self.ledger.samples.measured_cost() or self.chunk_cost
         self._decide()
+        self._share_out(measured=True)
 
     def flowed(self, moved: transfer.StreamCounters, interval_s: float) -> None:
         """Record the throughput of all streams. It counts only if every host with work had all its allowed streams
@@ -197,21 +215,31 @@ class Governor:
         if self._at_work().get(host, 0) >= self.allowed.get(host, 0):
             return False
         limit = self.decision.bwlimit_bytes_per_s
-        return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, hosts)
+        return limit is None or not self._grants or self._room(limit) >= _HALF * self._fair(limit, hosts)
 
     def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
-        """Record that a chunk starts there: it gets its share of the limit, until `end`."""
+        """Record that a chunk starts there: it gets its share of the limit, until `end`. Others give way."""
         limit = self.decision.bwlimit_bytes_per_s
-        share = None if limit is None else max(min(self._fair(limit, hosts), self._free(limit)), 1)
-        self._grants[chunk_id] = host, share
+        share = None if limit is None else max(min(self._fair(limit, hosts), self._room(limit)), 1)
+        self._grants[chunk_id] = Grant(host=host, share=share)
+        self._share_out()
+
+    def follow(
+        self, chunk_id: int, change: Callable[[int | None], None], moved: Callable[[], int] | None = None
+    ) -> None:
+        """From now on the share of this stream may change: see `Grant`."""
+        if (grant := self._grants.get(chunk_id)) is not None:
+            grant.change, grant.moved, grant.seen_s = change, moved, self.clock.monotonic_s()
+            self._share_out()
 
     def end(self, chunk_id: int) -> None:
         """Record that the stream has ended, or that there was none. May be called again."""
-        self._grants.pop(chunk_id, None)
+        if self._grants.pop(chunk_id, None) is not None:
+            self._share_out()
 
     def share_of(self, chunk_id: int) -> int | None:
         """Bytes per second for the stream of a started chunk; None: no limit."""
-        return self._grants[chunk_id][1] if chunk_id in self._grants else self.decision.bwlimit_bytes_per_s
+        return self._grants[chunk_id].share if chunk_id in self._grants else self.decision.bwlimit_bytes_per_s
 
     def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
         """Call this on every new decision. The returned function unsubscribes."""
@@ -224,19 +252,43 @@ class Governor:
             await self.clock.sleep(LOOK_EVERY_S)
 
     def _at_work(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for host, _ in self._grants.values():
-            found[host] = found.get(host, 0) + 1
-        return found
+        return Counter(grant.host for grant in self._grants.values())
 
     def _fair(self, limit: int, hosts: Collection[str]) -> int:
         streams = sum(count for host, count in self.allowed.items() if host in hosts)
         return max(limit // max(streams, 1), 1)
 
-    def _free(self, limit: int) -> int:
-        """The unassigned rest of the limit. A stream that started without a limit counts with an equal share."""
+    def _room(self, limit: int) -> int:
+        """What a further stream gets at most, if those whose share can be changed give way."""
+        needs = [grant.need for grant in self._grants.values() if grant.change is not None]
+        return rules.shares(max(self._unfixed(limit), 0), [*needs, None])[-1]
+
+    def _unfixed(self, limit: int) -> int:
+        """The limit without the shares that stay. A stream that started without a limit counts with an equal share."""
         equal = limit // max(len(self._grants), 1)
-        return limit - sum(equal if share is None else share for _, share in self._grants.values())
+        fixed = [grant.share for grant in self._grants.values() if grant.change is None]
+        return limit - sum(equal if share is None else share for share in fixed)
+
+    def _share_out(self, *, measured: bool = False) -> None:
+        """Give the running streams their shares. `measured`: by what they have used since the last time, and also to those
+        whose share stays the same: a message may get lost.
+        """
+        limit, now_s = self.decision.bwlimit_bytes_per_s, self.clock.monotonic_s()
+        self._limited = self._limited or limit is not None
+        grants = [grant for grant in self._grants.values() if grant.change is not None and self._limited]
+        for grant in grants if measured else ():
+            if grant.moved is not None and (interval_s := now_s - grant.seen_s) >= LOOK_EVERY_S / 2:
+                moved = grant.moved()
+                equal = (limit or 0) // len(self._grants)
+                grant.need = rules.need(moved - grant.seen, interval_s, share=grant.share, equal=equal)
+                grant.seen, grant.seen_s = moved, now_s
+        found: Sequence[int | None] = [None] * len(grants)
+        if limit is not None:
+            found = rules.shares(max(self._unfixed(limit), len(grants)), [grant.need for grant in grants])
+        for grant, share in zip(grants, found, strict=True):
+            if grant.change is not None and (measured or share != grant.share):
+                grant.share = share
+                grant.change(share)
 
     def _settings_now(self) -> rules.Settings:
         governing = self.governing

@@ -1,12 +1,13 @@
 """How many streams may run now, on each host and in all, and why."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from types import MappingProxyType
 
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSide
-from migrator.core.units import several
+from migrator.core.units import MIB, several
 from migrator.core.windows import Opening
 from migrator.report.model import Blocker
 from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
@@ -59,6 +60,35 @@ def braked(
         return Brake(cap=brake.cap, under=count)
     cap = brake.cap + max(brake.cap // _BACK, 1)
     return Brake(cap=None if cap >= ceiling else cap)
+
+
+# The limit of bandwidth, split by need.
+
+
+_USES_SHARE = 0.75
+"""A stream that uses at least this part of its share takes all that it gets."""
+_PIECE_BYTES = MIB
+"""The piece that a stream has not counted yet (`COPY_BUFFER_BYTES` in copy.h)."""
+_HEADROOM = 1.25
+_LEAST_SHARE = 0.125
+"""A stream that uses little keeps this part of an equal share, so that it can show that it needs more."""
+
+
+def need(moved_bytes: int, interval_s: float, *, share: int | None, equal: int) -> int | None:
+    """The bytes per second that a stream needs, by what it moved with its share; None: all that it gets."""
+    if share is None or moved_bytes + _PIECE_BYTES >= _USES_SHARE * share * interval_s:
+        return None
+    return int(max(_HEADROOM * moved_bytes / interval_s, _LEAST_SHARE * equal))
+
+
+def shares(limit: int, needs: Sequence[int | None]) -> Sequence[int]:
+    """Split a limit among streams in order: nobody gets more than is needed, and the rest goes to the others in equal parts."""
+    found, left = [0] * len(needs), limit
+    smallest_first = sorted((math.inf if needed is None else needed, at) for at, needed in enumerate(needs))
+    for done, (needed, at) in enumerate(smallest_first):
+        found[at] = int(min(needed, left // (len(needs) - done)))
+        left -= found[at]
+    return found
 
 
 # The climb: searching for the number of streams that raises throughput.

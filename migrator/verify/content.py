@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import re
+import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -158,7 +159,7 @@ class ContentPass:
                 self.governor.begin(number, lane.host, hosts=self._hosts)
             pause_s = 0.0
             try:
-                was_read = await self._read(lane, listed, self.governor.share_of(number) if self.governor else None)
+                was_read = await self._read(lane, listed, number)
                 self._failures.pop(lane.host, None)
             except BrickRefused as error:
                 was_read = False
@@ -192,7 +193,7 @@ class ContentPass:
     def _may_begin(self, lane: HostLane) -> bool:
         return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)
 
-    async def _read(self, lane: HostLane, listed: _Listed, bwlimit_bytes_per_s: int | None) -> bool:
+    async def _read(self, lane: HostLane, listed: _Listed, number: int) -> bool:
         """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
         brick = copy_on(lane, listed.chunk.brick, self.copies)
         if brick is not None and not await self._is_quiet():
@@ -201,9 +202,19 @@ class ContentPass:
         await self._sync(lane, way)
         paths = await asyncio.to_thread(self._paths, listed)
         async with task_group() as group:
-            limit = {"bwlimit_bytes_per_s": bwlimit_bytes_per_s}
-            source = group.create_task(self._digests(way, paths, of_target=False, **limit))
-            target = group.create_task(self._digests(way, paths, of_target=True, **limit))
+            tokens = [secrets.token_hex(16) for _side in ("source", "target")]
+
+            def change(share: int | None) -> None:
+                for token in tokens:
+                    way.executor.limit(token, share)
+
+            share = None if self.governor is None else self.governor.share_of(number)
+            if self.governor is not None:
+                self.governor.follow(number, change)
+            source, target = (
+                group.create_task(self._digests(way, paths, token, of_target=bool(side), bwlimit_bytes_per_s=share))
+                for side, token in enumerate(tokens)
+            )
         if brick is not None and not await self._is_quiet():
             return False
         await asyncio.to_thread(self.parts.add, listed.name, self._equal(paths, source.result(), target.result()))
@@ -223,7 +234,7 @@ class ContentPass:
             raise ToolFailed(f"the target cannot be synced there: {error.strerror or error}") from error
 
     async def _digests(
-        self, way: Way, paths: Sequence[bytes], *, of_target: bool, bwlimit_bytes_per_s: int | None
+        self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None
     ) -> Mapping[int, tuple[SideFacts, bytes]]:
         found: dict[int, tuple[SideFacts, bytes]] = {}
 
@@ -236,6 +247,7 @@ class ContentPass:
         brick = None if of_target else way.brick
         completed = await way.executor.digest(
             paths,
+            token=token,
             of_target=of_target,
             brick=brick,
             bwlimit_bytes_per_s=bwlimit_bytes_per_s,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import secrets
 import signal
 from collections.abc import Coroutine, Iterator
@@ -53,15 +54,13 @@ class World:
     async def execute(self, script: str, *, tree: bytes | None = None) -> Completed:
         view = self.view
         text = script.replace("SOURCE", "$1").replace("TARGET", "$2").encode()
-        command = Command(
-            argv=(BASH, b"-c", text, b"bash", view.source_tree, view.target_tree),
-            stdin=b"from standard input\n",
-            timeout_s=DEADLINE_S,
-            token=self.token,
-        )
+        argv = (BASH, b"-c", text, b"bash", view.source_tree, view.target_tree)
+        return await self.executed(argv, b"from standard input\n", tree=tree)
+
+    async def executed(self, argv: tuple[bytes, ...], stdin: bytes, *, tree: bytes | None = None) -> Completed:
         return await self.executor.execute(
-            command,
-            program=BASH,
+            Command(argv=argv, stdin=stdin, timeout_s=DEADLINE_S, token=self.token),
+            program=argv[0],
             tree=self.tree if tree is None else tree,
             on_start=self.started.append,
             on_stdout=self.stdout.extend,
@@ -111,6 +110,26 @@ def test_every_process_carries_the_token(world: World) -> None:
         assert activity([world.token]) == {}
 
     world.in_loop(look())
+
+
+def test_a_running_copy_takes_another_limit(world: World) -> None:
+    (world.source / "file").write_bytes(os.urandom(3 << 20))
+
+    async def copy() -> None:
+        program = await placing(world.remote)()
+        places = (b"--source", world.view.source_tree, b"--target", world.view.target_tree)
+        argv = (program, b"copy", *places, b"--kind", b"files", b"--bwlimit", b"1")
+        task = asyncio.create_task(world.executed(argv, b":file\0"))
+        # At one byte a second the first piece alone takes days.
+        await until(lambda: re.search(rb"P 0 [1-9]", world.stdout) or task.done())
+        assert not task.done()
+        while not task.done():
+            world.executor.limit(world.token, None)
+            await asyncio.sleep(0.05)
+        assert (await task).exit_code == 0, world.stderr
+
+    world.in_loop(copy())
+    assert (world.target / "file").read_bytes() == (world.source / "file").read_bytes()
 
 
 @pytest.mark.parametrize("victim", range(3))

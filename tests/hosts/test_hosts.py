@@ -206,10 +206,7 @@ async def test_a_clock_that_is_apart_is_seen(sshd: Sshd, scratch: Path) -> None:
 
 @in_loop
 async def test_the_hosts_of_a_site(sshd: Sshd) -> None:
-    sections = {
-        "far[1-2]": HostSpec(ssh=f"root@{sshd.address}", options=sshd.options()),
-        "here": HostSpec(),
-    }
+    sections = {"far[1-2]": HostSpec(ssh=f"root@{sshd.address}", options=sshd.options()), "here": HostSpec()}
     hosts = SiteHosts(expand(sections))
     try:
         first, second, again = await asyncio.gather(*(hosts.reach(name) for name in ("far1", "far2", "far1")))

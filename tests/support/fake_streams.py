@@ -125,6 +125,9 @@ class FakeStreams(Executor):
             if not self.unendable and not lost:
                 self.alive.discard(command.token)
 
+    def limit(self, token: str, bytes_per_s: int | None) -> None:
+        """They have none."""
+
     async def sync(self) -> None:
         self.target.sync()
 

@@ -17,6 +17,7 @@ from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.states import BatchState
 from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import Digest
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
@@ -126,6 +127,17 @@ class World:
             progress=self.progress,
             **ports,
         ).run()
+
+    def watch_reads(self) -> list[bytes]:
+        """The paths in the tree whose content is read on the source from now on."""
+        seen, plain = list[bytes](), self.source.digest
+
+        def digest(path: bytes, algorithm: str) -> Digest:
+            seen.append(path.removeprefix(TREE + b"/"))
+            return plain(path, algorithm)
+
+        self.source.digest = digest  # type: ignore[method-assign]
+        return seen
 
     def verify(self, batch: int = 1, **options: Any) -> VerificationRecord:
         return asyncio.run(self.verify_now(batch, **options))

@@ -9,12 +9,7 @@ from migrator.core.units import GIB, KIB, MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
 from migrator.transfer.engines import drivers as rules
-from migrator.transfer.engines.drivers import (
-    DriverDirectories,
-    Fpsync,
-    Parsyncfp2,
-    rsync_words,
-)
+from migrator.transfer.engines.drivers import DriverDirectories, Fpsync, Parsyncfp2, rsync_words
 from migrator.transfer.model import StopReason, StreamCounters, StreamView, Verdict
 from migrator.transfer.ports import DriverView, DriverWork
 
@@ -188,13 +183,8 @@ def test_fpsync(ended: rules.EndedDriver, verdict: Verdict, stop: StopReason | N
 
 
 def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> rules.EndedDriver:
-    return rules.EndedDriver(
-        exit_code=exit_code,
-        stdout=stdout,
-        stderr=stderr,
-        counters=StreamCounters(),
-        view=STREAM_VIEW,
-    )
+    counters = StreamCounters()
+    return rules.EndedDriver(exit_code=exit_code, stdout=stdout, stderr=stderr, counters=counters, view=STREAM_VIEW)
 
 
 FATAL = b"\x1b[1;32m\nhost \x1b[1;31m** FATAL ERROR **: 1m loadavg on [host] is > [9.1].  \n  The 1m\n\x1b[0m"

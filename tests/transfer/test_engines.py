@@ -104,12 +104,7 @@ BOTH, ONLY_RSYNC = ("rsync", "direct"), ("rsync",)
     ],
 )
 def test_choice(
-    *,
-    requested: str,
-    kind: ChunkKind,
-    available: tuple[str, ...],
-    from_brick: bool,
-    expected: str | None,
+    *, requested: str, kind: ChunkKind, available: tuple[str, ...], from_brick: bool, expected: str | None
 ) -> None:
     assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
 

@@ -138,6 +138,18 @@ STEPS = st.lists(
 )
 
 
+@given(st.integers(1, 10**12), st.lists(st.none() | st.integers(0, 10**12), max_size=40))
+def test_a_limit_is_split_by_need(limit: int, needs: list[int | None]) -> None:
+    found = rules.shares(limit, needs)
+    assert sum(found) <= limit
+    assert all(share <= needed for share, needed in zip(found, needs, strict=True) if needed is not None)
+    wanting = [share for share, needed in zip(found, needs, strict=True) if needed is None or share < needed]
+    if wanting:
+        # All is used, and who gets less than is needed gets no less than anybody else.
+        assert limit - sum(found) < len(needs)
+        assert max(found) - min(wanting) <= 1
+
+
 TWO_HOSTS = rules.settings_now(
     {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
 )

@@ -17,11 +17,12 @@ import pytest
 from migrator.core.events import EventKind
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import ChunkKind
+from migrator.core.units import MIB
 from migrator.core.windows import Window
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
-from migrator.transfer.governor import Governing
+from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor, watching
 from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
 from migrator.transfer.ports import BrickLook, ChunkWork
 from tests.support.fake_streams import FakeLane, FakeStreams
@@ -217,6 +218,40 @@ async def test_hosts_without_work_get_no_share_of_the_limit(tmp_path: Path) -> N
     await governed.run(jobs=2, bwlimit_bytes_per_s=1000)
     assert world.is_copied()
     assert ({one.limit for one in on_brick.work}, governed.streams.work) == ({500}, [])
+
+
+@in_loop
+async def test_the_share_of_a_running_stream_follows_its_need(governed: Governed) -> None:
+    governed.limits = Limits(bwlimit_bytes_per_s=1000 * MIB)
+    clock, moved, shares = VirtualClock(), [0, 0], [0, 0]
+    hosts = ("gl1", "gl2")
+    governing, ledger, streams = governed.governing(), governed.world.ledger, dict.fromkeys(hosts, 1)
+    governor = Governor(governing=governing, ledger=ledger, hosts=streams, run_id=None, clock=clock, say=print)
+
+    async def later(*used_share: float) -> list[int]:
+        for _ in range(8):
+            for number, share in enumerate(used_share):
+                moved[number] += int(share * LOOK_EVERY_S * shares[number])
+            await clock.sleep(LOOK_EVERY_S)
+        assert sum(shares) <= 1000 * MIB
+        return [share // MIB for share in shares]
+
+    async with watching(governor):
+        for number, host in enumerate(hosts):
+            governor.begin(number, host, hosts=hosts)
+            shares[number] = governor.share_of(number) or 0
+            governor.follow(number, partial(shares.__setitem__, number), partial(moved.__getitem__, number))
+        assert shares == [500 * MIB] * 2
+        idle, busy = await later(0.0, 1.0)
+        assert busy >= 900 > idle > 0
+        # It needs more again; then its host has no more work.
+        assert await later(1.0, 1.0) == [500, 500]
+        governor.end(0)
+        assert shares[1] == 1000 * MIB
+        # A stream that cannot change gets its share at once.
+        assert governor.may_begin("gl1", hosts=hosts)
+        governor.begin(2, "gl1", hosts=hosts)
+        assert shares[1] == governor.share_of(2) == 500 * MIB
 
 
 @in_loop

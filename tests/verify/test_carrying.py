@@ -45,7 +45,7 @@ class Disk:
             case "write":
                 self.content += 1
                 self.mtime_ns = self.clock_ns()
-            case "write and put mtime back":
+            case "write and put mtime back" | "replace by the same inode number":
                 self.content += 1
             case "truncate":
                 self.content += 1
@@ -53,8 +53,6 @@ class Disk:
             case "replace":
                 self.content += 1
                 self.ino += 1
-            case "replace by the same inode number":
-                self.content += 1
             case _:
                 assert way == "chmod"
         self.ctime_ns = self.clock_ns()

@@ -15,7 +15,6 @@ from migrator.core.errors import Interrupted
 from migrator.core.events import Event
 from migrator.core.states import BatchState, ChunkKind, PassKind
 from migrator.core.units import NS_PER_S
-from migrator.fs.ports import Digest
 from migrator.gluster.model import BrickRules, SourceHealth
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Completed, Host, HostLost
@@ -116,21 +115,14 @@ class Site:
 
 
 @pytest.fixture
-def site(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(scratch: Path) -> Iterator[Site]:
     with verify_world(scratch) as world:
         (world.tree / "sub").mkdir(parents=True)
         for name in NAMES:
             (world.tree / os.fsdecode(name)).write_bytes(name * 1000)
         world.copy_trees()
         time.sleep(2 * MARGIN_NS / NS_PER_S)
-        made = Site(world)
-        plain = world.source.digest
-
-        def digest(path: bytes, algorithm: str) -> Digest:
-            made.reads.append(path.removeprefix(TREE + b"/"))
-            return plain(path, algorithm)
-
-        monkeypatch.setattr(world.source, "digest", digest)
+        made = Site(world, reads=world.watch_reads())
         world.ledger.passes.start(
             plan=world.plan.name, batch=1, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=(), at_s=1.0
         )

@@ -183,6 +183,15 @@ static _Noreturn void be_confined(const struct request *request, int alive) {
     refuse(STEP_PROGRAM, errno, "the program cannot be started");
 }
 
+static pid_t inside;
+
+/* A new limit for the program: see copy_events.c. */
+static void pass_on(int number, siginfo_t *news, void *context) {
+    (void)context;
+    if (news->si_code == SI_QUEUE)
+        sigqueue(inside, number, news->si_value);
+}
+
 /* Fork into the namespaces and wait; returns the status of the program. */
 static int run(const struct request *request) {
     int ends[2]; /* the child holds the first end; the second end proves that this process lives */
@@ -206,6 +215,9 @@ static int run(const struct request *request) {
         be_confined(request, ends[0]);
     }
     on_ending(SIG_IGN);
+    const struct sigaction passing = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+    inside = child;
+    sigaction(SIGURG, &passing, NULL);
     /* The program must see the end of its input, and its reader the end of its output. */
     close(STDIN_FILENO);
     close(STDOUT_FILENO);

@@ -1,11 +1,15 @@
 /* Reports on standard output. The lines contain no names, so no file name can imitate a line.
  *
  *     P FILES BYTES                            so far, a few times a second and at the end
- *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad */
+ *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad
+ *
+ * A new limit, in bytes per second (0: none), arrives as the value of a SIGURG. Other programs ignore that signal. Here it
+ * stays blocked, so that it interrupts no system call. */
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +29,7 @@ static int64_t told_at_ns;
 static int64_t paced_from_ns;
 static uint64_t paced_bytes;
 static uint64_t limit_bytes_per_s;
+static sigset_t urgent;
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -58,6 +63,9 @@ __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) 
 void start_events(const struct options *options) {
     limit_bytes_per_s = options->bwlimit_bytes_per_s;
     paced_from_ns = told_at_ns = now_ns();
+    sigemptyset(&urgent);
+    sigaddset(&urgent, SIGURG);
+    sigprocmask(SIG_BLOCK, &urgent, NULL);
 }
 
 static void tell_progress(const struct copier *copier) {
@@ -74,14 +82,31 @@ void tick(const struct copier *copier) {
     }
 }
 
+/* Bytes that are ahead of the limit, or behind it, stay so under a new one. */
+static void take_new_limit(void) {
+    static const struct timespec at_once;
+    siginfo_t news;
+    while (sigtimedwait(&urgent, &news, &at_once) == SIGURG) {
+        uint64_t limit = (uint64_t)(uintptr_t)news.si_value.sival_ptr;
+        if (news.si_code != SI_QUEUE || limit == limit_bytes_per_s)
+            continue;
+        int64_t now = now_ns();
+        double ahead = (double)paced_bytes - (double)(now - paced_from_ns) / NS_PER_S * (double)limit_bytes_per_s;
+        paced_bytes = ahead > 0 ? (uint64_t)ahead : 0;
+        paced_from_ns = ahead < 0 && limit > 0 ? now + (int64_t)(ahead / (double)limit * NS_PER_S) : now;
+        limit_bytes_per_s = limit;
+    }
+}
+
 /* Count written bytes of content, and enforce the limit: in any second at most the limit, plus one piece. */
 void pace(struct copier *copier, size_t bytes) {
     copier->bytes += bytes;
     tick(copier);
-    if (limit_bytes_per_s == 0)
-        return;
-    paced_bytes += bytes;
+    paced_bytes += limit_bytes_per_s == 0 ? 0 : bytes;
     for (;;) {
+        take_new_limit();
+        if (limit_bytes_per_s == 0)
+            return;
         int64_t now = now_ns();
         int64_t due = paced_from_ns + (int64_t)((double)paced_bytes / (double)limit_bytes_per_s * NS_PER_S);
         if (due <= now) {
