@@ -22,6 +22,8 @@ from bench.scale import NAME as NAME_OF_SCALE
 from bench.scale import scale
 from bench.scaling import scaling
 from bench.scan import scan
+from bench.streams import NAME as NAME_OF_STREAMS
+from bench.streams import streams
 from bench.timing import ContestantFailed, say
 from bench.trees import TREE, small_users
 from bench.verification import NAME as NAME_OF_VERIFICATION
@@ -43,6 +45,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     NAME_OF_WALKS: walk_speed,
     NAME_OF_VERIFICATION: verification,
     NAME_OF_FREEZES: freezes,
+    NAME_OF_STREAMS: streams,
     NAME_OF_SCALE: scale,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
@@ -59,6 +62,7 @@ PAGE_ORDER = (
     NAME_OF_VERIFICATION,
     "big",
     "scaling",
+    NAME_OF_STREAMS,
     NAME_OF_FREEZES,
     NAME_OF_SCALE,
 )

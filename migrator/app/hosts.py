@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from migrator.app import Wiring
@@ -82,7 +83,7 @@ def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
             ProbeSide.SOURCE: DirectoryProber(wiring.source_root, monotonic_s),
             ProbeSide.TARGET: DirectoryProber(wiring.target_root, monotonic_s),
         },
-        keep=ledger.probes.add,
+        keep=lambda probe: ledger.later(partial(ledger.probes.add, probe)),
         locks=wiring.locks(),
         clock=wiring.clock,
         blocking=wiring.blocking,

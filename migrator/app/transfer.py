@@ -224,7 +224,8 @@ async def run_world(
                 tokens=new_token,
                 storage=wiring.storage_targets(),
             )
-            yield world, hosts
+            with ledger.written_aside():
+                yield world, hosts
         finally:
             if movers is not None:
                 await movers.close()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,11 +42,11 @@ def say(
     without_run: bool = False,
 ) -> None:
     """Emit an event of the call `run_id`. With None (a dry run) the ledger is not written, unless the verb records no
-    runs (`without_run`).
+    runs (`without_run`). Nothing waits for the ledger.
     """
     event = Event(at_s=world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
     if run_id is not None or without_run:
-        world.ledger.events.add(event, run_id)
+        world.ledger.later(partial(world.ledger.events.add, event, run_id))
     world.progress.event(event)
     if log is not None:
         log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})

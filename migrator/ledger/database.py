@@ -1,12 +1,17 @@
 """One SQLite file: connections, transactions, backups, checked changes of state."""
 
+import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, closing, contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -113,6 +118,7 @@ class Database:
     ) -> None:
         self.file = file
         self.read_only = read_only
+        self._joined = threading.local()
         mode = "ro" if read_only else "rwc" if create else "rw"
         uri = f"{file.absolute().as_uri()}?mode={mode}"
 
@@ -135,21 +141,34 @@ class Database:
         # would begin transactions later; isolation_level None switches that off.
         event.listen(self._engine, "begin", _begin)
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """One write transaction: on the disk at the end of the block, rolled back on an exception."""
-        with (
-            translated(self.file),
-            self._engine.connect().execution_options(**{_WRITES: True}) as connection,
-            connection.begin(),
-        ):
-            yield connection
+    def write(self) -> AbstractContextManager[Connection]:
+        """One write transaction: on the disk at the end of the block, rolled back on an exception. In a block of `join`
+        it is a part of that transaction.
+        """
+        return self._transaction(writes=True)
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """One consistent view for the length of the block."""
+        return self._transaction(writes=False)
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """One consistent view for the length of the block."""
-        with translated(self.file), self._engine.connect() as connection, connection.begin():
-            yield connection
+    def join(self) -> Iterator[Connection]:
+        """One write transaction for all that this thread reads and writes in the block."""
+        with self.write() as connection:
+            self._joined.connection = connection
+            try:
+                yield connection
+            finally:
+                del self._joined.connection
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+        with translated(self.file):
+            if (joined := getattr(self._joined, "connection", None)) is not None:
+                yield joined
+                return
+            with self._engine.connect().execution_options(**{_WRITES: writes}) as connection, connection.begin():
+                yield connection
 
     def close(self) -> None:
         """Close the connections that are not in use. May be called again."""
@@ -159,6 +178,75 @@ class Database:
 def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+# Writing from a thread of its own, for callers on an event loop.
+
+
+_log = logging.getLogger(__name__)
+
+
+class Job(Future[Any]):
+    """The result of `work`, a function that calls methods of the ledger; it is there when it is on the disk. A job that is
+    not `patient` ends with LockHeld when another process has held the ledger for the busy timeout.
+    """
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.work, self.patient = work, True
+
+
+class Writer:
+    """Carries out jobs in one thread, in their order. All jobs that wait share one transaction, so that one flush of the
+    disk serves them. A job that raises is rolled back alone.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
+        self._thread.start()
+
+    def put(self, job: Job) -> None:
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Return when all jobs have ended. No job may follow."""
+        self._closing = True
+        self.put(Job(lambda: None))
+        self._thread.join()
+
+    def _work(self) -> None:
+        waiting: list[Job] = []
+        while waiting or not self._closing or not self._jobs.empty():
+            while not waiting or not self._jobs.empty():
+                waiting.append(self._jobs.get())
+            waiting = self._carry_out(waiting)
+
+    def _carry_out(self, jobs: list[Job]) -> list[Job]:
+        """Carry out jobs in one transaction; returns those that wait on, because another process holds the ledger."""
+        ends: list[Callable[[], None]] = []
+        waiting: list[Job] = []
+        try:
+            with self._database.join() as connection:
+                for job in jobs:
+                    connection.exec_driver_sql("SAVEPOINT job")
+                    try:
+                        ends.append(partial(job.set_result, job.work()))
+                    except Exception as error:  # noqa: BLE001 - raised again where the job was given
+                        # If SQLite has given up the whole transaction, this fails, and with it all the jobs.
+                        connection.exec_driver_sql("ROLLBACK TO job")
+                        ends.append(partial(job.set_exception, error))
+                    connection.exec_driver_sql("RELEASE job")
+        except Exception as error:  # noqa: BLE001 - as above
+            if isinstance(error, LockHeld) and not ends:  # a transaction begins with its lock: no job has run
+                waiting = [job for job in jobs if job.patient and not self._closing]
+                _log.warning("%d writes wait: %s", len(waiting), error)
+            ends = [partial(job.set_exception, error) for job in jobs if job not in waiting]
+        for end in ends:
+            end()
+        return waiting
 
 
 def backup(ledger_file: Path, target: Path) -> None:

@@ -1,18 +1,26 @@
 """The ledger as one object."""
 
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
 from migrator.core.errors import LedgerCorrupt, UsageError
+from migrator.core.tasks import through_cancellation
 from migrator.ledger import measures, operations, plans, tables
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable
-from migrator.ledger.database import BUSY_TIMEOUT_S, Database, backup
+from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, backup
 from migrator.ledger.live import MetricRecords, WatchRecords
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
 from migrator.ledger.sums import LedgerFacts
+
+T = TypeVar("T")
 
 
 class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable):
@@ -24,6 +32,7 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._writer: Writer | None = None
         self.site = SiteRecords(database)
         self.runs = RunRecords(database)
         self.scans = plans.ScanRecords(database)
@@ -66,9 +75,57 @@ class Ledger:
         """Release the file. May be called again."""
         self._database.close()
 
+    @contextmanager
+    def written_aside(self) -> Iterator[None]:
+        """In the block, `write` and `later` use a thread of their own: neither a slow disk nor another process that
+        holds the ledger stops the event loop. At its end everything is written. Blocks may be nested.
+        """
+        if self._writer is not None:
+            yield
+            return
+        self._writer = Writer(self._database)
+        try:
+            yield
+        finally:
+            writer, self._writer = self._writer, None
+            writer.close()
+
+    async def write(self, job: Callable[[], T]) -> T:
+        """Carry out a job, a function that calls methods of this ledger. It is one transaction with `written_aside`, and
+        on the disk when this returns; a cancellation takes effect only then. Raises what the job raises.
+
+        It waits as long as another process holds the ledger; LockHeld only after a cancellation.
+        """
+        if self._writer is None:
+            return job()
+        given = Job(job)
+        self._writer.put(given)
+        result: asyncio.Future[T] = asyncio.wrap_future(given)
+        try:
+            return await asyncio.shield(result)
+        except asyncio.CancelledError:
+            given.patient = False
+            await through_cancellation(asyncio.wait({result}))
+            result.result()
+            raise
+
+    def later(self, job: Callable[[], object]) -> None:
+        """Carry out a job in its turn among those of `write`, without waiting. Its errors are only logged."""
+        if self._writer is None:
+            job()
+            return
+        given = Job(job)
+        given.add_done_callback(_log_error)
+        self._writer.put(given)
+
     def backup(self, target: Path) -> None:
         """Make a consistent copy, which is on the disk when this returns. Called before every step that cannot be undone."""
         backup(self._database.file, target)
+
+
+def _log_error(result: "Future[Any]") -> None:
+    if (error := result.exception()) is not None:
+        logging.getLogger(__name__).error("a record is missing in the ledger: %s", error)
 
 
 def open_ledger(

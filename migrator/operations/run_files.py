@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,7 +25,6 @@ from migrator.ledger.locks import Locks, of_call
 
 if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
-    from migrator.ledger.calls import RunRecords
     from migrator.ledger.ledger import Ledger
 
 LOGGER = "migrator"
@@ -98,7 +98,7 @@ class RunFiles:
             run_id = runs.start(verb=verb, pid=pid, at_s=at_s, directory=directory.path)
             run = RecordedRun(id=run_id, directory=directory)
             try:
-                async with beside(_beat(runs, clock, run_id), "the heartbeat"):
+                async with beside(_beat(ledger, clock, run_id), "the heartbeat"):
                     yield run
             except (asyncio.CancelledError, Interrupted):
                 run.exit_code = ExitCode.INTERRUPTED
@@ -112,11 +112,11 @@ class RunFiles:
                 runs.finish(run_id, clock.now_s(), run.exit_code.value)
 
 
-async def _beat(runs: "RunRecords", clock: Clock, run_id: int) -> None:
+async def _beat(ledger: "Ledger", clock: Clock, run_id: int) -> None:
     """Renew the heartbeat of a call until cancelled."""
     while True:
         await clock.sleep(HEARTBEAT_INTERVAL_S)
-        runs.heartbeat(run_id, clock.now_s())
+        await ledger.write(partial(ledger.runs.heartbeat, run_id, clock.now_s()))
 
 
 class RunDirectory:

@@ -52,9 +52,9 @@ class Unended(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OpenAttempt:
-    """An attempt that is in the ledger, and the outcome of its last stream."""
+    """An attempt at a chunk, and the outcome of its last stream. `id` is that of the ledger."""
 
-    id: int
+    id: int = 0
     counters: model.StreamCounters = field(default_factory=model.StreamCounters)
     exit_code: int | None = None
     stderr_tail: bytes = b""
@@ -66,7 +66,7 @@ class OpenAttempt:
         chunk_state: ChunkState,
         problems: Sequence[model.FileProblem] = (),
     ) -> None:
-        """Record its end in the ledger, with the new state of its chunk."""
+        """Record its end in the ledger, with the new state of its chunk. A part of a job of `Ledger.write`."""
         world.ledger.passes.finish(
             self.id,
             at_s=world.clock.now_s(),
@@ -91,7 +91,8 @@ def intend(
     host: str = "",
     command: Command | None = None,
 ) -> int:
-    """Record an attempt before it starts: from now on the ledger has the token of all its processes.
+    """Record an attempt before it starts: from now on the ledger has the token of all its processes. A part of a job of
+    `Ledger.write`.
 
     Without a command this process does the work itself: a crash leaves no other process behind.
     """
@@ -111,8 +112,8 @@ def intend(
 
 
 class Stream(OpenAttempt):
-    """The streams of one attempt, one after the other; the attempt is in the ledger. `end` ends the present one if it
-    stalls; `stalled` is set then.
+    """The streams of one attempt, one after the other, after `intend`. `end` ends the present one if it stalls; `stalled`
+    is set then.
     """
 
     end: Callable[[], object]
@@ -128,7 +129,8 @@ class Stream(OpenAttempt):
         engine: str,
         command: Command | None,
     ) -> None:
-        super().__init__(id=intend(under_way, chunk, engine=engine, host=executor.host, command=command))
+        super().__init__()
+        self._intend = partial(intend, under_way, chunk, engine=engine, host=executor.host, command=command)
         self.under_way = under_way
         self.meter = meter
         self.chunk = chunk
@@ -145,6 +147,14 @@ class Stream(OpenAttempt):
         """The token in the environment of every process of the attempt."""
         return str(self.command.token) if self.command else ""
 
+    async def intend(self) -> None:
+        """Record the attempt. A cancellation takes effect when that is on the disk."""
+
+        def record() -> None:
+            self.id = self._intend()
+
+        await self.under_way.world.ledger.write(record)
+
     async def follow(
         self, command: Command, start: Start, reader: StreamReader, trouble: Callable[[], Stop | None] = lambda: None
     ) -> model.Outcome:
@@ -152,6 +162,7 @@ class Stream(OpenAttempt):
         it has ended, Unended if it could not be ended, HostLost if that is unknown.
         """
         files = self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command)
+        ledger = self.under_way.world.ledger
 
         def taking(keep: Callable[[bytes], None], read: Callable[[bytes], None]) -> Callable[[bytes], None]:
             def take(piece: bytes) -> None:
@@ -166,7 +177,8 @@ class Stream(OpenAttempt):
             start(
                 command,
                 tree=self.chunk.tree,
-                on_start=partial(self.under_way.world.ledger.passes.started, self.id),
+                # A stream that is not known to have started counts as one that has.
+                on_start=lambda process: ledger.later(partial(ledger.passes.started, self.id, process)),
                 on_stdout=taking(files.stdout, reader.stdout),
                 on_stderr=taking(files.stderr, reader.stderr),
             )
@@ -586,7 +598,7 @@ def _vanished(path: bytes) -> model.FileProblem:
 
 
 class Attempt(Stream):
-    """One attempt that is in the ledger. Call `copy` once, then `confirm`."""
+    """One attempt with one stream. Call `intend`, `copy` and `confirm` once, in this order."""
 
     def __init__(
         self,
@@ -596,6 +608,7 @@ class Attempt(Stream):
         chunk: model.ChunkRecord,
         paths: Sequence[ListedPath],
         *,
+        tried: bool,
         slot: int,
         way: Way,
         engine: Engine,
@@ -612,12 +625,7 @@ class Attempt(Stream):
         for listed in paths if chunk.kind is not ChunkKind.LINKS else ():
             (of_stream if engine.fits(chunk.tree, listed.path) else self._by_descriptor).append(listed)
         self._view = way.executor.view(chunk.tree)
-        self._again = (
-            request.recopy
-            or chunk.list_path is not None
-            or chunk.tree in under_way.doubtful_trees
-            or bool(world.ledger.passes.attempts_of_chunk(chunk.id))
-        )
+        self._again = request.recopy or chunk.list_path is not None or chunk.tree in under_way.doubtful_trees or tried
         limit = request.bwlimit_bytes_per_s
         self._work = ChunkWork(
             kind=chunk.kind,
@@ -639,7 +647,6 @@ class Attempt(Stream):
         if of_stream:
             command = replace(engine.command(self._work, self._view), token=world.tokens())
         super().__init__(under_way, meter, chunk, slot=slot, executor=way.executor, engine=engine.name, command=command)
-        LOG.info("attempt begins", extra=self.facts)
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -659,6 +666,7 @@ class Attempt(Stream):
         if that is unknown.
         """
         result = Result()
+        LOG.info("attempt begins", extra=self.facts)
         if self.command is not None:
             parts = self._engine.name != model.DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
             if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
@@ -314,7 +315,7 @@ class Governor:
         if self.run_id is not None:
             at_s = self.clock.now_s()
             kept = [transfer.HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
-            self.ledger.governor.keep_loads(kept)
+            self.ledger.later(partial(self.ledger.governor.keep_loads, kept))
 
     def _decide(self) -> None:
         """Decide; record and report a changed decision, and wake the waiting workers."""
@@ -328,7 +329,7 @@ class Governor:
             return
         self._kept = self.decision
         if self.run_id is not None:
-            self.ledger.governor.add(self.decision)
+            self.ledger.later(partial(self.ledger.governor.add, self.decision))
         self._tell(before, self.decision)
         for call in tuple(self._watchers):
             call()

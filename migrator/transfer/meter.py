@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.core.progress import RunProgress, StreamProgress
@@ -125,7 +126,8 @@ class Meter:
             samples.append(sample(stream.id, since_s, 1, _minus(counters, stream.sampled)))
             stream.sampled, stream.sampled_s = counters, now_s
         self._sampled, self._sampled_s = whole, now_s
-        self._pass.world.ledger.samples.add(self._pass.pass_id, samples)
+        ledger = self._pass.world.ledger
+        ledger.later(partial(ledger.samples.add, self._pass.pass_id, samples))
 
     def show(self, now_s: float) -> None:
         """Publish a snapshot."""
@@ -269,4 +271,4 @@ async def _sample(world: World, timeout_s: float) -> None:
                 free_inodes=seen.free_inodes,
             )
         )
-    world.ledger.capacity.add(samples)
+    world.ledger.later(partial(world.ledger.capacity.add, samples))

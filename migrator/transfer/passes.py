@@ -12,7 +12,7 @@ from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.tasks import SharedCall, cancel_and_wait
+from migrator.core.tasks import SharedCall, cancel_and_wait, through_cancellation, to_the_end
 from migrator.core.units import several
 from migrator.delta.model import SENT
 from migrator.fs.model import Need, TargetCapabilities
@@ -118,7 +118,7 @@ class _Step:
             return
         stream, outcome = await self._attempt(chunk, *prepared)
         if outcome is not None:
-            self._follow(chunk, stream, outcome)
+            await to_the_end(self._follow(chunk, stream, outcome))
 
     async def _prepare(self, chunk: ChunkRecord) -> tuple[Command, "DriverReader"] | None:
         """The command and its reader; None if the driver cannot take the tree. Raises MigratorError if the driver's
@@ -161,31 +161,32 @@ class _Step:
         """
         executor = self._driving.executor
         stream = Stream(self._pass, self._meter, chunk, slot=1, executor=executor, engine=self._name, command=command)
-        LOG.info("driver begins", extra={"tree": chunk.tree, "attempt": stream.id, "driver": self._name})
+        LOG.info("driver begins", extra={"tree": chunk.tree, "driver": self._name})
         directory = self._driving.states.directory(chunk.pass_id, chunk.number)
         start = partial(executor.drive, files=self._driving.driver.files, directory=directory)
         try:
+            await stream.intend()
             outcome = await stream.follow(command, start, reader, trouble=lambda: reader.trouble)
             if outcome.verdict not in (Verdict.STOP, Verdict.INTERRUPTED) and (
                 problem := await sync_problem(self._pass.sync)
             ):
                 outcome = replace(outcome, verdict=Verdict.STOP, stop=problem[0], message=problem[1])
         except asyncio.CancelledError:
-            self._finish(stream, states.AttemptState.INTERRUPTED, states.ChunkState.PENDING, reader.counters)
+            await self._finish(stream, states.AttemptState.INTERRUPTED, states.ChunkState.PENDING, reader.counters)
             raise
         except Unended:
             self._pass.stop(StopReason.TARGET_STUCK, f"{self._name} in {show(chunk.tree)}")
             return stream, None
         return stream, outcome
 
-    def _follow(self, chunk: ChunkRecord, stream: Stream, outcome: Outcome) -> None:
+    async def _follow(self, chunk: ChunkRecord, stream: Stream, outcome: Outcome) -> None:
         said = {"verdict": outcome.verdict.value, "said": outcome.message}
         LOG.info("driver ended", extra={"tree": chunk.tree, "attempt": stream.id, **said})
         if outcome.verdict in (Verdict.STOP, Verdict.INTERRUPTED):
             reason = outcome.stop or StopReason.IO_ERROR
             doubtful = outcome.verdict is Verdict.STOP and reason in _DOUBTFUL
             state = states.AttemptState.FAILED if doubtful else states.AttemptState.INTERRUPTED
-            self._finish(stream, state, states.ChunkState.PENDING, outcome.counters)
+            await self._finish(stream, state, states.ChunkState.PENDING, outcome.counters)
             if outcome.verdict is Verdict.STOP:
                 self._pass.stop(reason, outcome.message)
             else:
@@ -193,7 +194,7 @@ class _Step:
                 self._leave_out(chunk, outcome.message)
             return
         state = states.AttemptState.SUCCEEDED if outcome.verdict is Verdict.DONE else states.AttemptState.FAILED
-        self._finish(stream, state, states.ChunkState.DONE, outcome.counters)
+        await self._finish(stream, state, states.ChunkState.DONE, outcome.counters)
         self._driving.states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
         brought = f"{several(outcome.counters.files, 'file')} and {several(outcome.counters.size_bytes, 'byte')}"
         message = f"{self._name} brought {brought} of {show(chunk.tree)}; the look at all files follows"
@@ -222,11 +223,11 @@ class _Step:
                 paths = self._world.chunk_lists.paths(self._pass.chunk_list, listed.number)
                 await remove_before_stream(self._pass, [path.path for path in paths])
 
-    def _finish(
+    async def _finish(
         self, stream: Stream, state: states.AttemptState, chunk_state: states.ChunkState, counters: StreamCounters
     ) -> None:
         stream.counters = counters
-        stream.finish(self._world, state, chunk_state)
+        await self._world.ledger.write(partial(stream.finish, self._world, state, chunk_state))
 
     def _say(self, chunk: ChunkRecord, severity: Severity, message: str) -> None:
         subject = f"batch {self._pass.batch.number}, {show(chunk.tree)}"
@@ -552,6 +553,9 @@ class Copying:
             routes.abandon()
             if under_way.storage is not None:
                 await under_way.storage.close()
+            if not whole:
+                # Results that were recorded without waiting come first.
+                await through_cancellation(world.ledger.write(lambda: None))
             # This also runs after a cancellation or an error: the ledger gets the state of the pass in any case.
             self._close(under_way, title, whole=whole)
             if whole:

@@ -16,7 +16,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
-from migrator.core.tasks import SharedCall, cancel_and_wait, task_group
+from migrator.core.tasks import SharedCall, cancel_and_wait, task_group, through_cancellation, to_the_end
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
@@ -299,8 +299,8 @@ _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopRea
 
 
 class Settlement:
-    """Records the results of attempts and chunks. Only `held` awaits anything, so a cancellation cannot separate the
-    parts.
+    """Records the results of attempts and chunks: what belongs together is one job of the ledger. The caller of `follow`
+    lets it go to its end, so that a cancellation does not separate what is recorded from what is counted.
     """
 
     def __init__(self, under_way: PassUnderWay, meter: Meter) -> None:
@@ -309,31 +309,31 @@ class Settlement:
         self._passes = under_way.world.ledger.passes
         self._meter = meter
 
-    def follow(self, attempt: Attempt, result: Result) -> float | None:
+    async def follow(self, attempt: Attempt, result: Result) -> float | None:
         """Record the result of an attempt and its consequences. Returns the delay of a chunk that is tried again."""
         chunk = attempt.chunk
         outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "said": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is Verdict.STOP and result.stop is not None:
-            self.interrupted(attempt)
+            await self.interrupted(attempt)
             self._pass.stop(*result.stop)
             return None
         if result.verdict is Verdict.INTERRUPTED:
             count = self._pass.interruptions[chunk.id] = self._pass.interruptions.get(chunk.id, 0) + 1
             if count <= MOST_INTERRUPTIONS:
-                self.interrupted(attempt)
+                await self.interrupted(attempt)
                 if not result.told:
                     self._retried(chunk, f"its stream was ended by something else: {result.message}")
                 return delay_s(count)
         if result.verdict is not Verdict.DONE:
-            return self._failed(attempt, result)
+            return await self._failed(attempt, result)
         if bad := (*result.bad, *result.again):
-            return self._with_bad_files(attempt, result, bad)
-        attempt.finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
+            return await self._with_bad_files(attempt, result, bad)
+        await self._finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
         self._done(chunk, attempt.listed)
         return None
 
-    def _with_bad_files(self, attempt: Attempt, result: Result, bad: Sequence[FileProblem]) -> float | None:
+    async def _with_bad_files(self, attempt: Attempt, result: Result, bad: Sequence[FileProblem]) -> float | None:
         """Set bad files apart in a chunk of their own, and finish the rest: bad files do not fail their chunk. Files
         that a brick did not yield are read through the mount next: only that proves that a file is bad, or has moved.
         """
@@ -342,24 +342,29 @@ class Settlement:
         why = f"{show(bad[0].path)}: {bad[0].reason}"
         if rest and apart:
             parts = ((rest, chunk.brick), (apart, None))
-            done, waiting = self.divide(chunk, attempt, AttemptState.SUCCEEDED, parts)
-            LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
             in_rest = {listed.path for listed in rest}
             told = [problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest]
-            self.without_stream(done).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, told)
+
+            def record() -> Sequence[ChunkRecord]:
+                done, waiting = self._divide(chunk, attempt, AttemptState.SUCCEEDED, parts)
+                self._without_stream(done).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, told)
+                return done, waiting
+
+            done, waiting = await self._world.ledger.write(record)
+            LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
             self._done(done, rest)
             return None
         if chunk.brick is not None:
-            self._through_mount(attempt, why)
+            await self._through_mount(attempt, why)
             return None
         failures = self._count_failure(chunk)
         if failures < TRIES:
-            return self._try_again(attempt, failures, why)
-        attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
+            return await self._try_again(attempt, failures, why)
+        await self._finish(attempt, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
         self.bad(bad)
         return None
 
-    def _failed(self, attempt: Attempt, result: Result) -> float | None:
+    async def _failed(self, attempt: Attempt, result: Result) -> float | None:
         """Settle an attempt that failed and blamed no file. A part of a split chunk is split again at once, and only a
         single path gets all its tries. So finding one bad file among n costs about 2 log2(n) attempts.
         """
@@ -367,40 +372,54 @@ class Settlement:
         failures = self._count_failure(chunk)
         is_last = failures >= TRIES
         if chunk.brick is not None and is_last:
-            self._through_mount(attempt, result.message)
+            await self._through_mount(attempt, result.message)
         elif divisible(paths) and (is_last or chunk.list_path is not None):
             parts = [(half, chunk.brick) for half in halves(paths)]
-            first, second = self.divide(chunk, attempt, AttemptState.FAILED, parts)
+            record = partial(self._divide, chunk, attempt, AttemptState.FAILED, parts)
+            first, second = await self._world.ledger.write(record)
             message = (
                 f"chunk {chunk.number} keeps failing ({result.message}): split into {first.number} and {second.number}"
             )
             self._say(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
         elif not is_last:
-            return self._try_again(attempt, failures, result.message)
+            return await self._try_again(attempt, failures, result.message)
         else:
             said = show(attempt.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
             reason = f"{result.message}; {said}" if said else result.message
             bad = [
                 FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason) for listed in paths
             ]
-            attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, bad)
+            await self._finish(attempt, AttemptState.FAILED, ChunkState.FAILED, bad)
             self._say(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
             self.bad(bad)
         return None
 
-    def _try_again(self, attempt: Attempt, failures: int, why: str) -> float:
-        attempt.finish(self._world, AttemptState.FAILED, ChunkState.PENDING)
+    async def _try_again(self, attempt: Attempt, failures: int, why: str) -> float:
+        await self._finish(attempt, AttemptState.FAILED, ChunkState.PENDING)
         self._retried(attempt.chunk, why)
         return delay_s(failures)
 
-    def interrupted(self, attempt: Attempt) -> None:
-        """Record an attempt that was ended from outside, with its progress: its chunk is pending again."""
-        attempt.finish(self._world, AttemptState.INTERRUPTED, ChunkState.PENDING)
+    async def interrupted(self, attempt: Attempt) -> None:
+        """Record an attempt that was ended from outside, with its progress: its chunk is pending again. May be called
+        again.
+        """
+        await self._finish(attempt, AttemptState.INTERRUPTED, ChunkState.PENDING)
 
-    def _through_mount(self, attempt: Attempt, why: str) -> None:
+    def abandoned(self, attempt: Attempt) -> None:
+        """As `interrupted`, without waiting: the pool stops."""
+        end = AttemptState.INTERRUPTED, ChunkState.PENDING
+        self._world.ledger.later(partial(attempt.finish, self._world, *end))
+
+    async def _finish(
+        self, attempt: OpenAttempt, state: AttemptState, chunk: ChunkState, problems: Sequence[FileProblem] = ()
+    ) -> None:
+        await self._world.ledger.write(partial(attempt.finish, self._world, state, chunk, problems))
+
+    async def _through_mount(self, attempt: Attempt, why: str) -> None:
         """Replace the chunk by one that is read through the mount, after its brick failed."""
         chunk = attempt.chunk
-        (instead,) = self.divide(chunk, attempt, AttemptState.FAILED, [(attempt.listed, None)])
+        record = partial(self._divide, chunk, attempt, AttemptState.FAILED, [(attempt.listed, None)])
+        (instead,) = await self._world.ledger.write(record)
         message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
 
@@ -417,7 +436,7 @@ class Settlement:
         elif (result.verdict is not Verdict.STOP or reason in _HELD_REASONS) and (lost := await watch.look()):
             words = "; ".join(lost)
             if self._pass.waits_for_storage:
-                self.interrupted(attempt)
+                await self.interrupted(attempt)
                 self._retried(attempt.chunk, f"storage of the target is lost ({words})")
                 return delay_s(1)
         if result.stop is not None and words:
@@ -425,18 +444,31 @@ class Settlement:
             result.stop = stop, f"{detail}; {words}" if detail else words
         return None
 
-    def without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
-        """Record an attempt that starts no stream."""
+    async def without_stream(
+        self, chunk: ChunkRecord, state: AttemptState, chunk_state: ChunkState, problems: Sequence[FileProblem] = ()
+    ) -> None:
+        """Record an attempt that starts no stream, and its end."""
+        end = partial(OpenAttempt.finish, world=self._world, state=state, chunk_state=chunk_state, problems=problems)
+        await self._world.ledger.write(lambda: end(self._without_stream(chunk)))
+
+    async def halve(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
+        """Replace a chunk by its halves, before any attempt."""
+        parts = [(half, chunk.brick) for half in halves(paths)]
+        await self._world.ledger.write(
+            lambda: self._divide(chunk, self._without_stream(chunk), AttemptState.INTERRUPTED, parts)
+        )
+
+    def _without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
         return OpenAttempt(id=intend(self._pass, chunk))
 
-    def divide(
+    def _divide(
         self,
         chunk: ChunkRecord,
         attempt: OpenAttempt,
         state: AttemptState,
         parts: Sequence[tuple[Paths, str | None]],
     ) -> Sequence[ChunkRecord]:
-        """Replace a chunk by parts, each with the brick that it is read from (None: the mount).
+        """Replace a chunk by parts, each with the brick that it is read from (None: the mount). A part of a job.
 
         Lists are written before the ledger: a list that no chunk names does no harm.
         """
@@ -524,6 +556,8 @@ class ChunkQueue:
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
         self._taken: dict[int, tuple[str, str | None]] = {}
         """The host of each chunk in flight, and the brick that it reads."""
+        self._confirming: set[int] = set()
+        """Chunks that are not given back yet; the ledger may have them as pending already."""
         self._changed = asyncio.Event()
         self.finished = asyncio.Event()
 
@@ -550,6 +584,7 @@ class ChunkQueue:
     def confirm(self, chunk: ChunkRecord) -> None:
         """Record that the stream of a chunk has ended; its confirmation is still in flight."""
         self._end(chunk)
+        self._confirming.add(chunk.id)
         self.wake()
 
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
@@ -580,6 +615,7 @@ class ChunkQueue:
 
     def _end(self, chunk: ChunkRecord) -> None:
         self._taken.pop(chunk.id, None)
+        self._confirming.discard(chunk.id)
         if self._governor is not None:
             self._governor.end(chunk.id)
 
@@ -620,7 +656,7 @@ class ChunkQueue:
         while ahead and ahead[0].id in self._taken:
             ahead.popleft()
         if not ahead and brick not in self._exhausted:
-            aside = {*self._taken, *(chunk_id for _, chunk_id, _ in self._delayed)}
+            aside = {*self._taken, *self._confirming, *(chunk_id for _, chunk_id, _ in self._delayed)}
             found = [chunk for chunk in self._pending(_AHEAD + len(aside), bricks={brick}) if chunk.id not in aside]
             ahead.extend(found[:_AHEAD])
             if not ahead:
@@ -704,10 +740,10 @@ class Worker:
         """Try a chunk once. Returns its delay if it has to wait again. A chunk that awaits confirmation is given back
         after that.
         """
-        paths = tuple(
-            self.under_way.world.chunk_lists.paths(chunk.list_path or self.under_way.chunk_list, chunk.number)
-        )
-        if not await self._tree_is_there(chunk) or self._divided(chunk, paths):
+        if not await self._tree_is_there(chunk):
+            return None
+        paths, tried = await self.under_way.world.blocking(partial(self._read, chunk), timeout_s=math.inf)
+        if await self._divided(chunk, paths):
             return None
         brick = self.routes.copy_on(self.lane, chunk.brick)
         if not self.lane.reads_mount and (brick is None or not await self.routes.quiet_before()):
@@ -732,14 +768,16 @@ class Worker:
                 self.routes.lose(self.lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
             return None
         if engine is None:
-            self._settle.without_stream(chunk).finish(self.under_way.world, AttemptState.SUCCEEDED, ChunkState.DONE)
+            await self._settle.without_stream(chunk, AttemptState.SUCCEEDED, ChunkState.DONE)
             return None
-        attempt = Attempt(self.under_way, self.routes, self.meter, chunk, paths, slot=self.slot, way=way, engine=engine)
+        made = self.under_way, self.routes, self.meter, chunk, paths
+        attempt = Attempt(*made, tried=tried, slot=self.slot, way=way, engine=engine)
         try:
+            await attempt.intend()
             result = await attempt.copy()
             held_s = await self._settle.held(attempt, result)
         except asyncio.CancelledError:
-            self._settle.interrupted(attempt)
+            await self._settle.interrupted(attempt)
             raise
         except Unended:
             self.under_way.stop(StopReason.TARGET_STUCK, f"chunk {chunk.number} of {show(chunk.tree)}")
@@ -749,18 +787,24 @@ class Worker:
         if held_s is not None:
             return held_s
         if result.verdict is not Verdict.DONE:
-            return self._settle.follow(attempt, result)
+            return await to_the_end(self._settle.follow(attempt, result))
         self.queue.confirm(chunk)
 
         def abandoned() -> None:
-            self._settle.interrupted(attempt)
+            self._settle.abandoned(attempt)
             self.queue.give_back(chunk)
 
         confirmation = partial(self._confirm, attempt, result, finds)
         await self.under_way.confirmations.begin(confirmation, abandoned)
         return None
 
-    def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
+    def _read(self, chunk: ChunkRecord) -> tuple[Sequence[ListedPath], bool]:
+        """The paths of a chunk, and whether it was tried before. Blocking."""
+        world, chunk_list = self.under_way.world, chunk.list_path or self.under_way.chunk_list
+        tried = bool(world.ledger.passes.attempts_of_chunk(chunk.id))
+        return tuple(world.chunk_lists.paths(chunk_list, chunk.number)), tried
+
+    async def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
         """Halve a chunk that would delay a change of limits for too long, if it is divisible."""
         governor = self.under_way.governor
         if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
@@ -768,8 +812,7 @@ class Worker:
         share = governor.share_of(chunk.id)
         if expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share) <= LONGEST_S:
             return False
-        unused = self._settle.without_stream(chunk)
-        self._settle.divide(chunk, unused, AttemptState.INTERRUPTED, [(half, chunk.brick) for half in halves(paths)])
+        await self._settle.halve(chunk, paths)
         return True
 
     async def _confirm(self, attempt: Attempt, result: Result, finds: int) -> None:
@@ -778,13 +821,14 @@ class Worker:
             confirmed = await attempt.confirm(result)
             again_after_s = await self._settle.held(attempt, confirmed)
             if again_after_s is None:
-                again_after_s = self._settle.follow(attempt, confirmed)
+                # A cancellation meanwhile changes nothing: the result is recorded.
+                again_after_s = await through_cancellation(self._settle.follow(attempt, confirmed))
         except HostLost as error:
             # The stream has ended; only whether its files are on the disks is unknown. If the doubt concerns an earlier
             # connection, the host itself answers.
             if not error.in_doubt:
                 self.routes.lose(self.lane, error, finds=finds)
-            self._settle.interrupted(attempt)
+            await self._settle.interrupted(attempt)
             again_after_s = delay_s(1)
         self.queue.give_back(attempt.chunk, again_after_s)
 
@@ -831,7 +875,7 @@ class Worker:
             name = f"attempt {attempt.id} on host {self.lane.host}, token {attempt.token}"
             self.under_way.unended.append(name)
             raise
-        self._settle.interrupted(attempt)
+        await self._settle.interrupted(attempt)
         return delay_s(1)
 
     async def _has_ended(self, attempt: Attempt) -> bool:
@@ -895,17 +939,16 @@ class Worker:
             detail = f"{show(chunk.tree)} is not there, and may be all the same: {'; '.join(doubts)}"
             self.under_way.stop(StopReason.SOURCE_UNHEALTHY, detail)
             return False
-        attempt = self._settle.without_stream(chunk)
         if seen is None:
             problem = FileProblem(
                 path=chunk.tree, kind=FileProblemKind.VANISHED, errno=None, reason="the whole user tree is gone"
             )
-            attempt.finish(self.under_way.world, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
+            await self._settle.without_stream(chunk, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
             self._settle.tree_gone(chunk)
         else:
             reason = f"the user tree is no directory any more but a {seen.type.value}"
             problem = FileProblem(path=chunk.tree, kind=FileProblemKind.BAD, errno=None, reason=reason)
-            attempt.finish(self.under_way.world, AttemptState.FAILED, ChunkState.FAILED, (problem,))
+            await self._settle.without_stream(chunk, AttemptState.FAILED, ChunkState.FAILED, (problem,))
             self._settle.bad((problem,))
         return False
 

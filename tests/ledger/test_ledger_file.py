@@ -21,7 +21,6 @@ from tests.support.records import rows_of
 IMPORTS = """
 import sys
 from pathlib import Path
-from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import ChunkKind, PassKind
 from migrator.ledger.ledger import open_ledger
 from migrator.plan.model import Chunk
@@ -37,12 +36,6 @@ def chunks():
     sys.stdin.read()
 
 ledger.passes.start(plan="q", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=1.0)
-"""
-
-WRITE_EVENTS = """
-for turn in range(int(sys.argv[3])):
-    ledger.events.add(Event(
-        at_s=1.0, kind=EventKind.FILE_BAD, severity=Severity.INFO, subject=sys.argv[2], message=str(turn)))
 """
 
 
@@ -87,18 +80,6 @@ class TestKill:
             assert ledger.passes.find("q", 1, PassKind.SEED) is None
             assert rows_of(file, "SELECT count(*) FROM chunks") == [(0,)]
             ledger.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
-
-
-class TestTwoWriters:
-    def test_both_are_heard(self, file: Path) -> None:
-        open_ledger(file, create=True).close()
-        with process(WRITE_EVENTS, str(file), "one", "60") as one, process(WRITE_EVENTS, str(file), "two", "60") as two:
-            assert (one.wait(60), two.wait(60)) == (0, 0)
-        with open_ledger(file, read_only=True) as ledger:
-            events = ledger.events.latest(1000)
-        assert sorted((event.subject, int(event.message)) for event in events) == sorted(
-            (subject, turn) for subject in ("one", "two") for turn in range(60)
-        )
 
 
 class TestReadOnly:
