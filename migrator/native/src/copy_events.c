@@ -93,7 +93,8 @@ static void take_new_limit(void) {
         int64_t now = now_ns();
         double ahead = (double)paced_bytes - (double)(now - paced_from_ns) / NS_PER_S * (double)limit_bytes_per_s;
         paced_bytes = ahead > 0 ? (uint64_t)ahead : 0;
-        paced_from_ns = ahead < 0 && limit > 0 ? now + (int64_t)(ahead / (double)limit * NS_PER_S) : now;
+        double ahead_s = limit > 0 ? ahead / (double)limit : 0;
+        paced_from_ns = ahead_s > 0 ? now : now + (int64_t)((ahead_s < -1 ? -1 : ahead_s) * NS_PER_S);
         limit_bytes_per_s = limit;
     }
 }
