@@ -12,7 +12,8 @@ from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, in_words, local_time, reached
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
-from migrator.core.errors import ToolFailed
+from migrator.core.errors import LockHeld, ToolFailed
+from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.delta.delta import Deltas
 from migrator.fs.moving import MovingTarget
@@ -27,10 +28,11 @@ from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Host, HostFacts
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import SiteHosts, look_at_roots, names
+from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.site.config import Site
-from migrator.transfer.context import World
+from migrator.transfer.context import LOG, World
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
@@ -224,7 +226,13 @@ async def run_world(
                 tokens=new_token,
                 storage=wiring.storage_targets(),
             )
-            with ledger.written_aside():
+            loop = asyncio.get_running_loop()
+
+            def waits(held: LockHeld) -> None:
+                shown = EventKind.LEDGER_HELD, Severity.WARNING, "ledger", f"{held.message}: results wait for it"
+                loop.call_soon_threadsafe(partial(say, world, *shown, run_id=None, log=LOG))
+
+            with ledger.written_aside(waits):
                 yield world, hosts
         finally:
             if movers is not None:

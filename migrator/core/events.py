@@ -70,6 +70,7 @@ class EventKind(StrEnum):
     QUOTA_NEAR = "quota-near"
     THROTTLE_SET = "throttle-set"
     STREAMS_SET = "streams-set"
+    LEDGER_HELD = "ledger-held"
     LIMITS_SET = "limits-set"
     OPTION_SET = "option-set"
     BACKUP_TOLD = "backup-told"

@@ -1,6 +1,5 @@
 """One SQLite file: connections, transactions, backups, checked changes of state."""
 
-import logging
 import os
 import sqlite3
 import threading
@@ -136,7 +135,8 @@ class Database:
                 raise
             return connection
 
-        self._engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+        # Without a limit: threads that read do not wait for each other.
+        self._engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, max_overflow=-1)
         # A write acquires its lock when it begins, so the rows it has read cannot change before it writes. The driver
         # would begin transactions later; isolation_level None switches that off.
         event.listen(self._engine, "begin", _begin)
@@ -183,9 +183,6 @@ def _begin(connection: Connection) -> None:
 # Writing from a thread of its own, for callers on an event loop.
 
 
-_log = logging.getLogger(__name__)
-
-
 class Job(Future[Any]):
     """The result of `work`, a function that calls methods of the ledger; it is there when it is on the disk. A job that is
     not `patient` ends with LockHeld when another process has held the ledger for the busy timeout.
@@ -194,15 +191,16 @@ class Job(Future[Any]):
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__()
         self.work, self.patient = work, True
+        self.set_running_or_notify_cancel()  # it cannot be cancelled
 
 
 class Writer:
     """Carries out jobs in one thread, in their order. All jobs that wait share one transaction, so that one flush of the
-    disk serves them. A job that raises is rolled back alone.
+    disk serves them. A job that raises is rolled back alone. `waits` is called in the thread, after each busy timeout.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, waits: Callable[[LockHeld], object]) -> None:
+        self._database, self._waits = database, waits
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
@@ -242,7 +240,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - as above
             if isinstance(error, LockHeld) and not ends:  # a transaction begins with its lock: no job has run
                 waiting = [job for job in jobs if job.patient and not self._closing]
-                _log.warning("%d writes wait: %s", len(waiting), error)
+                self._waits(error)
             ends = [partial(job.set_exception, error) for job in jobs if job not in waiting]
         for end in ends:
             end()

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
-from migrator.core.errors import LedgerCorrupt, UsageError
+from migrator.core.errors import LedgerCorrupt, LockHeld, UsageError
 from migrator.core.tasks import through_cancellation
 from migrator.ledger import measures, operations, plans, tables
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
@@ -76,14 +76,15 @@ class Ledger:
         self._database.close()
 
     @contextmanager
-    def written_aside(self) -> Iterator[None]:
+    def written_aside(self, waits: Callable[[LockHeld], object] = lambda _: None) -> Iterator[None]:
         """In the block, `write` and `later` use a thread of their own: neither a slow disk nor another process that
-        holds the ledger stops the event loop. At its end everything is written. Blocks may be nested.
+        holds the ledger stops the event loop. At its end everything is written. Blocks may be nested. `waits` is called
+        in that thread, again and again while another process holds the ledger.
         """
         if self._writer is not None:
             yield
             return
-        self._writer = Writer(self._database)
+        self._writer = Writer(self._database, waits)
         try:
             yield
         finally:

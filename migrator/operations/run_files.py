@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -116,7 +115,7 @@ async def _beat(ledger: "Ledger", clock: Clock, run_id: int) -> None:
     """Renew the heartbeat of a call until cancelled."""
     while True:
         await clock.sleep(HEARTBEAT_INTERVAL_S)
-        await ledger.write(partial(ledger.runs.heartbeat, run_id, clock.now_s()))
+        await ledger.write(lambda: ledger.runs.heartbeat(run_id, clock.now_s()))
 
 
 class RunDirectory:

@@ -61,7 +61,12 @@ async def test_a_job_that_fails_fails_alone_and_what_was_awaited_is_on_the_disk(
 
 @in_loop
 async def test_only_a_cancelled_caller_gives_up_on_a_held_ledger(tmp_path: Path, other: sqlite3.Connection) -> None:
-    with open_ledger(tmp_path / "ledger.db", create=True, busy_timeout_s=0.01) as ledger, ledger.written_aside():
+    said: set[str] = set()
+
+    def waits(held: LockHeld) -> None:
+        said.add(held.message)
+
+    with open_ledger(tmp_path / "ledger.db", create=True, busy_timeout_s=0.01) as ledger, ledger.written_aside(waits):
         other.execute("BEGIN IMMEDIATE")
         patient, cancelled = (asyncio.create_task(ledger.write(partial(started, ledger, pid))) for pid in (1, 2))
         await asyncio.sleep(0)
@@ -71,7 +76,7 @@ async def test_only_a_cancelled_caller_gives_up_on_a_held_ledger(tmp_path: Path,
         assert not patient.done()
         other.execute("ROLLBACK")
         await patient
-        assert pids(ledger) == [1]
+        assert (pids(ledger), said) == ([1], {f"the ledger {ledger.file} is locked by another process"})
 
 
 @in_loop
