@@ -103,7 +103,7 @@ def _section(options: Options, place: Path) -> Section:
         notes=[
             *(f"With {name}: {_words(rounds)}." for name, rounds in found.items()),
             "The hosts are far ends on this machine, over the real protocol, and share its cores with their streams; "
-            f"the lease is {LEASE_S:g} s. Heartbeats may be 1 s late.",
+            f"the lease is {LEASE_S:g} s. Heartbeats are to be late by 1 s at most. Source and target are directories; caches stay.",
         ],
     )
 
