@@ -7,6 +7,7 @@ from enum import Enum, StrEnum, auto
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
+from migrator.core.units import several
 from migrator.fs.model import FileLook, Mount, Side
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation
@@ -176,6 +177,12 @@ class LateSum:
 
     paths: int
     left: int
+
+    @property
+    def words(self) -> str:
+        """What happened to them, as a clause."""
+        changed = f"{several(self.paths, 'path')} of the source changed after the freeze began"
+        return f"{changed}; {f'{self.left:,} of these' if self.left else 'none'} could not be carried over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

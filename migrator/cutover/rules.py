@@ -75,12 +75,6 @@ def freeze_words(record: model.CutoverRecord) -> str:
     return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
 
 
-def late_words(late: model.LateSum) -> str:
-    """What was written on the source too late, as a clause."""
-    words = f"{several(late.paths, 'path')} of the source changed after the freeze began"
-    return f"{words}; {f'{late.left:,} of these' if late.left else 'none'} could not be carried over"
-
-
 def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
     """Cutovers that an operator has to act on: those that were given up and, while no run is active, those that left
     their user frozen or a purge unfinished.
@@ -105,7 +99,7 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -
         elif record.state is model.CutoverState.RETAINED and record.notes.late and record.notes.late.left:
             yield Blocker(
                 subject=subject,
-                on=late_words(record.notes.late),
+                on=record.notes.late.words,
                 hint=f"`migrator purge --user {record.tree.user} --dry-run` lists them: bring over by hand what is missed",
             )
         elif record.state is model.CutoverState.REVERTED and record.failure:

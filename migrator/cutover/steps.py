@@ -594,7 +594,7 @@ class TreeMachine(
         if not self.cutting.request.back and (frozen := rules.freeze_words(record)):
             words += f". {frozen}"
         if not self.cutting.request.back and (late := record.notes.late) is not None:
-            words += f" {rules.late_words(late)}."
+            words += f" {late.words}."
         if moved:
             self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
@@ -790,7 +790,7 @@ class TreeMachine(
         )
         left = await asyncio.to_thread(writes.carry, changes)
         late = model.LateSum(paths=len(changes), left=len(left))
-        words = rules.late_words(late) + (f": {_listed(left)}" if left else "")
+        words = late.words + (f": {_listed(left)}" if left else "")
         self.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, words)
         return Done(notes=model.CutoverNotes(late=late), words="the source is closed")
 

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+SPLIT_BRAIN = "its copies are in split-brain"
+"""In messages about files."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brick:

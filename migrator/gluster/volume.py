@@ -16,8 +16,18 @@ from migrator.core.errors import MigratorError, ToolFailed
 from migrator.fs.beneath import Root, held
 from migrator.fs.ports import Block
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
+from migrator.fs.writing import descriptor_path
 from migrator.gluster import xml
-from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import (
+    SPLIT_BRAIN,
+    Brick,
+    BrickHeal,
+    SourceHealth,
+    TaskKind,
+    TaskProgress,
+    VolumeState,
+    VolumeTask,
+)
 from migrator.gluster.rules import brick_rules, version_in, volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Processes
 
@@ -76,6 +86,23 @@ def connection_problems(bricks: Sequence[Brick], connected: dict[str, bool]) -> 
         for brick in bricks
         if not connected.get(brick.name, False)
     )
+
+
+_SPLIT_BRAIN_STATUS = "replica.split-brain-status"
+"""Answered by the mount's client (GlusterFS 3.7 and later), for files whose look-up succeeds."""
+
+
+def split_brain(root: bytes, path: bytes) -> str:
+    """In which respects the copies of a file disagree; empty if they do not, if that is not known, or on another file system.
+    Blocking.
+    """
+    try:
+        with Root(root) as opened, held(opened.open(path, os.O_PATH | os.O_NOFOLLOW)) as fd:
+            said = os.getxattr(descriptor_path(fd), _SPLIT_BRAIN_STATUS)
+    except OSError:
+        return ""
+    kinds = [kind for kind in ("data", "metadata") if b"%s-split-brain:yes" % kind.encode() in said.split()]
+    return f"{SPLIT_BRAIN} ({' and '.join(kinds)})" if kinds else ""
 
 
 def _read(root: Root, path: bytes) -> bytes:

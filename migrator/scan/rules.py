@@ -13,7 +13,15 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.units import format_count, several
 from migrator.gluster.model import Brick, BrickRules, VolumeState
-from migrator.gluster.rules import CTIME_OPTION, brick_rules, choose_bricks, is_on, option_reasons, volume_problems
+from migrator.gluster.rules import (
+    CTIME_OPTION,
+    brick_rules,
+    choose_bricks,
+    is_on,
+    option_reasons,
+    subvolumes,
+    volume_problems,
+)
 
 # --- User trees, and their users. The caller finds the directories, level by level.
 
@@ -217,8 +225,10 @@ def choose_way(
     return BrickWay(bricks=bricks, rules=brick_rules(state))
 
 
-def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
-    """Why the content of the bricks differs from the mount's, regardless of the reachable hosts."""
+def reasons_against_bricks(state: VolumeState, *, pending: bool = True) -> tuple[str, ...]:
+    """Why the content of the bricks differs from the mount's, regardless of the reachable hosts. Without `pending`, known
+    pending heals do not count.
+    """
     reasons = list(volume_problems(state))
     kind = state.type.lower()
     if state.disperse_count > 0 or "disperse" in kind:
@@ -235,7 +245,28 @@ def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
     reasons += [f"a task moves files between bricks, or waits for its commit: {task}" for task in state.tasks]
     reasons += _peer_reasons(state)
     reasons += _heal_reasons(state)
+    if pending:
+        reasons += pending_heals(state).values()
     return tuple(dict.fromkeys(reasons))
+
+
+def pending_heals(state: VolumeState) -> dict[str, str]:
+    """A sentence for each brick with pending heals."""
+    return {
+        heal.brick: f"{several(heal.entries, 'entry', 'entries')} of brick {heal.brick} wait to be healed"
+        for heal in state.heals or ()
+        if heal.entries
+    }
+
+
+def held_bricks(state: VolumeState) -> dict[str, str]:
+    """The bricks of each replica set with pending heals, with the reason: one of its copies may be stale."""
+    pending = pending_heals(state)
+    held: dict[str, str] = {}
+    for bricks in subvolumes(state):
+        if reasons := [pending[brick.name] for brick in bricks if brick.name in pending]:
+            held |= {brick.name: "; ".join(reasons) for brick in bricks}
+    return held
 
 
 def _peer_reasons(state: VolumeState) -> list[str]:
@@ -247,12 +278,11 @@ def _peer_reasons(state: VolumeState) -> list[str]:
 def _heal_reasons(state: VolumeState) -> list[str]:
     if state.heals is None:
         return ["whether copies of files wait to be healed is not known"]
-    reasons: list[str] = []
-    for heal in state.heals:
-        if heal.status != "Connected" or heal.entries is None:
-            reasons.append(f"what brick {heal.brick} has to be healed is not known: {heal.status}")
-        elif heal.entries:
-            reasons.append(f"{several(heal.entries, 'entry', 'entries')} of brick {heal.brick} wait to be healed")
+    reasons = [
+        f"what brick {heal.brick} has to be healed is not known: {heal.status}"
+        for heal in state.heals
+        if heal.status != "Connected" or heal.entries is None
+    ]
     missing = {brick.name for brick in state.bricks} - {heal.brick for heal in state.heals}
     if state.replica_count > 1 and missing:
         reasons.append(f"what {format_count(len(missing))} bricks have to be healed is not known")

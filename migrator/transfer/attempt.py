@@ -4,7 +4,7 @@ import asyncio
 import errno
 import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.tasks import SharedCall, through_cancellation
 from migrator.core.units import MIB, several
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.gluster.volume import split_brain
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.ledger.locks import of_call
@@ -302,7 +303,18 @@ async def judge(under_way: PassUnderWay, suspects: Sequence[model.FileProblem]) 
                 result.again.append(replace(suspect, kind=model.FileProblemKind.BAD, errno=errno.ESTALE, reason=reason))
             else:
                 result.bad.append(suspect)
+    result.bad = [await _named(under_way, problem) for problem in result.bad]
     return await _settle_vanished(under_way, gone, result)
+
+
+async def _named(under_way: PassUnderWay, problem: model.FileProblem) -> model.FileProblem:
+    """A file that cannot be read, with the words that its copies are in split-brain, if they are."""
+    words = ""
+    if problem.errno == errno.EIO:
+        ask = partial(split_brain, under_way.world.source.root, problem.path)
+        with suppress(TimeoutError):
+            words = await under_way.world.blocking(ask, timeout_s=under_way.request.stall_timeout_s)
+    return replace(problem, reason=f"{problem.reason}: {words}") if words else problem
 
 
 async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[model.FileProblem], result: Result) -> Result:
@@ -615,7 +627,7 @@ class Attempt(Stream):
     ) -> None:
         world, request = under_way.world, under_way.request
         self._routes = routes
-        self._closings = routes.closings
+        self._closings = routes.closings_of(chunk.brick)
         self._way = way
         self._engine = engine
         self._from_brick = way.brick is not None
@@ -702,10 +714,10 @@ class Attempt(Stream):
         """
         if result.verdict is not model.Verdict.DONE:
             return result
-        quiet = asyncio.create_task(self._routes.quiet_now()) if self._from_brick else None
+        quiet = asyncio.create_task(self._routes.quiet_now(self.chunk.brick)) if self._from_brick else None
         try:
             result = await self._synced(result)
-            if quiet is not None and (not await quiet or self._routes.closings != self._closings):
+            if quiet is not None and (not await quiet or self._routes.closings_of(self.chunk.brick) != self._closings):
                 result.message = "the volume did not stay as it was while its brick was read"
                 result.verdict, result.told = model.Verdict.INTERRUPTED, True
         finally:

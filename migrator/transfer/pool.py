@@ -17,12 +17,13 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.tasks import SharedCall, cancel_and_wait, task_group, through_cancellation, to_the_end
+from migrator.core.units import several
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost
 from migrator.plan.model import Chunk, ListedPath
-from migrator.scan.rules import reasons_against_bricks, task_changes
+from migrator.scan.rules import held_bricks, reasons_against_bricks, task_changes
 from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, OpenAttempt, Result, Unended, intend, look_at_all
 from migrator.transfer.context import LOG, LOOK_EVERY_S, Invocation, PassUnderWay
 from migrator.transfer.meter import Meter
@@ -100,6 +101,8 @@ class HostLane:
 
 _FRESH_S = 10.0
 """A chunk may start on a snapshot of the volume of this age: the check after the chunk catches later changes."""
+_HELD_S = 30.0
+"""After this time a brick whose heals were pending is tried again."""
 _REST = 2.0
 """The minimum pause between two snapshots, as a multiple of the duration of the previous one: `volume status` acquires
 the lock of the whole cluster.
@@ -136,8 +139,8 @@ def copy_on(
 class Routes:
     """The lanes of a pass, the lost ones, and whether bricks may be read.
 
-    Bricks that became unfit are read again when the volume is well, unless `lasting` is set; `closings` counts how
-    often they became unfit. A `refused` brick stays refused, because its path on its host is something else. `copies` has the
+    Bricks that became unfit are read again when the volume is well, unless `lasting` is set; `held` ones, whose set waits to
+    be healed, while the others are read on. `closings` counts how often each became so (None: all). A `refused` brick stays refused, because its path on its host is something else. `copies` has the
     bricks with the same files as a brick of a replica set.
     """
 
@@ -151,7 +154,8 @@ class Routes:
     finds: dict[str, int] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
     lasting: bool = False
-    closings: int = 0
+    held: Mapping[str, str] = field(default_factory=dict)
+    closings: Counter[str | None] = field(default_factory=Counter)
     watched: bool = False
     version: int = 0
     _shared: SharedCall[BrickLook] = field(init=False)
@@ -174,8 +178,13 @@ class Routes:
         return frozenset(brick for brick in bricks if self.copy_on(lane, brick) is not None)
 
     def copy_on(self, lane: HostLane, brick: str | None) -> str | None:
-        """See `copy_on`."""
-        return copy_on(lane, brick, self.copies, refused=self.refused)
+        """See `copy_on`. A held brick is tried again after a while, which takes a new snapshot first."""
+        held = self.held if self._is_fresh(_HELD_S) else ()
+        return copy_on(lane, brick, self.copies, refused={*self.refused, *held})
+
+    def closings_of(self, brick: str | None) -> int:
+        """How often a brick became one that is not to be read."""
+        return self.closings[None] + (self.closings[brick] if brick else 0)
 
     @property
     def open(self) -> Sequence[HostLane]:
@@ -193,16 +202,19 @@ class Routes:
             return False
         return any(self.copy_on(lane, brick) is not None for lane in self.lanes if lane.host not in self.lost)
 
-    async def quiet_before(self) -> bool:
-        """Whether a chunk may be read from its brick now."""
+    def _is_fresh(self, age_s: float) -> bool:
+        return self._quiet_at_s is not None and self._clock.monotonic_s() - self._quiet_at_s < age_s
+
+    async def quiet_before(self, brick: str) -> bool:
+        """Whether a chunk may be read from this brick now."""
         if self.unfit:
             return False
-        if self._quiet_at_s is not None and self._clock.monotonic_s() - self._quiet_at_s < _FRESH_S:
-            return True
-        return await self.quiet_now()
+        return brick not in self.held if self._is_fresh(_FRESH_S) else await self.quiet_now(brick)
 
-    async def quiet_now(self) -> bool:
-        """Check the volume, starting after this call. Reports once that the bricks became unfit, or fit again."""
+    async def quiet_now(self, brick: str | None = None) -> bool:
+        """Check the volume, starting after this call, and whether this brick may be read. Reports once that bricks became
+        unfit, or fit again.
+        """
         began_s = self._clock.monotonic_s()
         look = await self._shared.begun_after_now()
         reasons, lasting = look.reasons, look.lasting
@@ -213,10 +225,27 @@ class Routes:
         if (bool(reasons), lasting) != (bool(self.unfit), self.lasting):
             self.version += 1
             self._say(reasons, lasting=lasting)
-        self.closings += bool(reasons) and not self.unfit
+        self.closings[None] += bool(reasons) and not self.unfit
         self.unfit, self.lasting = reasons, lasting
         self._quiet_at_s = None if reasons else began_s
-        return not reasons
+        if not reasons:
+            self._hold(look.held)
+        return not reasons and brick not in self.held
+
+    def _hold(self, held: Mapping[str, str]) -> None:
+        if held.keys() == self.held.keys():
+            return
+        self.version += 1
+        if newly := [brick for brick in held if brick not in self.held]:
+            self.closings.update(newly)
+            reasons = "; ".join(dict.fromkeys(held[brick] for brick in newly))
+            message = (
+                f"{several(len(newly), 'brick')} of sets with pending heals are not read now, the mount is: {reasons}"
+            )
+            self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+        else:
+            self._say((), lasting=False)
+        self.held = held
 
     def _say(self, reasons: tuple[str, ...], *, lasting: bool) -> None:
         if not reasons:
@@ -284,9 +313,12 @@ class VolumeGuard:
             return BrickLook(reasons=(f"the volume's state is not known: {error.message}",), fingerprint="")
         self._first = self._first or state
         moved = task_changes(self._first, state)
-        reasons = reasons_against_bricks(state) or moved
+        reasons = reasons_against_bricks(state, pending=False) or moved
         return BrickLook(
-            reasons=reasons, fingerprint=volume_fingerprint(state), lasting=bool(state.tasks) or bool(moved)
+            reasons=reasons,
+            fingerprint=volume_fingerprint(state),
+            lasting=bool(state.tasks) or bool(moved),
+            held=held_bricks(state),
         )
 
 
@@ -746,7 +778,7 @@ class Worker:
         if await self._divided(chunk, paths):
             return None
         brick = self.routes.copy_on(self.lane, chunk.brick)
-        if not self.lane.reads_mount and (brick is None or not await self.routes.quiet_before()):
+        if not self.lane.reads_mount and (brick is None or not await self.routes.quiet_before(brick)):
             self.queue.wake()
             return None
         finds = self.routes.finds.get(self.lane.host, 0)

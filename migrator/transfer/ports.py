@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.errors import MigratorError
@@ -232,9 +232,11 @@ class Way:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLook:
     """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint
-    of the volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them.
+    of the volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them. `held` has the reason
+    against each brick whose set alone may not be read.
     """
 
     reasons: tuple[str, ...]
     fingerprint: str
     lasting: bool = False
+    held: Mapping[str, str] = field(default_factory=dict)

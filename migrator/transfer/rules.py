@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from migrator.core.units import several
 from migrator.fs.rules import TEMPORARY_PREFIX
+from migrator.gluster.model import SPLIT_BRAIN
 from migrator.plan.model import TransferCost
 from migrator.report.model import SizeClass, StreamSum
 from migrator.transfer.model import FileProblem, Stopped, StopReason
@@ -146,11 +147,17 @@ _ATTENTION_ADVICE: Mapping[int, str] = {
     errno.ESTALE: "it was being moved or replaced meanwhile",
     errno.ETXTBSY: "it is being executed: end that program",
 }
+_SPLIT_BRAIN_ADVICE = (
+    "choose the good copy: `gluster volume heal VOLUME split-brain source-brick HOST:BRICK FILE` (or `latest-mtime FILE`, "
+    "`bigger-file FILE`), with the path in the volume"
+)
 _OTHER = "it changed meanwhile, or what is the matter is in the log of the run"
 
 
 def advice(problem: FileProblem) -> str:
     """The next step for one file, in a few words. `migrator verify` lists missing files in any case."""
+    if SPLIT_BRAIN in problem.reason:
+        return _SPLIT_BRAIN_ADVICE
     return _ATTENTION_ADVICE.get(problem.errno or 0, _OTHER)
 
 

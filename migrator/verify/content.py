@@ -196,7 +196,7 @@ class ContentPass:
     async def _read(self, lane: HostLane, listed: _Listed, number: int) -> bool:
         """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
         brick = copy_on(lane, listed.chunk.brick, self.copies)
-        if brick is not None and not await self._is_quiet():
+        if brick is not None and not await self._is_quiet(brick):
             return False
         way = await lane.way(brick)
         await self._sync(lane, way)
@@ -215,7 +215,7 @@ class ContentPass:
                 group.create_task(self._digests(way, paths, token, of_target=bool(side), bwlimit_bytes_per_s=share))
                 for side, token in enumerate(tokens)
             )
-        if brick is not None and not await self._is_quiet():
+        if brick is not None and not await self._is_quiet(brick):
             return False
         await asyncio.to_thread(self.parts.add, listed.name, self._equal(paths, source.result(), target.result()))
         return True
@@ -272,11 +272,12 @@ class ContentPass:
                     equal[path] = ReadContent(source=facts, target=target_facts, digest=digest, reading=self.reading)
         return equal
 
-    async def _is_quiet(self) -> bool:
+    async def _is_quiet(self, brick: str) -> bool:
         look = await self._looks.begun_after_now()
-        if look.reasons:
-            self._say_once(f"the bricks are not read now, the mount is: {'; '.join(look.reasons)}")
-        return not look.reasons
+        reasons = "; ".join(look.reasons) or look.held.get(brick, "")
+        if reasons:
+            self._say_once(f"the bricks are not read now, the mount is: {reasons}")
+        return not reasons
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -109,6 +109,19 @@ async def test_a_brick_that_no_host_reads_is_read_through_the_mount(
     assert world.is_copied()
 
 
+@in_loop
+async def test_bricks_of_a_set_that_waits_to_be_healed_are_read_through_the_mount_and_others_on(world: World) -> None:
+    held = replace(QUIET, held={ONE: f"1 entry of brick {ONE} wait to be healed"})
+    world.bricks = Volume([QUIET, held, held])
+    await world.run()
+    wanted = listed_bricks(world)
+    assert wanted[None] < read_by(world.streams) <= wanted[None] | wanted[ONE]
+    assert read_by(streams_of(world, 1)) == wanted[TWO]
+    (said,) = [event.message for event in world.progress.events if event.kind is EventKind.BRICKS_UNFIT]
+    assert said.endswith(f"1 entry of brick {ONE} wait to be healed")
+    assert world.is_copied()
+
+
 @pytest.mark.parametrize("facts", [{}, {"lost": HostLost("no answer")}, {"refused": frozenset({ONE})}])
 @in_loop
 async def test_every_copy_of_a_replica_set_is_read_by_its_own_host(tmp_path: Path, facts: dict[str, Any]) -> None:
