@@ -51,9 +51,9 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 
 
 _DIFFER = f"""(
-    b.type <> n.type
+    b.type <> n.type OR b.gid <> n.gid
     OR NOT (n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE}) AND (
-        b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
+        b.mode <> n.mode OR b.uid <> n.uid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
     )
     OR CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
         WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino ELSE false END

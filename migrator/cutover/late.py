@@ -21,7 +21,7 @@ from migrator.fs.beneath import Root
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import FileSystem
-from migrator.fs.rules import CLOSED_MODE, floored_time_ns
+from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import copy_entry, shut
 
 # Closing the directories of a kept source.
@@ -77,9 +77,12 @@ def change_block(
     """Close or open directories of the source, those that are gone aside. Blocking; raises OSError."""
 
     def one(root: Root, known: KnownDirectory) -> None:
-        # What stands in its place is a change that the comparison of the scans finds.
-        with suppress(FileNotFoundError, NotADirectoryError):
+        try:
             change(root, known)
+        except OSError as error:
+            # What stands in its place is a change that the comparison of the scans finds.
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
 
     with Root(source_root) as root, ThreadPoolExecutor(_AT_ONCE) as pool:
         for _ in pool.map(partial(one, root), block):
@@ -89,7 +92,8 @@ def change_block(
 # Carrying over.
 #
 # Each path is first copied to the trash of the target, where only root can enter, and then renamed to its place, which
-# replaces nothing. A file on the target that the user has not touched since its verification goes to the trash before.
+# replaces nothing. A file on the target that the user has not touched since its verification goes to the trash before. The
+# user works there meanwhile.
 
 
 _STOPS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EROFS})
@@ -113,61 +117,79 @@ class LateWrites:
         """
         made = sorted(one.path for one in changes if one.kind is SourceChangeKind.MADE)
         verified = self._verified([one.path for one in changes if one.kind is SourceChangeKind.CHANGED])
-        left: set[bytes] = set()
+        moved: set[bytes] = set()
+        left: list[SourceChange] = []
         with closing(MovingTarget(self.target.root)) as moves:
             moves.open_place(self.place)
             for change in changes:
-                above = parent(change.path)
-                at = bisect_left(made, above)
-                if at < len(made) and made[at] == above:
-                    continue  # it goes with its directory
+                if change.path in moved:
+                    continue  # it went with its directory
                 below = made[bisect_left(made, change.path + b"/") : bisect_left(made, change.path + b"0")]
                 try:
                     carried = self._carried(moves, change, below, verified.get(change.path))
                 except OSError as error:
                     if error.errno in _STOPS:
                         raise
-                    carried = False
+                    carried = ()
+                moved.update(carried)
                 if not carried:
-                    left.update((change.path, *below))
+                    left.append(change)
         self.target.sync()
-        return tuple(one for one in changes if one.path in left)
+        return tuple(left)
 
     def _carried(
         self, moves: MovingTarget, change: SourceChange, below: Sequence[bytes], verified: tuple[int, ...] | None
-    ) -> bool:
+    ) -> Sequence[bytes]:
+        """The paths that are on the target now; none if this one is left."""
         path, kept = change.path, self._in_trash(b"old", change.path)
         changed = change.kind is SourceChangeKind.CHANGED
         if change.stands is None or (changed and change.stands is EntryType.DIRECTORY):
-            return False
+            return ()
         source, now, above = self.source.look(path), self.target.look(path), self.target.look(parent(path))
         if source is None or above is None or above.type is not EntryType.DIRECTORY:
-            return False
+            return ()
         # A killed call may have carried it, or have moved what it replaces to the trash.
         begun = not changed or moves.look(kept) is not None
-        if now is not None and begun and self._is_copy(source, now):
-            return True
         if now is None:
             if not begun:
-                return False
-        elif now.type is EntryType.DIRECTORY or _facts(now) != verified:
-            return False
+                return ()
+        elif begun and self._is_copy(source, now):
+            return (path,)
+        elif now.type is EntryType.DIRECTORY or _facts(now) != verified or now.nlink > 1:
+            return ()
+        if source.type is not EntryType.DIRECTORY and source.nlink > 1:
+            return ()
         self._stage(moves, [path, *below])
-        if now is not None:
-            moves.move(path, kept)
+        if now is None:
+            moves.move(self._in_trash(b"new", path), path, shared=True)
+            return (path, *below)
+        moves.move(path, kept)
         try:
-            moves.move(self._in_trash(b"new", path), path)
+            self._require_untouched(kept, now)
+            moves.move(self._in_trash(b"new", path), path, shared=True)
         except OSError:
-            if now is not None:
-                with suppress(FileExistsError):
-                    moves.move(kept, path)
+            with suppress(FileExistsError):
+                moves.move(kept, path, shared=True)
             raise
-        return True
+        return (path,)
+
+    def _require_untouched(self, kept: bytes, before: Entry) -> None:
+        """Raise OSError (ESTALE) if the user changed a file until it was moved; the rename itself changes its ctime alone."""
+        now = self.target.look(kept)
+        if now is None or _facts(now)[:3] != _facts(before)[:3]:
+            raise OSError(errno.ESTALE, "it was changed just now", kept)
 
     def _is_copy(self, source: Entry, now: Entry) -> bool:
-        sized = source.type is EntryType.DIRECTORY or source.size_bytes == now.size_bytes
-        mtime_ns = floored_time_ns(source.mtime_ns, self.capabilities)
-        return sized and (now.type, now.mtime_ns) == (source.type, mtime_ns)
+        if now.type is not source.type or now.symlink_target != source.symlink_target:
+            return False
+        if source.type is not EntryType.FILE:
+            return True
+        sides = ((self.source, source), (self.target, now))
+        return source.size_bytes == now.size_bytes and len({self._digest(*side) for side in sides}) == 1
+
+    @staticmethod
+    def _digest(side: FileSystem, entry: Entry) -> bytes:
+        return side.digest(entry.path, "xxh3_128").value
 
     def _stage(self, moves: MovingTarget, paths: Sequence[bytes]) -> None:
         moves.make_directory(self._in_trash(b"new", parent(paths[0])))

@@ -173,16 +173,20 @@ class PurgeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateSum:
-    """Paths written on the source since the freeze began and found there after the thaw. `left` were not carried over."""
+    """Paths written on the source since the freeze began and found there after the thaw. `left` were not carried over;
+    `list_file` lists them.
+    """
 
     paths: int
     left: int
+    list_file: str = ""
 
     @property
     def words(self) -> str:
         """What happened to them, as a clause."""
         changed = f"{several(self.paths, 'path')} of the source changed after the freeze began"
-        return f"{changed}; {f'{self.left:,} of these' if self.left else 'none'} could not be carried over"
+        listed = f" (listed in {self.list_file})" if self.list_file else ""
+        return f"{changed}; {f'{self.left:,} of these' if self.left else 'none'} could not be carried over{listed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

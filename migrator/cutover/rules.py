@@ -96,11 +96,17 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -
                 on=f"the purge of the source has begun and not ended: {record.failure or 'it was stopped or killed'}",
                 hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it resumes)",
             )
+        elif record.state is model.CutoverState.THAWED and record.failure and not at_work:
+            yield Blocker(
+                subject=subject,
+                on=f"the user works on the target, and the source was not looked at for late writes: {record.failure}",
+                hint=f"put that right, then {command}",
+            )
         elif record.state is model.CutoverState.RETAINED and record.notes.late and record.notes.late.left:
             yield Blocker(
                 subject=subject,
                 on=record.notes.late.words,
-                hint=f"`migrator purge --user {record.tree.user} --dry-run` lists them: bring over by hand what is missed",
+                hint="look at each, and bring over by hand what is missed on the target",
             )
         elif record.state is model.CutoverState.REVERTED and record.failure:
             yield Blocker(

@@ -21,6 +21,7 @@ from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
+from migrator.operations.engine import reason_of
 from migrator.operations.model import Halt
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import choose_cost
@@ -148,7 +149,11 @@ class Beginning:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record.tree, problem)
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
         if record.state in (model.CutoverState.THAWED, model.CutoverState.RETAINED):
-            await steps.change_directories(cutting, record, open_directory)
+            try:
+                await steps.change_directories(cutting, record, steps.final_catalog(cutting, record), open_directory)
+            except (MigratorError, OSError) as error:
+                problem = f"the directories of its source cannot be opened again: {reason_of(error)}"
+                return _not_back(record, problem, "put that right, then run the same command again")
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"{tree.user} is moved back to the source")
         return await machine.drive(record)
 

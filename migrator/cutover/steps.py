@@ -8,15 +8,18 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.catalog.queries import CatalogReads
 from migrator.core.clock import Clock
+from migrator.core.durable import write_durably
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
+from migrator.core.tasks import to_the_end
 from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
@@ -376,6 +379,8 @@ def _identity(entry: Entry) -> tuple[int, int, int, int]:
 
 
 _SHOWN = 10
+_LOOKS = 3
+"""How often a kept source is looked at for late writes."""
 
 
 async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord) -> str:
@@ -389,7 +394,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     name, back = f"{show(record.tree.path)} on the source", cutting.world.back
     overwrite = cutting.request.overwrite_source
     try:
-        changes = await _source_changes(cutting, record)
+        _, changes = await _source_changes(cutting, record, final_catalog(cutting, record))
     except (MigratorError, OSError) as error:
         if not overwrite or isinstance(error, OSError):
             return f"whether somebody changed {name} since the cutover cannot be told: {reason_of(error)}"
@@ -418,25 +423,28 @@ def _listed(changes: Sequence[model.SourceChange]) -> str:
 
 
 async def change_directories(
-    cutting: Cutting, record: model.CutoverRecord, change: Callable[[Root, KnownDirectory], None]
+    cutting: Cutting, record: model.CutoverRecord, catalog_name: str, change: Callable[[Root, KnownDirectory], None]
 ) -> None:
-    """Close or open the directories of the kept source, as the final pass has found them. Raises OSError, MigratorError."""
-    catalog = await asyncio.to_thread(cutting.world.back.catalogs.open, _final_catalog(cutting, record))
+    """Close or open the directories of the kept source that are in a catalog. Raises OSError, MigratorError."""
+    catalog = await asyncio.to_thread(cutting.world.back.catalogs.open, catalog_name)
     blocks = directories_of(catalog, record.tree.path, cutting.world.back.scratch)
     while block := await asyncio.to_thread(next, blocks, None):
         await cutting.blocking(partial(change_block, cutting.run.source.root, block, change))
 
 
-def _final_catalog(cutting: Cutting, record: model.CutoverRecord) -> str:
+def final_catalog(cutting: Cutting, record: model.CutoverRecord) -> str:
+    """The name of the catalog of the source that the final pass copied. Raises MigratorError."""
     if record.notes.final_pass_id is None:
         raise MigratorError("the ledger does not know its final pass")
     return cutting.ledger.passes.read(record.notes.final_pass_id).catalog
 
 
-async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequence[model.SourceChange]:
-    before = _final_catalog(cutting, record)
+async def _source_changes(
+    cutting: Cutting, record: model.CutoverRecord, before: str
+) -> tuple[str, Sequence[model.SourceChange]]:
+    """The catalog of the kept source now, and what has changed there since the catalog `before`."""
     now = await cutting.world.deltas.scan([record.tree.path])
-    return await asyncio.to_thread(cutting.world.back.changed_source, record, before=before, now=now.name)
+    return now.name, await asyncio.to_thread(cutting.world.back.changed_source, record, before=before, now=now.name)
 
 
 # The cutover and the rollback of one tree. Every step can be repeated: it does what is missing.
@@ -776,10 +784,6 @@ class TreeMachine(
         if model.CutoverState.ROLLBACK_FREEZING in record.times or manifest is None:
             # What a rollback carried back was not verified, so the source has to stay comparable.
             return Done(words="the source is kept as it was when it was frozen")
-        await change_directories(cutting, record, close_directory)
-        changes = await _source_changes(cutting, record)
-        if not changes:
-            return Done(words="the source is closed, and nobody has written there since the freeze began")
         writes = LateWrites(
             source=cutting.run.source,
             target=cutting.run.target,
@@ -788,8 +792,25 @@ class TreeMachine(
             manifest=manifest,
             scratch=cutting.world.back.scratch,
         )
-        left = await asyncio.to_thread(writes.carry, changes)
-        late = model.LateSum(paths=len(changes), left=len(left))
+        before, found = final_catalog(cutting, record), 0
+        left: list[model.SourceChange] = []
+        # Directories that were made late are closed after they were carried over; then once more.
+        for _ in range(_LOOKS):
+            await change_directories(cutting, record, before, close_directory)
+            now, changes = await _source_changes(cutting, record, before)
+            if not changes:
+                break
+            # A cancelled copy in the middle would leave a user without the file that it replaces.
+            left += await to_the_end(asyncio.to_thread(writes.carry, changes))
+            before, found = now, found + len(changes)
+        if not found:
+            return Done(words="the source is closed, and nobody has written there since the freeze began")
+        late = model.LateSum(paths=found, left=len(left))
+        if left:
+            list_file = Path(cutting.invocation.directory.path) / f"late-writes-{record.id}"
+            lines = "".join(f"{one.kind.value} {show(one.path)}\n" for one in left)
+            await asyncio.to_thread(write_durably, list_file, lines.encode())
+            late = replace(late, list_file=str(list_file))
         words = late.words + (f": {_listed(left)}" if left else "")
         self.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, words)
         return Done(notes=model.CutoverNotes(late=late), words="the source is closed")

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class MovingTarget(HeldRoot):
 
     A rename never overwrites: `renameat2(2)` with RENAME_NOREPLACE. If the file system does not support the flag
     (BeeGFS, some FUSE and NFS mounts), the new name is checked first, and then a plain rename follows. Only another
-    process of root could create the name in between, since trees on the target are closed to users.
+    process of root could create the name in between, as long as the tree is closed to its user.
     """
 
     def open_place(self, place: str) -> None:
@@ -74,14 +75,14 @@ class MovingTarget(HeldRoot):
             return None
         return Standing(type=EntryType.of_mode(facts.st_mode), size_bytes=facts.st_size, mtime_ns=facts.st_mtime_ns)
 
-    def move(self, old: bytes, new: bytes) -> None:
+    def move(self, old: bytes, new: bytes, *, shared: bool = False) -> None:
         """Rename a path; a directory moves with its content. Missing directories above `new` are made, owned by root
-        with mode 0700.
+        with mode 0700. `shared`: a user may create `new` at any time.
 
         Raises FileExistsError if `new` exists, FileNotFoundError if `old` does not.
         """
         with self._parent(old) as (old_fd, old_name), self._made_parent(new) as (new_fd, new_name):
-            _rename(old_fd, old_name, new_fd, new_name)
+            _rename(old_fd, old_name, new_fd, new_name, shared=shared)
 
     def make_directory(self, path: bytes) -> None:
         """Make a directory and the missing directories above it, owned by root with mode 0700. May be called again."""
@@ -162,9 +163,14 @@ class MovingTarget(HeldRoot):
             yield fd
 
 
-def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
+def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes, *, shared: bool = False) -> None:
     code = _rename_without_replacing(old_fd, old, new_fd, new)
     if code in _NOT_KNOWN:
+        # A rename of a directory replaces an empty one at most; link(2) replaces nothing.
+        if shared and not stat.S_ISDIR(os.stat(old, dir_fd=old_fd, follow_symlinks=False).st_mode):
+            os.link(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd, follow_symlinks=False)
+            os.unlink(old, dir_fd=old_fd)
+            return
         if not exists(new_fd, new):
             os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
             return

@@ -106,6 +106,9 @@ def test_what_waits_for_somebody(state: CutoverState) -> None:
     elif state is S.PURGING:
         assert "EIO" in left[0].on
         assert left[0].hint.startswith("migrator purge --user alice")
+    elif state is S.THAWED:
+        assert at_work == []
+        assert "late writes: EIO" in left[0].on
     elif state is S.REVERTED:
         assert left == at_work
         assert "EIO" in left[0].on

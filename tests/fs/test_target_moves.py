@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,9 @@ def test_a_file_is_moved_and_the_directories_above_are_made_closed(target: Targe
     for made in (b"home/a/new", b"home/a/new/deeper"):
         facts = os.stat(target.at(made))
         assert (facts.st_mode & 0o777, facts.st_uid, facts.st_gid) == (0o700, 0, 0)
+    target.moves.move(b"home/a/new/deeper/" + name, b"home/a/" + name, shared=True)
+    assert target.read(b"home/a/" + name) == b"content"
+    assert not target.there(b"home/a/new/deeper/" + name)
 
 
 @pytest.mark.parametrize("taken", ["file", "empty directory", "full directory", "symlink"])
@@ -99,9 +103,9 @@ def test_nothing_is_ever_overwritten(target: Target, taken: str) -> None:
         case _:
             target.symlink(b"home/a/new", b"nowhere")
     before = target.moves.look(b"home/a/new")
-    for old in (b"home/a/old", b"home/a/olddir"):
+    for old, shared in product((b"home/a/old", b"home/a/olddir"), (False, True)):
         with pytest.raises(FileExistsError):
-            target.moves.move(old, b"home/a/new")
+            target.moves.move(old, b"home/a/new", shared=shared)
         assert target.there(old)
     assert target.moves.look(b"home/a/new") == before
 
