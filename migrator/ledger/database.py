@@ -117,7 +117,8 @@ class Database:
     ) -> None:
         self.file = file
         self.read_only = read_only
-        self._joined = threading.local()
+        self._joined: tuple[int, Connection] | None = None
+        """The thread of a block of `join`, and its connection."""
         mode = "ro" if read_only else "rwc" if create else "rw"
         uri = f"{file.absolute().as_uri()}?mode={mode}"
 
@@ -153,19 +154,19 @@ class Database:
 
     @contextmanager
     def join(self) -> Iterator[Connection]:
-        """One write transaction for all that this thread reads and writes in the block."""
+        """One write transaction for all that this thread reads and writes in the block. For one thread at a time."""
         with self.write() as connection:
-            self._joined.connection = connection
+            self._joined = threading.get_ident(), connection
             try:
                 yield connection
             finally:
-                del self._joined.connection
+                self._joined = None
 
     @contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[Connection]:
         with translated(self.file):
-            if (joined := getattr(self._joined, "connection", None)) is not None:
-                yield joined
+            if (joined := self._joined) is not None and joined[0] == threading.get_ident():
+                yield joined[1]
                 return
             with self._engine.connect().execution_options(**{_WRITES: writes}) as connection, connection.begin():
                 yield connection

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -358,6 +359,23 @@ async def test_a_bad_file_does_not_sink_its_chunk(world: World, code: int) -> No
     # What came into the directory has changed its time.
     assert [kind for kind, _ in world.streams.streams] == [ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES]
     assert foreseen.batches[0].chunks_by_kind == again.batches[0].chunks_by_kind
+
+
+@in_loop
+async def test_no_chunk_is_taken_again_before_what_follows_from_its_result(world: World) -> None:
+    write = world.ledger.write
+
+    async def slowly(job: Callable[[], object]) -> object:
+        result = await write(job)
+        for _ in range(10):  # the other worker looks for chunks
+            await asyncio.sleep(0)
+        return result
+
+    world.ledger.write = slowly  # type: ignore[method-assign, assignment]
+    bad = [ALICE + b"/sub/f%02d" % number for number in range(8)]
+    world.streams.faults |= {path: Fault("bad") for path in bad}
+    assert (await world.run()).exit_code == 3
+    assert [problem.path for problem in world.attention] == bad
 
 
 @in_loop
