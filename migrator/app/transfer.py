@@ -226,11 +226,12 @@ async def run_world(
                 tokens=new_token,
                 storage=wiring.storage_targets(),
             )
-            loop = asyncio.get_running_loop()
+            loop, call = asyncio.get_running_loop(), asyncio.current_task()
 
-            def waits(held: LockHeld) -> None:
+            def waits(held: LockHeld) -> bool:
                 shown = EventKind.LEDGER_HELD, Severity.WARNING, "ledger", f"{held.message}: results wait for it"
                 loop.call_soon_threadsafe(partial(say, world, *shown, run_id=None, log=LOG))
+                return call is None or not call.cancelling()
 
             with ledger.written_aside(waits):
                 yield world, hosts

@@ -197,10 +197,11 @@ class Job(Future[Any]):
 
 class Writer:
     """Carries out jobs in one thread, in their order. All jobs that wait share one transaction, so that one flush of the
-    disk serves them. A job that raises is rolled back alone. `waits` is called in the thread, after each busy timeout.
+    disk serves them. A job that raises is rolled back alone. `waits` is called in the thread, after each busy timeout, and
+    decides whether jobs wait on.
     """
 
-    def __init__(self, database: Database, waits: Callable[[LockHeld], object]) -> None:
+    def __init__(self, database: Database, waits: Callable[[LockHeld], bool]) -> None:
         self._database, self._waits = database, waits
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._closing = False
@@ -240,8 +241,8 @@ class Writer:
                     connection.exec_driver_sql("RELEASE job")
         except Exception as error:  # noqa: BLE001 - as above
             if isinstance(error, LockHeld) and not ends:  # a transaction begins with its lock: no job has run
-                waiting = [job for job in jobs if job.patient and not self._closing]
-                self._waits(error)
+                waits = self._waits(error) and not self._closing
+                waiting = [job for job in jobs if waits and job.patient]
             ends = [partial(job.set_exception, error) for job in jobs if job not in waiting]
         for end in ends:
             end()

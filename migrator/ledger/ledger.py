@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
-from migrator.core.errors import LedgerCorrupt, LockHeld, UsageError
+from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
 from migrator.ledger import measures, operations, plans, tables
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
@@ -76,10 +76,10 @@ class Ledger:
         self._database.close()
 
     @contextmanager
-    def written_aside(self, waits: Callable[[LockHeld], object] = lambda _: None) -> Iterator[None]:
+    def written_aside(self, waits: Callable[[LockHeld], bool] = lambda _: True) -> Iterator[None]:
         """In the block, `write` and `later` use a thread of their own: neither a slow disk nor another process that
         holds the ledger stops the event loop. At its end everything is written. Blocks may be nested. `waits` is called
-        in that thread, again and again while another process holds the ledger.
+        in that thread, again and again while another process holds the ledger; if it returns False, jobs end with LockHeld.
         """
         if self._writer is not None:
             yield
@@ -112,12 +112,15 @@ class Ledger:
 
     def later(self, job: Callable[[], object]) -> None:
         """Carry out a job in its turn among those of `write`, without waiting. Its errors are only logged."""
-        if self._writer is None:
-            job()
-            return
         given = Job(job)
         given.add_done_callback(_log_error)
-        self._writer.put(given)
+        if self._writer is not None:
+            self._writer.put(given)
+            return
+        try:
+            given.set_result(job())
+        except MigratorError as error:
+            given.set_exception(error)
 
     def backup(self, target: Path) -> None:
         """Make a consistent copy, which is on the disk when this returns. Called before every step that cannot be undone."""

@@ -21,6 +21,7 @@ from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, beside
 from migrator.hosts.ports import Command
 from migrator.ledger.locks import Locks, of_call
+from migrator.ledger.model import RunRecord
 
 if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
@@ -31,6 +32,7 @@ _PLAIN_FACTS = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | 
 
 
 HEARTBEAT_INTERVAL_S = 5.0
+_HEARTBEAT = "heartbeat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ class RunFiles:
             run_id = runs.start(verb=verb, pid=pid, at_s=at_s, directory=directory.path)
             run = RecordedRun(id=run_id, directory=directory)
             try:
-                async with beside(_beat(ledger, clock, run_id), "the heartbeat"):
+                async with beside(_beat(ledger, clock, run), "the heartbeat"):
                     yield run
             except (asyncio.CancelledError, Interrupted):
                 run.exit_code = ExitCode.INTERRUPTED
@@ -111,11 +113,21 @@ class RunFiles:
                 runs.finish(run_id, clock.now_s(), run.exit_code.value)
 
 
-async def _beat(ledger: "Ledger", clock: Clock, run_id: int) -> None:
-    """Renew the heartbeat of a call until cancelled."""
+async def _beat(ledger: "Ledger", clock: Clock, run: RecordedRun) -> None:
+    """Renew the heartbeat of a call until cancelled: in its directory too, for while another process holds the ledger."""
     while True:
         await clock.sleep(HEARTBEAT_INTERVAL_S)
-        await ledger.write(lambda: ledger.runs.heartbeat(run_id, clock.now_s()))
+        with suppress(OSError):
+            (Path(run.directory.path) / _HEARTBEAT).write_text(str(clock.now_s()), "ascii")
+        ledger.later(lambda: ledger.runs.heartbeat(run.id, clock.now_s()))
+
+
+def last_heard_s(run: RunRecord) -> float:
+    """When a call renewed its heartbeat for the last time."""
+    try:
+        return max(run.heartbeat_at_s, float((Path(run.directory) / _HEARTBEAT).read_text("ascii")))
+    except (OSError, ValueError):
+        return run.heartbeat_at_s
 
 
 class RunDirectory:

@@ -22,6 +22,7 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.ledger.locks import of_call
 from migrator.ledger.model import RunRecord, SiteRecord
+from migrator.operations.run_files import last_heard_s
 from migrator.plan.model import ListedPath
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import model
@@ -817,7 +818,7 @@ async def _take_turn(world: World, held: ExitStack) -> None:
 async def _recover_from(invocation: Invocation, site: SiteRecord, run: RunRecord) -> None:
     world = invocation.world
     unfinished = world.ledger.passes.unfinished_attempts(run_id=run.id)
-    stuck = await _end_on_all_hosts(invocation, unfinished, run.heartbeat_at_s)
+    stuck = await _end_on_all_hosts(invocation, unfinished, last_heard_s(run))
     await _refuse_in_doubt(invocation, site)
     for attempt in unfinished:
         if attempt.token in stuck:

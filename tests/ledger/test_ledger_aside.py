@@ -62,9 +62,11 @@ async def test_a_job_that_fails_fails_alone_and_what_was_awaited_is_on_the_disk(
 @in_loop
 async def test_only_a_cancelled_caller_gives_up_on_a_held_ledger(tmp_path: Path, other: sqlite3.Connection) -> None:
     said: set[str] = set()
+    ends = threading.Event()
 
-    def waits(held: LockHeld) -> None:
+    def waits(held: LockHeld) -> bool:
         said.add(held.message)
+        return not ends.is_set()
 
     with open_ledger(tmp_path / "ledger.db", create=True, busy_timeout_s=0.01) as ledger, ledger.written_aside(waits):
         other.execute("BEGIN IMMEDIATE")
@@ -74,6 +76,11 @@ async def test_only_a_cancelled_caller_gives_up_on_a_held_ledger(tmp_path: Path,
         with pytest.raises(LockHeld):
             await cancelled
         assert not patient.done()
+        ends.set()
+        with pytest.raises(LockHeld):
+            await patient
+        ends.clear()
+        patient = asyncio.create_task(ledger.write(partial(started, ledger, 1)))
         other.execute("ROLLBACK")
         await patient
         assert (pids(ledger), said) == ([1], {f"the ledger {ledger.file} is locked by another process"})

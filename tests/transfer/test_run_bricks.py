@@ -13,6 +13,7 @@ from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import HostLost
+from migrator.operations.run_files import last_heard_s
 from migrator.transfer.ports import BrickLook
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
@@ -239,12 +240,19 @@ async def test_files_that_moved_off_their_brick_are_read_through_the_mount(world
 
 
 @in_loop
-async def test_an_attempt_on_a_host_that_is_away_is_waited_for_until_its_lease_is_over(world: World) -> None:
+async def test_an_attempt_on_a_host_that_is_away_is_waited_for_until_its_lease_is_over(
+    world: World, tmp_path: Path
+) -> None:
     await world.run(dry_run=True)
     chunk = world.leave_attempt("gl1", world.clock.now_s())
     world.more_lanes[0].lost = HostLost("gl1 cannot be reached")
     with pytest.raises(Refused, match="may still be at work on host gl1"):
         await world.run(lease_s=30.0)
+    # While the ledger is held, the directory of a run alone says that it is alive.
+    (killed,) = (replace(run, directory=str(tmp_path)) for run in world.ledger.passes.runs_with_attempts())
+    assert last_heard_s(killed) == killed.heartbeat_at_s
+    (tmp_path / "heartbeat").write_text(str(killed.heartbeat_at_s + 9.0))
+    assert last_heard_s(killed) == killed.heartbeat_at_s + 9.0
     # The clock of the next run begins anew: a lease that is over is one of no length here.
     await world.run(lease_s=-60.0)
     assert world.is_copied()
