@@ -32,7 +32,7 @@ from migrator.hosts.process import Duplex
 from migrator.hosts.remote import RemoteHost
 from migrator.render.progress import open_progress
 from migrator.site.load import load_site
-from migrator.transfer.pool import HostLane
+from migrator.transfer.routes import HostLane
 from migrator.transfer.run import run_batches
 
 NAME = "streams"

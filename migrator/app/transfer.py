@@ -39,8 +39,8 @@ from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges
-from migrator.transfer.pool import HostLane, VolumeGuard
 from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
+from migrator.transfer.routes import HostLane, VolumeGuard
 
 if TYPE_CHECKING:
     from migrator.hosts.slurm import SlurmHosts

@@ -34,7 +34,7 @@ from migrator.transfer.ports import ChunkWork, Engine, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 
 if TYPE_CHECKING:
-    from migrator.transfer.pool import Routes
+    from migrator.transfer.routes import Routes
 
 Stop = tuple[model.StopReason, str]
 """The reason for stopping the pool of streams, and the detail."""

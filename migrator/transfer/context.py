@@ -33,7 +33,7 @@ from migrator.transfer.rules import explain
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
-    from migrator.transfer.pool import HostLane, VolumeGuard
+    from migrator.transfer.routes import HostLane, VolumeGuard
 
 # Confirmation of an attempt after its stream: the sync of its files, and the health check of the volume. Streams do not
 # wait for it; the slot starts its next chunk meanwhile.

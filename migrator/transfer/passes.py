@@ -32,8 +32,9 @@ from migrator.transfer.context import LOG, HealthNow, Invocation, PassUnderWay, 
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
-from migrator.transfer.pool import Routes, run_step
+from migrator.transfer.pool import run_step
 from migrator.transfer.ports import DriverWork, Driving
+from migrator.transfer.routes import Routes
 from migrator.transfer.rules import stop_reason
 from migrator.transfer.rules_convergence import FIXED_S, check_cost, decide
 from migrator.verify.model import DigestPolicy, earlier_verifications

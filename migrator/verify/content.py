@@ -18,8 +18,8 @@ from migrator.core.tasks import SharedCall, task_group
 from migrator.fs.rules import is_sampled
 from migrator.plan.model import Chunk
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
-from migrator.transfer.pool import HostLane, VolumeGuard, copy_on, shared_looks
 from migrator.transfer.ports import BrickLook, BrickRefused, Lines, Way
+from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
 from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from migrator.plan.model import ListedPath
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits
-from migrator.transfer.pool import HostLane
 from migrator.transfer.ports import BrickLook, Way
+from migrator.transfer.routes import HostLane
 from migrator.verify.content import Readers, parse_line
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.fakes import FakeChunkLists, FakeProgress
