@@ -194,10 +194,10 @@ def test_somebody_inside_on_another_client_loses_nothing_and_gets_an_error_later
     for gate in gates:
         os.mkfifo(gate)
     try:
-        with another_client(cluster.lab, place / "elsewhere"):
+        with another_client(cluster.lab, place / "there"):
             write_twice = "read x <&3; echo late > made; echo late >> file; echo >&4; read x <&3; echo later > refused"
             inside = subprocess.Popen(
-                ["sh", "-c", f"cd elsewhere/home/{user}/work && exec setpriv --reuid={owner.st_uid} --regid={owner.st_gid} "
+                ["sh", "-c", f"cd there/home/{user}/work && exec setpriv --reuid={owner.st_uid} --regid={owner.st_gid} "
                  f"--clear-groups sh -c '{write_twice}' 3<>../../../../go 4<>../../../../gone"],
                 cwd=place, stderr=subprocess.PIPE, text=True,
             )  # fmt: skip

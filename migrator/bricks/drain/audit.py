@@ -94,7 +94,7 @@ async def _audit(walks: HostBrickWalks, listener: "_Listener") -> None:
         found.failure = error.message
         return
     found.listed, found.unreadable, found.vanished = totals.rows, totals.problems, totals.vanished
-    found.unsure = totals.ask_the_mount + totals.filling_links + totals.strange
+    found.unsure = totals.ask_the_mount + totals.strange
 
 
 @dataclass(slots=True, kw_only=True)

@@ -239,7 +239,11 @@ static bool is_row(struct worker *worker, const struct task *directory, const ch
     switch (gluster_classify(facts->stx_mode, facts->stx_size, listed.linkto)) {
     case FILE_IS_LINKTO:
         worker->totals.links++;
-        worker->totals.filling_links += facts->stx_size > 0;
+        /* An audit names it. In a scan, the other brick has the file's row. */
+        if (facts->stx_size > 0 && worker->walk->own)
+            worker_ask(worker, directory, name, "a link-to file that has content");
+        else
+            worker->totals.filling_links += facts->stx_size > 0;
         return false;
     case FILE_IS_MIGRATING:
         worker->totals.migrating++;
