@@ -75,7 +75,7 @@ _CARRIED = """EXISTS (
 """The target had the same entry when a rollback carried it back."""
 
 _CHANGED = f"""
-    SELECT coalesce(b.path, n.path) AS path, n.type AS stands,
+    SELECT coalesce(b.path, n.path) AS path, n.type AS stands, n.size, n.mtime_ns,
         CASE WHEN b.path IS NULL OR n.type = 'directory' AND b.type <> 'directory' THEN 'made' WHEN n.path IS NULL THEN 'removed' ELSE 'changed' END AS kind
     FROM (SELECT * FROM before_rows WHERE tree = $tree AND path <> tree) b
     FULL JOIN (SELECT * FROM now_rows WHERE tree = $tree AND path <> tree) n ON b.path = n.path
@@ -119,9 +119,13 @@ def changed_source(
         rows = connection.execute(_CHANGED, facts).fetchall()
     return [
         model.SourceChange(
-            path=path, kind=model.SourceChangeKind(kind), stands=None if stands is None else EntryType(stands)
+            path=path,
+            kind=model.SourceChangeKind(kind),
+            stands=None if stands is None else EntryType(stands),
+            size_bytes=size_bytes,
+            mtime_ns=mtime_ns,
         )
-        for path, stands, kind in rows
+        for path, stands, size_bytes, mtime_ns, kind in rows
     ]
 
 

@@ -3,12 +3,14 @@
 import errno
 import os
 import stat
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog
@@ -98,11 +100,15 @@ def change_block(
 
 _STOPS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EROFS})
 """These concern a whole side, and the next call tries again. Any other error leaves its path."""
+_CACHE_S, _CACHE_PAUSE_S = 15.0, 0.5
+"""Longer than clients know an older state (1 s by default on GlusterFS), and the pause between two looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateWrites:
-    """Carries late writes of one tree over. `place` is their place in the trash, `manifest` that of the cutover."""
+    """Carries late writes of one tree over, after a scan. `place` is their place in the trash, `manifest` that of the cutover.
+    Until `until_s` (of the monotonic clock) this machine may still know what was there before.
+    """
 
     source: FileSystem
     target: FileSystem
@@ -110,12 +116,14 @@ class LateWrites:
     place: str
     manifest: str
     scratch: Scratch
+    until_s: float = field(default_factory=lambda: time.monotonic() + _CACHE_S)
 
     def carry(self, changes: Sequence[SourceChange]) -> tuple[SourceChange, ...]:
         """Carry over new paths, and changed files that nobody has touched on the target. Returns the changes that are left,
         because they would replace or remove what the user has. Blocking; may be called again. Raises OSError, Refused.
         """
-        made = sorted(one.path for one in changes if one.kind is SourceChangeKind.MADE)
+        new = sorted((one for one in changes if one.kind is SourceChangeKind.MADE), key=attrgetter("path"))
+        made = [one.path for one in new]
         verified = self._verified([one.path for one in changes if one.kind is SourceChangeKind.CHANGED])
         moved: set[bytes] = set()
         left: list[SourceChange] = []
@@ -124,7 +132,7 @@ class LateWrites:
             for change in changes:
                 if change.path in moved:
                     continue  # it went with its directory
-                below = made[bisect_left(made, change.path + b"/") : bisect_left(made, change.path + b"0")]
+                below = new[bisect_left(made, change.path + b"/") : bisect_left(made, change.path + b"0")]
                 try:
                     carried = self._carried(moves, change, below, verified.get(change.path))
                 except OSError as error:
@@ -138,15 +146,15 @@ class LateWrites:
         return tuple(left)
 
     def _carried(
-        self, moves: MovingTarget, change: SourceChange, below: Sequence[bytes], verified: tuple[int, ...] | None
+        self, moves: MovingTarget, change: SourceChange, below: Sequence[SourceChange], verified: tuple[int, ...] | None
     ) -> Sequence[bytes]:
         """The paths that are on the target now; none if this one is left."""
         path, kept = change.path, self._in_trash(b"old", change.path)
         changed = change.kind is SourceChangeKind.CHANGED
         if change.stands is None or (changed and change.stands is EntryType.DIRECTORY):
             return ()
-        source, now, above = self.source.look(path), self.target.look(path), self.target.look(parent(path))
-        if source is None or above is None or above.type is not EntryType.DIRECTORY:
+        source, now, above = self._as_scanned(change), self.target.look(path), self.target.look(parent(path))
+        if above is None or above.type is not EntryType.DIRECTORY:
             return ()
         # A killed call may have carried it, or have moved what it replaces to the trash.
         begun = not changed or moves.look(kept) is not None
@@ -159,10 +167,10 @@ class LateWrites:
             return ()
         if source.type is not EntryType.DIRECTORY and source.nlink > 1:
             return ()
-        self._stage(moves, [path, *below])
+        self._stage(moves, [source, *map(self._as_scanned, below)])
         if now is None:
             moves.move(self._in_trash(b"new", path), path, shared=True)
-            return (path, *below)
+            return (path, *(one.path for one in below))
         moves.move(path, kept)
         try:
             self._require_untouched(kept, now)
@@ -191,13 +199,30 @@ class LateWrites:
     def _digest(side: FileSystem, entry: Entry) -> bytes:
         return side.digest(entry.path, "xxh3_128").value
 
-    def _stage(self, moves: MovingTarget, paths: Sequence[bytes]) -> None:
-        moves.make_directory(self._in_trash(b"new", parent(paths[0])))
-        found = [entry for path in paths if (entry := self.source.look(path)) is not None]
-        directories = [entry for entry in reversed(found) if entry.type is EntryType.DIRECTORY]
+    def _as_scanned(self, change: SourceChange) -> Entry:
+        """An entry of the source as the scan found it. A client that knows an older state shows that, with the old content,
+        until its cache ends. Raises OSError (ESTALE) if it does not end, or the entry was changed since.
+        """
+        while True:
+            entry = self.source.look(change.path)
+            if entry is not None and entry.type is change.stands is EntryType.DIRECTORY:
+                return entry
+            if entry is not None and (entry.type, entry.size_bytes, entry.mtime_ns) == (
+                change.stands,
+                change.size_bytes,
+                change.mtime_ns,
+            ):
+                return entry
+            if time.monotonic() > self.until_s:
+                raise OSError(errno.ESTALE, "it is not what the scan found", change.path)
+            time.sleep(_CACHE_PAUSE_S)
+
+    def _stage(self, moves: MovingTarget, entries: Sequence[Entry]) -> None:
+        moves.make_directory(self._in_trash(b"new", parent(entries[0].path)))
+        directories = [entry for entry in reversed(entries) if entry.type is EntryType.DIRECTORY]
         with Root(self.source.root) as source, Root(join(self.target.root, self._in_trash(b"new"))) as staged:
             # A new entry changes the times of its directory, so directories are copied once more.
-            for entry in (*found, *directories):
+            for entry in (*entries, *directories):
                 copy_entry(source, staged, entry, self.capabilities)
 
     def _in_trash(self, *names: bytes) -> bytes:

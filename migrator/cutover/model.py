@@ -592,12 +592,14 @@ class SourceChangeKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChange:
     """A path of a retained source that differs from the final pass, except for what a rollback carried back. `stands`
-    is the present type; None if nothing is there.
+    is the present type; None if nothing is there. Size and mtime are those of the scan.
     """
 
     path: bytes
     kind: SourceChangeKind
     stands: EntryType | None
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
 
 
 # Speed of a user's tree before and after the cutover.

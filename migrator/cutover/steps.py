@@ -784,14 +784,6 @@ class TreeMachine(
         if model.CutoverState.ROLLBACK_FREEZING in record.times or manifest is None:
             # What a rollback carried back was not verified, so the source has to stay comparable.
             return Done(words="the source is kept as it was when it was frozen")
-        writes = LateWrites(
-            source=cutting.run.source,
-            target=cutting.run.target,
-            capabilities=cutting.capabilities,
-            place=trash_place(record.times[model.CutoverState.THAWED], record.batch, "late", record.id),
-            manifest=manifest,
-            scratch=cutting.world.back.scratch,
-        )
         before, found = final_catalog(cutting, record), 0
         left: list[model.SourceChange] = []
         # Directories that were made late are closed after they were carried over; then once more.
@@ -800,6 +792,14 @@ class TreeMachine(
             now, changes = await _source_changes(cutting, record, before)
             if not changes:
                 break
+            writes = LateWrites(
+                source=cutting.run.source,
+                target=cutting.run.target,
+                capabilities=cutting.capabilities,
+                place=trash_place(record.times[model.CutoverState.THAWED], record.batch, "late", record.id),
+                manifest=manifest,
+                scratch=cutting.world.back.scratch,
+            )
             # A cancelled copy in the middle would leave a user without the file that it replaces.
             left += await to_the_end(asyncio.to_thread(writes.carry, changes))
             before, found = now, found + len(changes)

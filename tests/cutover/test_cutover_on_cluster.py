@@ -19,7 +19,7 @@ from tests.support.cluster.clients import another_client
 from tests.support.cluster.fixtures import SMALL
 from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.opening import open_behind
-from tests.support.cluster.sides import assert_equal
+from tests.support.cluster.sides import digests, rsync_differences
 from tests.support.cut_site import top_facts
 from tests.support.delta_changes import let_settle, write
 from tests.support.holders import holding
@@ -63,8 +63,11 @@ class Cluster:
         return found
 
     def equal(self, user: str) -> None:
-        """By rsync and by digests, tops aside: by nothing of the program's own."""
-        assert_equal(self.lab.source, self.runs.site.target, [f"home/{user}"])
+        """By rsync and by digests, tops aside, and owners and modes of directories: by nothing of the program's own."""
+        tree = f"home/{user}"
+        found = rsync_differences(self.lab.source, self.runs.site.target, tree)
+        assert [line for line in found if not line.startswith(b".d")] == []
+        assert digests(self.lab.source / tree) == digests(self.runs.site.target / tree)
 
     @contextmanager
     def at_work(self, users: list[str], journal: Path) -> Iterator[None]:
@@ -157,6 +160,7 @@ def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, 
             moved = cluster.move(verb, user)
             assert moved["ending"] == "moved", moved
         cluster.equal(user)
+        assert {path.stat().st_uid for path in cluster.source(user).rglob("*") if path.is_dir()} <= {0}
         refused = site.json("purge", "--user", user, "--dry-run", code=4)
         assert "retain" in json.dumps(refused), "of this user too nothing stands in the way of a purge but the time"
         still = runs.rows("SELECT id FROM attempts WHERE state = 'running'")
