@@ -33,13 +33,13 @@ from migrator.fs.writing import copy_entry, shut
 # stay; setting the mode again restores their mask.
 
 
-BLOCK_PATHS = 1000
+_BLOCK_PATHS = 1000
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """A directory below the top of a tree, with owner and mode as of the final pass."""
+    """A directory below the top of a tree, with owner and mode as in a catalog."""
 
     path: bytes
     uid: int
@@ -54,7 +54,7 @@ def directories_of(catalog: ClosedCatalog, tree: bytes, scratch: Scratch) -> Ite
             "SELECT path, uid, mode FROM entries WHERE tree = $tree AND path <> tree AND type = 'directory'",
             {"tree": tree},
         )
-        while rows := found.fetchmany(BLOCK_PATHS):
+        while rows := found.fetchmany(_BLOCK_PATHS):
             yield [KnownDirectory(*row) for row in rows]
 
 
@@ -94,7 +94,7 @@ def change_block(
 # Carrying over.
 #
 # Each path is first copied to the trash of the target, where only root can enter, and then renamed to its place, which
-# replaces nothing. A file on the target that the user has not touched since its verification goes to the trash before. The
+# replaces nothing. The file on the target that it replaces goes to the trash before, and has to be as it was verified. The
 # user works there meanwhile.
 
 
@@ -119,8 +119,8 @@ class LateWrites:
     until_s: float = field(default_factory=lambda: time.monotonic() + _CACHE_S)
 
     def carry(self, changes: Sequence[SourceChange]) -> tuple[SourceChange, ...]:
-        """Carry over new paths, and changed files that nobody has touched on the target. Returns the changes that are left,
-        because they would replace or remove what the user has. Blocking; may be called again. Raises OSError, Refused.
+        """Carry over new paths, and changed files that are on the target as they were verified. Returns the other changes:
+        they would replace or remove what the user has. Blocking; may be called again. Raises OSError, Refused.
         """
         new = sorted((one for one in changes if one.kind is SourceChangeKind.MADE), key=attrgetter("path"))
         made = [one.path for one in new]

@@ -99,7 +99,7 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -
         elif record.state is model.CutoverState.THAWED and record.failure and not at_work:
             yield Blocker(
                 subject=subject,
-                on=f"the user works on the target, and the source was not looked at for late writes: {record.failure}",
+                on=f"the user works on the target, and the source was not searched for late writes: {record.failure}",
                 hint=f"put that right, then {command}",
             )
         elif record.state is model.CutoverState.RETAINED and record.notes.late and record.notes.late.left:

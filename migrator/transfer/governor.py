@@ -93,16 +93,16 @@ class Governing:
 
 @dataclass(slots=True, kw_only=True)
 class Grant:
-    """The share of a stream, in bytes per second; None: no limit. `change` gives the running stream another one; without it,
+    """The share of a stream; None: no limit. `change` gives the running stream another one; without it,
     the stream keeps its share (an rsync does). `moved` counts its bytes; None: it takes all that it gets.
     """
 
     host: str
-    share: int | None
+    share_bytes_per_s: int | None
     change: Callable[[int | None], None] | None = None
     moved: Callable[[], int] | None = None
-    need: int | None = None
-    seen: int = 0
+    need_bytes_per_s: int | None = None
+    seen_bytes: int = 0
     seen_s: float = 0.0
 
 
@@ -222,7 +222,7 @@ class Governor:
         """Record that a chunk starts there: it gets its share of the limit, until `end`. Others give way."""
         limit = self.decision.bwlimit_bytes_per_s
         share = None if limit is None else max(min(self._fair(limit, hosts), self._room(limit)), 1)
-        self._grants[chunk_id] = Grant(host=host, share=share)
+        self._grants[chunk_id] = Grant(host=host, share_bytes_per_s=share)
         self._share_out()
 
     def follow(
@@ -240,7 +240,9 @@ class Governor:
 
     def share_of(self, chunk_id: int) -> int | None:
         """Bytes per second for the stream of a started chunk; None: no limit."""
-        return self._grants[chunk_id].share if chunk_id in self._grants else self.decision.bwlimit_bytes_per_s
+        return (
+            self._grants[chunk_id].share_bytes_per_s if chunk_id in self._grants else self.decision.bwlimit_bytes_per_s
+        )
 
     def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
         """Call this on every new decision. The returned function unsubscribes."""
@@ -261,13 +263,13 @@ class Governor:
 
     def _room(self, limit: int) -> int:
         """What a further stream gets at most, if those whose share can be changed give way."""
-        needs = [grant.need for grant in self._grants.values() if grant.change is not None]
+        needs = [grant.need_bytes_per_s for grant in self._grants.values() if grant.change is not None]
         return rules.shares(max(self._unfixed(limit), 0), [*needs, None])[-1]
 
     def _unfixed(self, limit: int) -> int:
         """The limit without the shares that stay. A stream that started without a limit counts with an equal share."""
         equal = limit // max(len(self._grants), 1)
-        fixed = [grant.share for grant in self._grants.values() if grant.change is None]
+        fixed = [grant.share_bytes_per_s for grant in self._grants.values() if grant.change is None]
         return limit - sum(equal if share is None else share for share in fixed)
 
     def _share_out(self, *, measured: bool = False) -> None:
@@ -281,14 +283,16 @@ class Governor:
             if grant.moved is not None and (interval_s := now_s - grant.seen_s) >= LOOK_EVERY_S / 2:
                 moved = grant.moved()
                 equal = (limit or 0) // len(self._grants)
-                grant.need = rules.need(moved - grant.seen, interval_s, share=grant.share, equal=equal)
-                grant.seen, grant.seen_s = moved, now_s
+                grant.need_bytes_per_s = rules.need(
+                    moved - grant.seen_bytes, interval_s, share=grant.share_bytes_per_s, equal=equal
+                )
+                grant.seen_bytes, grant.seen_s = moved, now_s
         found: Sequence[int | None] = [None] * len(grants)
         if limit is not None:
-            found = rules.shares(max(self._unfixed(limit), len(grants)), [grant.need for grant in grants])
+            found = rules.shares(max(self._unfixed(limit), len(grants)), [grant.need_bytes_per_s for grant in grants])
         for grant, share in zip(grants, found, strict=True):
-            if grant.change is not None and (measured or share != grant.share):
-                grant.share = share
+            if grant.change is not None and (measured or share != grant.share_bytes_per_s):
+                grant.share_bytes_per_s = share
                 grant.change(share)
 
     def _settings_now(self) -> rules.Settings:

@@ -82,7 +82,9 @@ def need(moved_bytes: int, interval_s: float, *, share: int | None, equal: int) 
 
 
 def shares(limit: int, needs: Sequence[int | None]) -> Sequence[int]:
-    """Split a limit among streams in order: nobody gets more than is needed, and the rest goes to the others in equal parts."""
+    """Split a limit among streams in order, all in bytes per second. No stream gets more than it needs (None: all that it
+    gets), and the rest goes to the others in equal parts.
+    """
     found, left = [0] * len(needs), limit
     smallest_first = sorted((math.inf if needed is None else needed, at) for at, needed in enumerate(needs))
     for done, (needed, at) in enumerate(smallest_first):

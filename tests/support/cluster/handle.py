@@ -184,25 +184,6 @@ class LabHandle:
         done = self.on_host(host, "gluster", "--mode=script", "--xml", "peer", "status")
         return done.returncode == 0 and done.stdout.count(b"<connected>1</connected>") < count
 
-    def start_glusterd(self, host: LabHost) -> None:
-        """Start the management daemon of a host, and wait until the pool is whole."""
-
-        async def start() -> None:
-            tools = LabTools(LocalProcesses(), self.state.token)
-            await cluster.start_glusterd(host, tools, SystemClock())
-            await cluster.wait_for_pool(self.state, tools, SystemClock())
-            await self._wait_for_all()
-
-        asyncio.run(start())
-
-    @contextmanager
-    def glusterd_down(self, host: LabHost) -> Iterator[None]:
-        try:
-            self.stop_glusterd(host)
-            yield
-        finally:
-            self.start_glusterd(host)
-
     def crash_host(self, host: LabHost) -> None:
         """End all that runs on a host and take its mounts away, as a loss of power does; its disks stay."""
 
