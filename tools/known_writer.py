@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-_PAUSE_S = 0.2
-"""What is written must be less than Gluster moves on this machine."""
-
 
 @dataclass
 class Writer:
-    """A user whose every byte is known: writes, renames and links through the mount until the end of the block."""
+    """A user whose every byte is known: writes, renames and links through the mount until the end of the block.
+
+    What they write between pauses must be less than Gluster moves meanwhile on this machine.
+    """
 
     directory: Path
+    pause_s: float = 0.2
     contents: dict[str, bytes] = field(default_factory=dict)
     errors: list[OSError] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -31,7 +32,7 @@ class Writer:
 
     def _work(self) -> None:
         number = 0
-        while not self._stop.wait(_PAUSE_S):
+        while not self._stop.wait(self.pause_s):
             number += 1
             try:
                 self._write(number, os.urandom(300 + 97 * (number % 100)))

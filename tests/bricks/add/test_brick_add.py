@@ -12,13 +12,13 @@ import pytest
 
 from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.add.directory_users import DirectoryUsers
-from tests.bricks.drain.real_drains import Users
 from tests.support.cluster.comparing import everything, opened, private_files
 from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
 from tests.support.waiting import wait_for
+from tools.known_writer import Writer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -111,7 +111,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
 
         emptying_hook(site, lab)
         users = DirectoryUsers(lab).make()
-        with Users(lab.source / "writing", pause_s=0.02) as writing, users.at_work():
+        with Writer(lab.source / "writing", pause_s=0.02) as writing, users.at_work():
             site.wrap_gluster(KILLED_WHEN_IT_IS_ADDED, directory=site.directory)
             assert site.call(*add).returncode == -signal.SIGKILL
             assert brick.name.encode() in lab.gluster("volume", "info", volume)
@@ -135,8 +135,9 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         assert told["directories"] == [one for one in done["directories"] if one["mode"] == 0]
         users.assert_kept({one["path"] for one in done["directories"]})
         assert everything(lab.source) == before
-        assert {path.name: path.read_bytes() for path in writing.directory.iterdir()} == writing.contents
-        assert (bool(writing.contents), writing.errors) == (True, [])
+        names = {str(path.relative_to(writing.directory)) for path in writing.directory.glob("*/*")}
+        assert names == writing.contents.keys()
+        assert (bool(writing.contents), writing.lost(), writing.errors) == (True, [], [])
         assert opened(private) == {}
         assert list((site.directory / "state" / "shields").iterdir()) == []
         # New files land there, and old ones have moved there.
@@ -188,7 +189,7 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
     )
     before = everything(lab.source)
     assert site.json(*add, "--dry-run")["words"] == "it would begin with: reset"
-    with Users(lab.source / "exchanging", pause_s=0.1) as users:
+    with Writer(lab.source / "exchanging", pause_s=0.1) as users:
         assert "still holds the brick" in site.call(*add).stderr
         assert lab.brick_pids()[brick.name] == -1
         (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]
@@ -207,15 +208,12 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
         running.wait()
         done = site.json(*add)
     assert (done["ending"], done["state"]) == ("done", "settled")
-    assert users.errors == []
     # A new client, which reads either copy: both have to be right.
     assert contents(lab, brick) == contents(lab, copy)
     lab.drop_client_cache()
     after = everything(lab.source)
     assert {name: after[name] for name in before} == before
-    assert users.contents
-    for name, content in users.contents.items():
-        assert (users.directory / name).read_bytes() == content
+    assert (bool(users.contents), users.lost(), users.errors) == (True, [], [])
 
 
 def contents(lab: LabHandle, brick: LabBrick) -> dict[str, bytes]:

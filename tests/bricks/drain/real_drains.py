@@ -1,14 +1,12 @@
-"""Drains on a real cluster in the hands of a test, and users who write meanwhile."""
+"""Drains on a real cluster in the hands of a test."""
 
 import hashlib
 import os
 import subprocess
-import threading
-import time
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from migrator.lab.model import LabBrick
 from tests.support.cluster.handle import LabHandle
@@ -48,47 +46,6 @@ class Drains:
         """Those of the volume now."""
         info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
         return {one.findtext("name") or "" for one in info.iterfind("volInfo/volumes/volume/bricks/brick")}
-
-
-@dataclass
-class Users:
-    """Somebody who writes, renames and hard-links through the mount until the end of the block. `contents` is what he knows
-    to have written. What he writes in `pause_s` has to be less than Gluster moves meanwhile.
-    """
-
-    directory: Path
-    pause_s: float
-    contents: dict[str, bytes] = field(default_factory=dict)
-    errors: list[OSError] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> Self:
-        self.directory.mkdir()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _work(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            number += 1
-            content = os.urandom(200 + number % 700)
-            one = self.directory / f"{number}"
-            try:
-                one.write_bytes(content)
-                if number % 3 == 0:
-                    one = one.rename(self.directory / f"{number}-renamed")
-                self.contents[one.name] = content
-                if number % 5 == 0:
-                    os.link(one, self.directory / f"{number}-again")
-                    self.contents[f"{number}-again"] = content
-            except OSError as error:
-                self.errors.append(error)
-            time.sleep(self.pause_s)
 
 
 def digests(root: Path) -> dict[str, str]:

@@ -13,11 +13,11 @@ Name = TypeVar("Name", str, bytes)
 
 
 def everything(source: Path) -> dict[str, bytes]:
-    """What every file holds, by its path; but for those in a directory `writing`, where tests write meanwhile."""
+    """What every file holds, by its path; but for those below a directory `writing`, where tests write meanwhile."""
     return {
         str(path.relative_to(source)): path.read_bytes()
         for path in source.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.parent.name != "writing"
+        if path.is_file() and not path.is_symlink() and "writing" not in path.parts
     }
 
 
