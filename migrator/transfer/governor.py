@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +22,7 @@ from migrator.transfer import rules_governor as rules
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.transfer.routes import HostLane
 
 # The operators' settings, and the allowance by the governor of the newest run, for `status` and `tune`.
 
@@ -108,8 +109,7 @@ class Grant:
 
 @dataclass(slots=True, kw_only=True)
 class Governor:
-    """The governor of one run, or (`run_id` None) of a verification, whose decisions are not recorded. `hosts` has the streams of each host by site.toml and the command line. `say` reports to
-    people (whether it is a warning, and the message).
+    """See `governed`. `hosts` has the streams of each host by site.toml and the command line. `say` reports to people.
 
     `decision` is the present allowance. `chunk_cost` is the measured cost of a stream, for predicting the duration of a
     chunk (None: unknown).
@@ -120,7 +120,7 @@ class Governor:
     hosts: Mapping[str, int]
     run_id: int | None
     clock: Clock
-    say: Callable[[bool, str], None]
+    say: Callable[[Severity, str], None]
     state: rules.GovernorState = field(init=False)
     decision: transfer.GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
@@ -140,7 +140,9 @@ class Governor:
         """Make the first decision."""
         self._controls = self.ledger.controls.now()
         self._settings = self._settings_now()
-        self.state = rules.first_state(self._settings, self.governing.by)
+        # Without a run nothing records throughput, so there is nothing to measure.
+        by = transfer.StreamsBy.FIXED if self.run_id is None else self.governing.by
+        self.state = rules.first_state(self._settings, by)
         self._probed = self.ledger.probes.last()
         self.chunk_cost = self._first_cost = self.ledger.samples.measured_cost()
         self._cost_s = self.clock.monotonic_s()
@@ -343,16 +345,34 @@ class Governor:
             if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
                 until = "a window begins" if now.until_s is None else self.governing.in_words(now.until_s)
                 until = "it is resumed" if now.gate is transfer.Gate.PAUSED else until
-                self.say(now.gate is transfer.Gate.PAUSED, f"no chunk is begun until {until}: {now.reason}")
+                severity = Severity.WARNING if now.gate is transfer.Gate.PAUSED else Severity.INFO
+                self.say(severity, f"no chunk is begun until {until}: {now.reason}")
         elif before is not None and before.gate is not transfer.Gate.OPEN:
-            self.say(False, f"chunks are begun again: up to {now.streams} streams")
+            self.say(Severity.INFO, f"chunks are begun again: up to {now.streams} streams")
         elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
-            self.say(now.bound in _FELT, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
+            severity = Severity.WARNING if now.bound in _FELT else Severity.INFO
+            self.say(severity, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
 
 
 @asynccontextmanager
-async def watching(governor: Governor) -> AsyncIterator[Governor]:
-    """The governor reacts to changes until the end of the block."""
+async def governed(
+    governing: Governing | None,
+    ledger: "Ledger",
+    lanes: "Iterable[HostLane]",
+    *,
+    run_id: int | None,
+    clock: Clock,
+    say: Callable[[Severity, str], None],
+) -> AsyncIterator[Governor | None]:
+    """A governor that reacts to changes until the end of the block. Without `governing` there is none.
+
+    Without `run_id` its decisions are not recorded, and all streams within the limits are used.
+    """
+    if governing is None:
+        yield None
+        return
+    hosts = {lane.host: lane.jobs for lane in lanes}
+    governor = Governor(governing=governing, ledger=ledger, hosts=hosts, run_id=run_id, clock=clock, say=say)
     task = asyncio.create_task(governor.watch())
     try:
         yield governor

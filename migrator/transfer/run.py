@@ -1,8 +1,7 @@
 """`run`: one invocation over one or more batches."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -27,7 +26,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer import passes as transfer_passes
 from migrator.transfer.attempt import recover
 from migrator.transfer.context import LOG, Invocation, World
-from migrator.transfer.governor import Governing, Governor, watching
+from migrator.transfer.governor import Governing, governed
 from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.meter import capacity_watch
 
@@ -446,9 +445,20 @@ async def run_batches(
     with world.locks.hold(purpose, shared=(VOLUME,)):
         async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
             invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
+            if governing is not None:
+                limits = replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)
+                governing = replace(governing, limits=limits)
+            governor = governed(
+                governing,
+                ledger,
+                world.lanes,
+                run_id=recorded.id,
+                clock=clock,
+                say=lambda severity, words: invocation.say(EventKind.STREAMS_SET, severity, "governor", words),
+            )
             hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
             try:
-                async with capacity_watch(world), probing(probes), governed(invocation, governing):
+                async with capacity_watch(world), probing(probes), governor as invocation.governor:
                     invocation.say(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
                     await hooking.begin()
                     await recover(invocation, site)
@@ -566,27 +576,3 @@ async def _preview(
         deltas_to_follow=at_most,
         left_alone=left_alone,
     )
-
-
-@asynccontextmanager
-async def governed(invocation: Invocation, governing: Governing | None) -> AsyncIterator[None]:
-    """Run a governor until the end of the block."""
-    if governing is None:
-        yield
-        return
-    world, request = invocation.world, invocation.request
-
-    def say(warning: bool, message: str) -> None:
-        severity = Severity.WARNING if warning else Severity.INFO
-        invocation.say(EventKind.STREAMS_SET, severity, "governor", message)
-
-    invocation.governor = Governor(
-        governing=replace(governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)),
-        ledger=world.ledger,
-        hosts={lane.host: lane.jobs for lane in world.lanes},
-        run_id=invocation.run_id,
-        clock=world.clock,
-        say=say,
-    )
-    async with watching(invocation.governor):
-        yield

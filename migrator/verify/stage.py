@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
@@ -33,8 +33,7 @@ from migrator.reap.archive import ProvenArchives
 from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
-from migrator.transfer.governor import Governor, watching
-from migrator.transfer.model import StreamsBy
+from migrator.transfer.governor import governed
 from migrator.verify import walk
 from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
@@ -356,28 +355,17 @@ class Verification:
         )
         await asyncio.to_thread(parts.forget_if_old, self.clock.now_s())
         passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)
-        async with self._governed(self._content, self.readers):
-            await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
-        return await asyncio.to_thread(parts.open, reading.verification)
-
-    @asynccontextmanager
-    async def _governed(self, content: ContentPass, readers: Readers) -> AsyncIterator[None]:
-        """Limits, windows and pauses are those of runs; all streams within them are used."""
-        if readers.governing is None:
-            yield
-            return
-        governor = Governor(
-            governing=replace(readers.governing, by=StreamsBy.FIXED),
-            ledger=self.ledger,
-            hosts={lane.host: lane.jobs for lane in readers.lanes},
+        governor = governed(
+            self.readers.governing,
+            self.ledger,
+            self.readers.lanes,
             run_id=None,
             clock=self.clock,
-            say=lambda warning, message: self._event(
-                EventKind.STREAMS_SET, Severity.WARNING if warning else Severity.INFO, message
-            ),
+            say=partial(self._event, EventKind.STREAMS_SET),
         )
-        async with watching(governor) as content.governor:
-            yield
+        async with governor as self._content.governor:
+            await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
+        return await asyncio.to_thread(parts.open, reading.verification)
 
     async def _list_from_bricks(self) -> "DirectoryListing | None":
         """The directories as a scan of the bricks lists them now; None if that is not possible: then the mount lists them."""

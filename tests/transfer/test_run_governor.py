@@ -22,7 +22,8 @@ from migrator.core.windows import Window
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
-from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor, watching
+from migrator.transfer import governor as streams
+from migrator.transfer.governor import LOOK_EVERY_S, Governing
 from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
 from migrator.transfer.ports import BrickLook, ChunkWork
 from tests.support.fake_streams import FakeLane, FakeStreams
@@ -217,8 +218,8 @@ async def test_the_share_of_a_running_stream_follows_its_need(governed: Governed
     governed.limits = Limits(bwlimit_bytes_per_s=1000 * MIB)
     clock, moved, shares = VirtualClock(), [0, 0], [0, 0]
     hosts = ("gl1", "gl2")
-    governing, ledger, streams = governed.governing(), governed.world.ledger, dict.fromkeys(hosts, 1)
-    governor = Governor(governing=governing, ledger=ledger, hosts=streams, run_id=None, clock=clock, say=print)
+    governing, ledger = governed.governing(), governed.world.ledger
+    lanes: Any = [SimpleNamespace(host=host, jobs=1) for host in hosts]
 
     async def later(*used_share: float) -> list[int]:
         for _ in range(8):
@@ -228,7 +229,8 @@ async def test_the_share_of_a_running_stream_follows_its_need(governed: Governed
         assert sum(shares) <= 1000 * MIB
         return [share // MIB for share in shares]
 
-    async with watching(governor):
+    async with streams.governed(governing, ledger, lanes, run_id=None, clock=clock, say=print) as governor:
+        assert governor is not None
         for number, host in enumerate(hosts):
             governor.begin(number, host, hosts=hosts)
             shares[number] = governor.share_of(number) or 0
