@@ -61,8 +61,9 @@ def _measured(options: Options, group: str, users: tuple[UserSpec, ...]) -> tupl
     with bench_lab(options, f"verify-{group}", users) as lab:
         lab.empty_target()
         program = new_site(lab, options, [f"{group}/*"])
-        program.whole_job()
         # Content that was written at this moment counts as changing.
+        time.sleep(3)
+        program.whole_job()
         time.sleep(3)
         missing = left_out("rsync", "xxh128sum")
         contestants = [_contestant(lab, options, PROGRAM, lambda: _verify(program))]

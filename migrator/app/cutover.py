@@ -135,9 +135,9 @@ def verification(
 
 
 async def read_by_hosts(
-    wiring: Wiring, work: Verification, target: MountedTarget, jobs: int | None
+    wiring: Wiring, work: Verification, target: MountedTarget, jobs: int | None, *, reread: bool
 ) -> VerificationRecord:
-    """A verification whose content is read by the hosts that also copy. `jobs` as for `run_world`."""
+    """A verification whose content is read by the hosts that also copy. `jobs` as for `run_world`, `reread` as in `Readers`."""
     engine = pass_engine(wiring.site)
     async with run_world(
         wiring, work.source, target, ledger=work.ledger, progress=work.progress, engine=engine, jobs=jobs
@@ -149,6 +149,7 @@ async def read_by_hosts(
             chunk_lists=world.chunk_lists,
             governing=governing_of(wiring, hosts),
             scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
+            reread=reread,
         )
         return await work.run()
 

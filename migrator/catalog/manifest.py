@@ -367,7 +367,8 @@ _READINGS: Columns[ReadContent] = Columns(
 _SORTED = "sorted.parquet"
 _RESUMABLE_S = DAY_S
 _OF_ONE = "SELECT * REPLACE ($verification AS read_by) FROM read_parquet($rows)"
-"""A verification that was interrupted is resumed: its readings count as those of the one that resumes it."""
+"""A verification that was interrupted is resumed: its readings count as those of the one that resumes it. Of several
+readings of a path, from lists of several passes, the one of its newest state counts, which is the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +398,7 @@ class ReadingParts:
             return None
         with connect(self.scratch) as database:
             given = {"rows": parts, "verification": verification}
-            write_sorted(database, _OF_ONE, given, self.directory / _SORTED, _READINGS.schema, order="path")
+            write_sorted(database, _OF_ONE, given, self.directory / _SORTED, _READINGS.schema, order="path, ctime_ns")
         return ParquetEarlierManifest(self.directory / _SORTED)
 
     def forget_if_old(self, now_s: float) -> None:

@@ -43,6 +43,11 @@ SAMPLE_SEED = 1
     help="Skip content that an earlier verification read and that is unchanged on both sides.",
 )
 @click.option(
+    "--reread",
+    is_flag=True,
+    help="Read the source too where its content was digested while it was copied.",
+)
+@click.option(
     "--sample",
     type=call.SHARE,
     metavar="SHARE",
@@ -62,6 +67,7 @@ def verify_command(
     *,
     choice: call.Choice,
     carry: bool,
+    reread: bool,
     sample: float | None,
     jobs: int | None,
 ) -> ExitCode:
@@ -70,8 +76,9 @@ def verify_command(
     Only a verification of the whole batch marks it verified; --user never does. Cut-over users are left out; --user NAME compares
     one after an aborted rollback, as proof for `purge`.
 
-    Brick servers and nodes that move data read the content. An interrupted verification compares its batch anew, but content
-    that hosts have read within a day is not read again.
+    Brick servers and nodes that move data read the content. Content that `direct` streams digested while they copied it, and
+    that has not changed since on the source, is read on the target only. An interrupted verification compares its batch anew,
+    but content that hosts have read within a day is not read again.
     """
     wiring = call.open_wiring(invocation)
     site = wiring.site
@@ -107,7 +114,7 @@ def verify_command(
                 work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
                 records.append(
                     call.run_to_end(
-                        beside_probes(wiring, ledger, read_by_hosts(wiring, work, target, jobs)),
+                        beside_probes(wiring, ledger, read_by_hosts(wiring, work, target, jobs, reread=reread)),
                         when_interrupted="run the command again: it compares this batch anew",
                     )
                 )

@@ -17,7 +17,14 @@ from migrator.ledger.database import missing
 from migrator.ledger.model import PassTotals, RunRecord
 from migrator.ledger.rows import Records, add, change, columns_of, enter, record_of
 from migrator.plan.model import Chunk
-from migrator.transfer.model import AttemptRecord, ChunkRecord, FileProblem, FileProblemKind, StreamCounters
+from migrator.transfer.model import (
+    AttemptRecord,
+    ChunkRecord,
+    CopiedChunk,
+    FileProblem,
+    FileProblemKind,
+    StreamCounters,
+)
 
 # Chunks.
 
@@ -78,6 +85,23 @@ class ChunkTable(Records):
         """The bricks that the chunks of a pass are read from, including done chunks; None is the mount."""
         rows = self._rows(select(_chunks.brick).where(_chunks.pass_id == pass_id).distinct())
         return frozenset(brick for (brick,) in rows)
+
+    def copied(self, pass_id: int, kinds: Collection[ChunkKind]) -> Sequence[CopiedChunk]:
+        """Chunks of these kinds that were not split, each with the last attempt that succeeded, in order of number."""
+        succeeded = (_attempts.chunk_id == _chunks.id, _attempts.state == AttemptState.SUCCEEDED.value)
+        last = select(func.max(_attempts.id)).where(*succeeded).correlate(tables.chunks).scalar_subquery()
+        rows = self._rows(
+            select(tables.chunks, last.label("attempt_id"), tables.runs.c.directory)
+            .outerjoin(tables.attempts, _attempts.id == last)
+            .outerjoin(tables.runs, tables.runs.c.id == _attempts.run_id)
+            .where(
+                _chunks.pass_id == pass_id,
+                _chunks.kind.in_([kind.value for kind in kinds]),
+                _chunks.state != ChunkState.SPLIT.value,
+            )
+            .order_by(_chunks.number)
+        )
+        return [record_of(row, CopiedChunk, chunk=record_of(row, ChunkRecord)) for row in rows]
 
     def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
         """Chunks that failed, of all kinds, in order of number."""

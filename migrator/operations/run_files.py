@@ -139,7 +139,7 @@ class RunDirectory:
 
     def attempt(self, chunk: int, number: int, command: Command) -> "AttemptFiles":
         """Create the files of an attempt. Raises MigratorError if they cannot be written."""
-        stem = self._attempts / f"chunk-{chunk:06d}-attempt-{number:06d}"
+        stem = self._attempts / _stem(chunk, number)
         try:
             self._attempts.mkdir(exist_ok=True)
             stem.with_suffix(".list").write_bytes(command.stdin)
@@ -147,6 +147,15 @@ class RunDirectory:
             return AttemptFiles(stem)
         except OSError as error:
             raise _unwritable(self._attempts, error) from error
+
+
+def output_of(directory: str, chunk: int, number: int) -> Path:
+    """The file with the standard output of an attempt in the directory of its run. It may have been removed since."""
+    return Path(directory) / "attempts" / f"{_stem(chunk, number)}.stdout"
+
+
+def _stem(chunk: int, number: int) -> str:
+    return f"chunk-{chunk:06d}-attempt-{number:06d}"
 
 
 class AttemptFiles:

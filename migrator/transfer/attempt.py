@@ -654,6 +654,7 @@ class Attempt(Stream):
             ),
             # Files listed after the seed are known to differ, even if size and times are the same.
             recopy=self._again or under_way.kind is not PassKind.SEED,
+            digest=under_way.digests and chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES),
             brick=way.brick,
         )
         command = None

@@ -272,7 +272,7 @@ class PassUnderWay:
 
     A driver left `doubtful_trees` unfinished: size and times on the target prove nothing there. `syncs` flush the
     writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
-    are not copied, and no links are made to their files. `storage` watches the target's storage targets; None: the
+    are not copied, and no links are made to their files. `digests`: streams report the digests of what they copy. `storage` watches the target's storage targets; None: the
     target has none of its own.
     """
 
@@ -287,6 +287,7 @@ class PassUnderWay:
     health: SharedCall[HealthNow]
     doubtful_trees: frozenset[bytes] = frozenset()
     left_alone: frozenset[bytes] = frozenset()
+    digests: bool = False
     syncs: dict[str, SharedCall[None]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     trees_gone: set[bytes] = field(default_factory=set)

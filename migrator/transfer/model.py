@@ -110,6 +110,15 @@ class ChunkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedChunk:
+    """A chunk with the attempt that copied it, and the directory of that run. None: no attempt has."""
+
+    chunk: ChunkRecord
+    attempt_id: int | None
+    directory: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedChunk:
     """The location of a chunk's path list."""
 

@@ -543,6 +543,7 @@ class Copying:
         started_s = world.clock.monotonic_s()
         whole = False
         try:
+            under_way.digests = await self._source_synced()
             await before(under_way)
             await self._copy_chunks(under_way, routes)
             if under_way.stop_found is None:
@@ -619,6 +620,16 @@ class Copying:
                 StorageWatch(world.storage, self.invocation, f"batch {self.batch.number}") if world.storage else None
             ),
         )
+
+    async def _source_synced(self) -> bool:
+        """Sync the source after the begin of the pass, so that digests of what is copied prove something (see
+        `is_carried_over`). If that fails, some client's writes were lost, and users will repeat them.
+        """
+        try:
+            await self.world.blocking(self.world.source.sync, timeout_s=self.timeout_s)
+        except (OSError, TimeoutError):
+            return False
+        return True
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
         """Run all steps in order. A step starts when the streams of the one before have ended, with two exceptions. Big

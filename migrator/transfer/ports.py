@@ -29,7 +29,8 @@ class ChunkWork:
 
     `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times
     match. The data on the target may not have reached its disks before a crash, or may be older than the data that a
-    later pass has to send. `brick` is None if the source is a mount.
+    later pass has to send. `digest`: report the digests of what is copied, if the engine can. `brick` is None if the
+    source is a mount.
     """
 
     kind: ChunkKind
@@ -38,6 +39,7 @@ class ChunkWork:
     capabilities: TargetCapabilities
     bwlimit_bytes_per_s: int | None = None
     recopy: bool = False
+    digest: bool = False
     brick: BrickRules | None = None
 
     def name(self, path: bytes) -> bytes:

@@ -6,7 +6,8 @@ import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
@@ -15,9 +16,12 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
+from migrator.core.units import NS_PER_S
 from migrator.fs.rules import is_sampled
-from migrator.plan.model import Chunk
+from migrator.ledger.model import PassRecord
+from migrator.operations.run_files import output_of
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
+from migrator.transfer.model import ChunkRecord, CopiedChunk
 from migrator.transfer.ports import BrickLook, BrickRefused, Lines, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
 from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
@@ -29,10 +33,12 @@ if TYPE_CHECKING:
 HOSTS_ALGORITHM = "xxh3_128"
 """The algorithm of the compiled program. Content is read with others by this machine alone."""
 
-_KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
+KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that list every file once, by its whole name."""
 _PAUSES_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
 """Pauses between tries on a host that fails, or whose job still waits for a node."""
+_Known = Mapping[bytes, tuple[SideFacts, bytes, ContentReading]]
+"""Content of the source by path, with the reading that it counts as."""
 _LINE = re.compile(rb"D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})")
 
 
@@ -49,7 +55,7 @@ def parse_line(line: bytes) -> tuple[int, SideFacts, bytes] | None:
 class Readers:
     """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
     lists trees from the bricks, and raises Refused if that cannot be; None: no host reads bricks. `governing` has the limits of
-    streams; None: there are none.
+    streams; None: there are none. `reread`: read the source's content even if it was digested while it was copied.
     """
 
     lanes: Sequence[HostLane]
@@ -57,16 +63,21 @@ class Readers:
     chunk_lists: "ChunkListFiles"
     governing: Governing | None = None
     scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
+    reread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    chunk_list: str
-    chunk: Chunk
+    of: PassRecord
+    copied: CopiedChunk
+
+    @property
+    def chunk(self) -> ChunkRecord:
+        return self.copied.chunk
 
     @property
     def name(self) -> str:
-        return f"{self.chunk_list}-{self.chunk.number:08d}"
+        return f"{self.of.id:06d}-{self.chunk.number:08d}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,27 +113,15 @@ class ContentPass:
     def __post_init__(self) -> None:
         self._looks = shared_looks(self.readers.guard, self.clock)
 
-    async def run(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> None:
-        """Read all chunks that were not read before. Raises OSError if the results cannot be written."""
-        waiting = await asyncio.to_thread(self._chunks, chunk_lists, trees)
+    async def run(self, passes: Iterable[tuple[PassRecord, Sequence[CopiedChunk]]], trees: Collection[bytes]) -> None:
+        """Read all chunks of `KINDS` that were not read before. Raises OSError if the results cannot be written."""
+        listed = [_Listed(of, copied) for of, some in passes for copied in some if copied.chunk.tree in trees]
+        waiting = [one for one in listed if not self.parts.has(one.name)]
         try:
             left = await self._read_all(waiting, by_bricks=True)
             await self._read_all(left, by_bricks=False)
         finally:
             self._looks.abandon()
-
-    def _chunks(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> list[_Listed]:
-        waiting: list[_Listed] = []
-        for chunk_list in chunk_lists:
-            try:
-                chunks = [one for one in self.readers.chunk_lists.chunks(chunk_list) if one.kind in _KINDS]
-            except Refused as error:
-                # A list of a finished pass was removed since: that is no reason against a verification.
-                self._say_once(f"hosts do not read the files of a pass: {error.message}")
-                continue
-            listed = (_Listed(chunk_list, chunk) for chunk in chunks if chunk.tree in trees)
-            waiting += (one for one in listed if not self.parts.has(one.name))
-        return waiting
 
     async def _read_all(self, chunks: Iterable[_Listed], *, by_bricks: bool) -> list[_Listed]:
         """Read chunks on their lanes; return those that were not read."""
@@ -195,12 +194,18 @@ class ContentPass:
 
     async def _read(self, lane: HostLane, listed: _Listed, number: int) -> bool:
         """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
+        try:
+            paths, known = await asyncio.to_thread(self._known, listed)
+        except Refused as error:
+            # A list of a finished pass was removed since: that is no reason against a verification.
+            self._say_once(f"hosts do not read the files of a pass: {error.message}")
+            return True
+        to_read = [path for path in paths if path not in known]
         brick = copy_on(lane, listed.chunk.brick, self.copies)
-        if brick is not None and not await self._is_quiet(brick):
+        if brick is not None and to_read and not await self._is_quiet(brick):
             return False
         way = await lane.way(brick)
         await self._sync(lane, way)
-        paths = await asyncio.to_thread(self._paths, listed)
         async with task_group() as group:
             tokens = [secrets.token_hex(16) for _side in ("source", "target")]
 
@@ -212,17 +217,34 @@ class ContentPass:
             if self.governor is not None:
                 self.governor.follow(number, change)
             source, target = (
-                group.create_task(self._digests(way, paths, token, of_target=bool(side), bwlimit_bytes_per_s=share))
-                for side, token in enumerate(tokens)
+                group.create_task(self._digests(way, some, token, of_target=bool(side), bwlimit_bytes_per_s=share))
+                for side, (token, some) in enumerate(zip(tokens, (to_read, paths), strict=True))
             )
-        if brick is not None and not await self._is_quiet(brick):
+        if brick is not None and to_read and not await self._is_quiet(brick):
             return False
-        await asyncio.to_thread(self.parts.add, listed.name, self._equal(paths, source.result(), target.result()))
+        read = {path: (*found, self.reading) for path, found in source.result().items()}
+        await asyncio.to_thread(self.parts.add, listed.name, _equal({**known, **read}, target.result()))
         return True
 
-    def _paths(self, listed: _Listed) -> list[bytes]:
-        paths = self.readers.chunk_lists.paths(listed.chunk_list, listed.chunk.number)
-        return [one.path for one in paths if is_sampled(one.path, self.policy)]
+    def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known]:
+        """The paths of a chunk to compare, and what the stream that copied them digested. Raises Refused."""
+        chunk, copied = listed.chunk, listed.copied
+        paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of.chunk_list, chunk.number)
+        output = b""
+        if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
+            with suppress(OSError):
+                output = output_of(copied.directory, chunk.number, copied.attempt_id).read_bytes()
+        # The root of a tree is not in the list of a stream. Of a file with several names, streams read only one.
+        given = [one for one in paths if one.path != chunk.tree]
+        found: dict[bytes, tuple[SideFacts, bytes]] = {}
+        for line in output.split(b"\n"):
+            if (parsed := parse_line(line)) is not None and parsed[0] < len(given):
+                found[given[parsed[0]].path] = parsed[1:]
+        linked = {one.link_group: found[one.path] for one in given if one.link_group is not None and one.path in found}
+        found |= {one.path: linked[one.link_group] for one in given if one.link_group in linked}
+        reading = replace(self.reading, source_clock_ns=int(listed.of.started_at_s * NS_PER_S))
+        wanted = [one.path for one in paths if is_sampled(one.path, self.policy)]
+        return wanted, {path: (*found[path], reading) for path in wanted if path in found}
 
     async def _sync(self, lane: HostLane, way: Way) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""
@@ -235,14 +257,16 @@ class ContentPass:
 
     async def _digests(
         self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None
-    ) -> Mapping[int, tuple[SideFacts, bytes]]:
-        found: dict[int, tuple[SideFacts, bytes]] = {}
+    ) -> Mapping[bytes, tuple[SideFacts, bytes]]:
+        found: dict[bytes, tuple[SideFacts, bytes]] = {}
+        if not paths:
+            return found
 
         def take(line: bytes) -> None:
             if (parsed := parse_line(line)) is not None:
                 index, facts, digest = parsed
-                found[index] = facts, digest
-                self.read_bytes += 0 if of_target else facts.size_bytes
+                found[paths[index]] = facts, digest
+                self.read_bytes += facts.size_bytes if of_target else 0
 
         brick = None if of_target else way.brick
         completed = await way.executor.digest(
@@ -257,21 +281,6 @@ class ContentPass:
             raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
         return found
 
-    def _equal(
-        self,
-        paths: Sequence[bytes],
-        source: Mapping[int, tuple[SideFacts, bytes]],
-        target: Mapping[int, tuple[SideFacts, bytes]],
-    ) -> Mapping[bytes, ReadContent]:
-        """The files with the same size and digest on both sides."""
-        equal: dict[bytes, ReadContent] = {}
-        for index, path in enumerate(paths):
-            if index in source and index in target:
-                (facts, digest), (target_facts, target_digest) = source[index], target[index]
-                if (facts.size_bytes, digest) == (target_facts.size_bytes, target_digest):
-                    equal[path] = ReadContent(source=facts, target=target_facts, digest=digest, reading=self.reading)
-        return equal
-
     async def _is_quiet(self, brick: str) -> bool:
         look = await self._looks.begun_after_now()
         reasons = "; ".join(look.reasons) or look.held.get(brick, "")
@@ -283,3 +292,14 @@ class ContentPass:
         if message not in self._said:
             self._said.add(message)
             self.say(EventKind.VERIFY_STARTED, Severity.WARNING, message)
+
+
+def _equal(source: _Known, target: Mapping[bytes, tuple[SideFacts, bytes]]) -> Mapping[bytes, ReadContent]:
+    """The files with the same size and digest on both sides."""
+    equal: dict[bytes, ReadContent] = {}
+    for path, (target_facts, target_digest) in target.items():
+        if path in source:
+            facts, digest, reading = source[path]
+            if (facts.size_bytes, digest) == (target_facts.size_bytes, target_digest):
+                equal[path] = ReadContent(source=facts, target=target_facts, digest=digest, reading=reading)
+    return equal

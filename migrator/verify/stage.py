@@ -26,7 +26,7 @@ from migrator.fs.ports import ReadablePaths, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import copies
-from migrator.ledger.model import SiteRecord
+from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import after_verification
 from migrator.reap.archive import ProvenArchives
@@ -34,8 +34,9 @@ from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
 from migrator.transfer.governor import governed
+from migrator.transfer.model import CopiedChunk
 from migrator.verify import walk
-from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
+from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentPass, Readers
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from migrator.verify.scanned import ScannedSource
 
@@ -354,7 +355,7 @@ class Verification:
             copies=self._copies,
         )
         await asyncio.to_thread(parts.forget_if_old, self.clock.now_s())
-        passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)
+        copied = await asyncio.to_thread(self._copied)
         governor = governed(
             self.readers.governing,
             self.ledger,
@@ -364,8 +365,12 @@ class Verification:
             say=partial(self._event, EventKind.STREAMS_SET),
         )
         async with governor as self._content.governor:
-            await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
+            await self._content.run(copied, {tree.path for tree in self._batch.trees})
         return await asyncio.to_thread(parts.open, reading.verification)
+
+    def _copied(self) -> list[tuple[PassRecord, Sequence[CopiedChunk]]]:
+        passes = self.ledger.passes
+        return [(one, passes.copied(one.id, KINDS)) for one in passes.of_batch(self.plan.name, self.batch)]
 
     async def _list_from_bricks(self) -> "DirectoryListing | None":
         """The directories as a scan of the bricks lists them now; None if that is not possible: then the mount lists them."""

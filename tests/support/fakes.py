@@ -86,6 +86,7 @@ class FakeChunkLists:
         return [chunk for chunk, _ in self.lists[chunk_list]]
 
     def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
+        self.digest(chunk_list)
         return next(paths for chunk, paths in self.lists[chunk_list] if chunk.number == number)
 
     def digest(self, chunk_list: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,22 +14,24 @@ import pytest
 
 from migrator.core.errors import Interrupted
 from migrator.core.events import Event
-from migrator.core.states import BatchState, ChunkKind, PassKind
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import NS_PER_S
 from migrator.gluster.model import BrickRules, SourceHealth
 from migrator.hosts.local import LocalHost
+from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
+from migrator.operations.run_files import output_of
 from migrator.plan.model import ListedPath
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import Limits
+from migrator.transfer.model import Limits, StreamCounters
 from migrator.transfer.ports import BrickLook, Way
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import Readers, parse_line
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.fakes import FakeChunkLists, FakeProgress
-from tests.support.native_builds import missing_for_native, placing
+from tests.support.native_builds import built, missing_for_native, placing
 from tests.support.verify_world import TREE, World, verify_world
 from tests.support.volumes import volume
 
@@ -68,6 +71,16 @@ class Site:
     """The paths whose content this machine read through the source's mount."""
     limits: list[int | None] = field(default_factory=list)
     before_read: Callable[[str], None] = lambda _host: None
+    pass_id: int | None = None
+    reread: bool = False
+
+    def begin_pass(self) -> int:
+        """The seed pass over what is listed."""
+        if self.pass_id is None:
+            chunks, plan = self.lists.chunks(LIST), self.world.plan.name
+            seed: Any = {"kind": PassKind.SEED, "catalog": "c", "chunk_list": LIST, "chunks": chunks}
+            self.pass_id = self.world.ledger.passes.start(plan=plan, batch=1, at_s=time.time(), **seed).id
+        return self.pass_id
 
     def list_files(self, *chunks: Sequence[bytes], brick: str | None = BRICK) -> None:
         for names in chunks:
@@ -101,9 +114,10 @@ class Site:
         return HostLane(host, 2, reads_mount=reads_mount, reach=reach, make_way=make_way)
 
     def readers(self) -> Readers:
+        self.begin_pass()
         lists: Any = self.lists
         lanes = [self.lane(host, reads_mount=host == "here") for host in ("here", "gl1", "gl2")]
-        return Readers(lanes=lanes, guard=self.guard, chunk_lists=lists)
+        return Readers(lanes=lanes, guard=self.guard, chunk_lists=lists, reread=self.reread)
 
     def verify(self, **options: Any) -> VerificationRecord:
         self.calls.clear()
@@ -122,11 +136,7 @@ def site(scratch: Path) -> Iterator[Site]:
             (world.tree / os.fsdecode(name)).write_bytes(name * 1000)
         world.copy_trees()
         time.sleep(2 * MARGIN_NS / NS_PER_S)
-        made = Site(world, reads=world.watch_reads())
-        world.ledger.passes.start(
-            plan=world.plan.name, batch=1, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=(), at_s=1.0
-        )
-        yield made
+        yield Site(world, reads=world.watch_reads())
 
 
 def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None:
@@ -147,6 +157,42 @@ def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None
     # Its manifest is as good as any: nothing is read again.
     again = site.verify(carry=True)
     assert (again.carried_files, site.calls, site.reads) == (4, [], [])
+
+
+def test_what_was_digested_while_it_was_copied_is_read_on_the_target_only(site: Site) -> None:
+    names, again = (*NAMES, b"late"), b"sub/again"
+    for tree in (site.world.tree, site.world.copy):
+        os.link(tree / "sub" / "d", tree / "sub" / "again")
+    time.sleep(2 * MARGIN_NS / NS_PER_S)
+    listed = [(name, 7 if name in (b"sub/d", again) else None) for name in (*names, again)]
+    paths = [ListedPath(path=TREE + b"/" + name, size_bytes=1, link_group=group) for name, group in listed]
+    site.lists.add(LIST, ChunkKind.FILES, TREE, paths, BRICK)
+    passes, directory = site.world.ledger.passes, str(site.world.tree.parent / "run")
+    (copied,) = passes.copied(site.begin_pass(), [ChunkKind.FILES])
+    for tree in (site.world.tree, site.world.copy):
+        (tree / "late").write_bytes(b"made after the pass began")
+        os.utime(tree / "late", ns=(0, 0))
+    digest = [str(built()), "digest", "--tree", str(site.world.tree)]
+    done = subprocess.run(digest, input=b"".join(b":%s\0" % name for name in names), capture_output=True, check=True)
+    run_id = site.world.ledger.runs.start(verb="run", pid=1, at_s=1.0, directory=directory)
+    begun: Any = {"run_id": run_id, "token": "t", "host": "gl1", "engine": "direct", "argv": (), "at_s": 1.0}
+    ended: Any = {"at_s": 1.0, "exit_code": 0, "counters": StreamCounters(), "stderr_tail": b"", "problems": ()}
+    attempt_id = passes.intend(chunk_id=copied.chunk.id, **begun)
+    passes.started(attempt_id, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
+    passes.finish(attempt_id, state="succeeded", chunk_state=ChunkState.DONE, **ended)
+    output = output_of(directory, copied.chunk.number, attempt_id)
+    output.parent.mkdir(parents=True)
+    output.write_bytes(done.stdout)
+    change_both_alike(site)
+    time.sleep(2 * MARGIN_NS / NS_PER_S)
+    record = site.verify()
+    assert (record.whole, dict(record.differences), record.digested_files) == (True, {}, 6)
+    assert (site.given(), site.given(of_target=True)) == ([], sorted((*names, again)))
+    # What has changed since the stream read it, or changed after the pass began, is read again.
+    assert sorted(site.reads) == [b"a", b"late"]
+    site.reread = True
+    assert site.verify().digested_files == 6
+    assert (site.given(), site.reads) == (sorted((*names, again)), [])
 
 
 def test_the_hosts_of_all_copies_read(site: Site) -> None:

@@ -65,6 +65,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--brick", &options->brick},
         {"--distributed", &options->distributed},
         {"--privileged", &options->privileged},
+        {"--digest", &options->digest},
         {"--recopy", &options->recopy},
         {"--fsync", &options->fsync},
         {"--sparse", &options->sparse},
@@ -145,7 +146,7 @@ enum result copy_path(struct copier *copier, const struct record *record, size_t
     return result;
 }
 
-static void tell(struct copier *copier, size_t index, enum result result) {
+static void tell_result(struct copier *copier, size_t index, enum result result) {
     switch (result) {
     case RESULT_FINE:
         return;
@@ -182,11 +183,14 @@ static bool make_room(struct copier *copier) {
         if (copier->first_names == NULL)
             return false;
     }
+    if (copier->options->digest && !make_digest(copier))
+        return false;
     return posix_memalign((void **)&copier->buffer, 4096, COPY_BUFFER_BYTES) == 0;
 }
 
 static void release(struct copier *copier, struct list *list) {
     free(copier->buffer);
+    free_digest(copier);
     free(copier->first_names);
     free(copier->attributes.names);
     free(copier->attributes.values);
@@ -226,7 +230,7 @@ int copy_main(int argc, char **argv) {
     }
     start_events(&options);
     for (size_t index = 0; index < list.count; index++) {
-        tell(&copier, index, copy_path(&copier, &list.records[index], index));
+        tell_result(&copier, index, copy_path(&copier, &list.records[index], index));
         tick(&copier);
     }
     end_events(&copier);

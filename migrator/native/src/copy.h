@@ -36,6 +36,7 @@ struct options {
     bool distributed;      /* of a volume with several subvolumes */
     bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, if present */
     bool privileged;
+    bool digest; /* report the digest of what is copied */
     bool recopy; /* equal size and time prove nothing */
     bool fsync;  /* sync each file: a syncfs of the target does not reach its disks */
     bool sparse;
@@ -113,6 +114,14 @@ struct handle {
     const char *name;
 };
 
+/* The facts of a file that change with its content, as the mount shows them. */
+struct facts {
+    uint64_t ino;
+    int64_t size;
+    int64_t mtime_ns;
+    int64_t ctime_ns;
+};
+
 enum where { WHERE_UNKNOWN, WHERE_SOURCE, WHERE_TARGET };
 
 struct copier {
@@ -134,6 +143,9 @@ struct copier {
     struct first_name *first_names;
     size_t first_names_room;
     unsigned char *buffer;
+    void *digest; /* of the current file's content; NULL: none is wanted */
+    bool digested;
+    struct facts digested_facts;
     /* The error that ended the work on the current path. */
     enum side failed_side;
     const char *failed_operation;
@@ -155,7 +167,17 @@ void tick(const struct copier *copier);
 void pace(struct copier *copier, size_t bytes);
 void tell_problem(struct copier *copier, size_t index, enum problem problem);
 void end_events(const struct copier *copier);
+__attribute__((format(printf, 1, 2))) void tell(const char *format, ...);
 int failed(struct copier *copier, enum side side, const char *operation);
+
+/* digest.c */
+bool make_digest(struct copier *copier);
+void free_digest(struct copier *copier);
+void begin_digest(struct copier *copier);
+void add_to_digest(struct copier *copier, const unsigned char *bytes, size_t length);
+void add_hole_to_digest(struct copier *copier, off_t length);
+void end_digest(struct copier *copier, int in);
+void report_digest(const struct copier *copier);
 
 /* copy_places.c */
 int open_tree(const char *path);

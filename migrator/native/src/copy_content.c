@@ -78,6 +78,7 @@ static int copy_span(struct copier *copier, int in, int out, off_t from, off_t e
             return failed(copier, SIDE_SOURCE, "read");
         if (got == 0)
             return 0;
+        add_to_digest(copier, copier->buffer, (size_t)got);
         if ((sparse ? write_sparse : write_at)(copier, out, copier->buffer, (size_t)got, *reached) < 0)
             return -1;
         *reached += got;
@@ -120,10 +121,12 @@ static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_en
 int copy_content(struct copier *copier, int in, int out, const struct stat *facts) {
     off_t end = facts->st_size;
     off_t at = 0;
+    begin_digest(copier);
     if (!copier->options->sparse || !may_have_holes(in, facts))
         return copy_span(copier, in, out, 0, end, false, &at);
     off_t data, data_end;
     while (at < end && next_data(in, at, end, &data, &data_end)) {
+        add_hole_to_digest(copier, data - at);
         if (copy_span(copier, in, out, data, data_end, true, &at) < 0)
             return -1;
         if (at < data_end) {
@@ -131,6 +134,7 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
             break;
         }
     }
+    add_hole_to_digest(copier, end - at);
     if (ftruncate(out, end) < 0)
         return failed(copier, SIDE_TARGET, "truncate");
     return 0;

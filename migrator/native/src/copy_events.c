@@ -2,6 +2,7 @@
  *
  *     P FILES BYTES                            so far, a few times a second and at the end
  *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad
+ *     D INDEX ...                              the digest of its content (digest.c)
  *
  * A new limit, in bytes per second (0: none), arrives as the value of a SIGURG. Other programs ignore that signal. Here it
  * stays blocked, so that it interrupts no system call. */
@@ -50,7 +51,8 @@ static void flush_lines(void) {
     waiting_length = 0;
 }
 
-__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+/* Write a line, of less than 512 bytes, at the next flush. */
+void tell(const char *format, ...) {
     va_list arguments;
     if (sizeof waiting - waiting_length < 512)
         flush_lines();

@@ -88,7 +88,10 @@ static enum result fill(struct copier *copier, int in, int out) {
             if (ftruncate(out, 0) < 0)
                 return failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED;
         }
-        if (copy_content(copier, in, out, &copier->attributes.facts) < 0 || read_again(copier, in, &after) < 0)
+        if (copy_content(copier, in, out, &copier->attributes.facts) < 0)
+            return RESULT_FAILED;
+        end_digest(copier, in);
+        if (read_again(copier, in, &after) < 0)
             return RESULT_FAILED;
         same = is_same_moment(&copier->attributes, &after);
         struct stat written;
@@ -116,6 +119,8 @@ static enum result fill(struct copier *copier, int in, int out) {
     }
     if (dress(copier, target, NULL, &changed) < 0)
         return RESULT_FAILED;
+    if (same)
+        report_digest(copier);
     return same ? RESULT_FINE : RESULT_CHANGED;
 }
 

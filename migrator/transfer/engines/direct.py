@@ -192,6 +192,7 @@ class DirectEngine:
                 *((b"--distributed",) if work.brick and work.brick.distributed else ()),
                 *((b"--privileged",) if self.privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
+                *((b"--digest",) if work.digest else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),
                 *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),
@@ -242,6 +243,8 @@ class DirectReader(StreamReader):
         if match := _PROGRESS.fullmatch(line):
             files, size_bytes = max(int(match[1]), self._counters.files), max(int(match[2]), self._counters.size_bytes)
             self._counters = model.StreamCounters(files=files, size_bytes=size_bytes)
+        elif line.startswith(b"D "):
+            pass  # the digest of a file, for a verification: the line stays in the attempt's directory
         elif (event := parse_event(line)) is not None and event.index < len(self._paths):
             self._events.setdefault(event.index, event)
         else:
