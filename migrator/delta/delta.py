@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
+from migrator.bricks.drain.model import is_drained
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits, pack
 from migrator.core.entry import EntryType
@@ -833,11 +834,16 @@ class DeltaPass(Copying):
         scans = {scan.name: scan for scan in world.ledger.scans.all()}
         health = await world.source.health()
         before = scans.get(base)
+        then, now = None if before is None else before.health_fingerprint, catalog.health_fingerprint
+        if before and is_drained(
+            world.ledger.drains.all(), before.health_fingerprint, now, since_s=before.started_at_s
+        ):
+            then = now
         return deletion_problems(
             changes,
             base_whole=None if before is None else before.whole_of(self._trees),
-            base_fingerprint=None if before is None else before.health_fingerprint,
-            now_fingerprint=catalog.health_fingerprint,
+            base_fingerprint=then,
+            now_fingerprint=now,
             source_fingerprint=health.fingerprint,
             source_problems=health_problems(health, health),
             mount_problems=(*await mounts_changed(world, self.site, timeout_s),),

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.model import GlusterFault
@@ -81,7 +82,8 @@ def _problem(bricks: tuple[Brick, ...], unreachable: Mapping[str, str], reachabl
 # Whether a volume, or a mount, shows all of its files.
 
 
-_PERFORMANCE = "performance."
+_NOT_SHOWN = ("performance.", "cluster.rebal-throttle")
+"""Options that do not change the files that the mount shows, and that drains change while passes copy."""
 
 
 def volume_problems(state: VolumeState) -> tuple[str, ...]:
@@ -105,17 +107,30 @@ def volume_problems(state: VolumeState) -> tuple[str, ...]:
 
 
 def volume_fingerprint(state: VolumeState) -> str:
-    """Changes with the brick list and its order, with an option, and with the volume itself. Performance options are
-    left out: they do not change the files that the mount shows, and a drain sets one when it begins.
-    """
+    """Changes with the brick list and its order, with an option, and with the volume itself."""
     digest = hashlib.blake2b(digest_size=16)
     facts = [state.volume, state.volume_id, state.type, str(state.started)]
     facts += [f"{brick.name} {brick.arbiter}" for brick in state.bricks]
-    facts += [f"{option}={value}" for option, value in sorted(state.options) if not option.startswith(_PERFORMANCE)]
+    facts += [f"{option}={value}" for option, value in sorted(state.options) if not option.startswith(_NOT_SHOWN)]
     for fact in facts:
         raw = fact.encode("utf-8", "surrogateescape")
         digest.update(len(raw).to_bytes(4, "big") + raw)
     return digest.hexdigest()
+
+
+def without_bricks(state: VolumeState, names: Collection[str]) -> VolumeState:
+    """The volume after a drain of these bricks. Its type changes when a single subvolume is left."""
+    kept = tuple(brick for brick in state.bricks if brick.name not in names)
+    single = len(kept) <= max(state.replica_count, 1)
+    return replace(state, bricks=kept, type=state.type.removeprefix("Distributed-") if single else state.type)
+
+
+def drained(state: VolumeState, names: Collection[str]) -> VolumeState:
+    """The volume after a whole drain of these bricks, which begins with look-ups on all bricks."""
+    options = dict(state.options)
+    if is_on(options, LOOKUP_OPTION, default=True) is not False:
+        options[LOOKUP_OPTION] = "off"
+    return replace(without_bricks(state, names), options=tuple(options.items()))
 
 
 def wrong_volume_problem(identity: MountIdentity, volume: str) -> str | None:

@@ -15,7 +15,7 @@ from migrator.core.paths import show
 from migrator.ledger.model import CALL, TREE, Holder
 
 VOLUME = "volume"
-"""Shared by all who read or write through the volume; held alone by those who change its bricks."""
+"""Shared by all who read or write through the volume; held alone by those who make its files move."""
 
 _SUFFIX = ".held"
 
@@ -23,6 +23,11 @@ _SUFFIX = ".held"
 def of_tree(path: bytes) -> str:
     """The lock of a user tree: held by the one verb that copies, proves, moves or purges it."""
     return TREE + show(path)
+
+
+def of_brick(brick: str) -> str:
+    """The lock of a brick of the source: shared by streams that read it, held alone by its commit."""
+    return f"brick {brick}"
 
 
 def of_call(directory: str) -> str:

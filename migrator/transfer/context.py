@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrator.beegfs.rules import fullest_words, lost_targets
 from migrator.beegfs.tool import StorageTargets
+from migrator.bricks.drain.model import DrainState
 from migrator.core.clock import Clock
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -17,7 +18,6 @@ from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.core.tasks import Blocking, SharedCall
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
-from migrator.gluster.model import SourceHealth
 from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
 from migrator.ledger.locks import Locks
@@ -186,6 +186,10 @@ class StorageWatch:
 _CONFIRMATIONS = 64
 """The number of attempts that may wait for confirmation; after a crash, a run copies at most these again."""
 
+_COMMIT_STATES = (DrainState.COMMITTING, DrainState.COMMITTED)
+_COMMIT_S = 600.0
+"""The hooks and the backup before a commit are part of it."""
+
 LOG = logging.getLogger("migrator.run")
 
 
@@ -282,7 +286,6 @@ class PassUnderWay:
     kind: PassKind
     chunk_list: str
     capabilities: TargetCapabilities
-    health_before: SourceHealth
     sync: SharedCall[None]
     health: SharedCall[HealthNow]
     doubtful_trees: frozenset[bytes] = frozenset()
@@ -306,6 +309,13 @@ class PassUnderWay:
     @property
     def request(self) -> RunRequest:
         return self.invocation.request
+
+    @property
+    def beside_commit(self) -> bool:
+        """Whether the commit of a drain was begun or done so recently that clients may not be connected to the source."""
+        since_s = self.world.clock.now_s() - _COMMIT_S
+        times = [one.times for one in self.world.ledger.drains.all()]
+        return any(time > since_s for one in times for state, time in one.items() if state in _COMMIT_STATES)
 
     @property
     def governor(self) -> Governor | None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
 from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
+from migrator.bricks.drain.model import taken_out
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
@@ -12,6 +14,7 @@ from migrator.core.units import by_numbers, format_size
 from migrator.fs.model import MountIdentity, Need
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
+from migrator.gluster.rules import volume_fingerprint, without_bricks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan, SurpriseKind, TreeUsage
 from migrator.plan.rules import moved_unknown
@@ -160,6 +163,19 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
         return await world.blocking(look, timeout_s=timeout_s)
     except (OSError, TimeoutError) as error:
         return (f"who works on the target cannot be seen: {error}",)
+
+
+async def health_since(world: World, before: SourceHealth, since_s: float) -> tuple[SourceHealth, SourceHealth]:
+    """The health of the source at an earlier time, without bricks that drains of this ledger have taken out since, and now."""
+    now = await world.source.health()
+    if before.state is None or now.state is None:
+        return before, now
+    out = taken_out(world.ledger.drains.all(), before.state.volume_id, since_s=since_s)
+    out -= {brick.name for brick in now.state.bricks}
+    if out.isdisjoint(brick.name for brick in before.state.bricks):
+        return before, now
+    state = without_bricks(before.state, out)
+    return replace(before, state=state, fingerprint=volume_fingerprint(state)), now
 
 
 def refuse(batch: Batch, findings: tuple[GuardFinding, ...], *, largest: TreeUsage | None = None) -> None:

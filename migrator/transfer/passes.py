@@ -459,6 +459,7 @@ class Ready:
 
     findings: tuple[transfer.GuardFinding, ...]
     health: SourceHealth
+    since_s: float
     capabilities: TargetCapabilities
 
 
@@ -486,7 +487,7 @@ class Copying:
 
     async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
-        world, request = self.world, self.invocation.request
+        world, request, since_s = self.world, self.invocation.request, self.world.clock.now_s()
         findings, health, warnings = await guards.find_problems(
             world, request, self.site, self.plan, self.batch, need=need, left=left
         )
@@ -496,7 +497,8 @@ class Copying:
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
         of_batch = [usage for usage in self.plan.ranking if usage.tree in self.batch.trees]
         guards.refuse(self.batch, findings, largest=max(of_batch, key=lambda one: one.largest_bytes, default=None))
-        return Ready(findings=findings, health=health, capabilities=await self.capabilities())
+        capabilities = await self.capabilities()
+        return Ready(findings=findings, health=health, since_s=since_s, capabilities=capabilities)
 
     async def capabilities(self) -> TargetCapabilities:
         """The recorded capabilities of the target; probed now if there is no record."""
@@ -599,10 +601,10 @@ class Copying:
             await world.blocking(world.target.sync, timeout_s=timeout_s)
 
         async def health() -> HealthNow:
-            now = await world.source.health()
+            before, now = await guards.health_since(world, ready.health, ready.since_s)
             return HealthNow(
-                problems=health_problems(ready.health, now, tasks_count=False),
-                doubts=health_problems(ready.health, now),
+                problems=health_problems(before, now, tasks_count=False),
+                doubts=health_problems(before, now),
             )
 
         return PassUnderWay(
@@ -612,7 +614,6 @@ class Copying:
             kind=record.kind,
             chunk_list=record.chunk_list,
             capabilities=ready.capabilities,
-            health_before=ready.health,
             sync=SharedCall(sync),
             health=SharedCall(health),
             left_alone=self.left_alone,
@@ -672,8 +673,7 @@ class Copying:
         the same from its start to its end.
         """
         world, timeout_s = self.world, self.timeout_s
-        problems = health_problems(under_way.health_before, await world.source.health(), tasks_count=False)
-        if problems:
+        if problems := (await under_way.health.begun_after_now()).problems:
             under_way.stop(transfer.StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
             return
         changed = await guards.mounts_changed(world, self.site, timeout_s)

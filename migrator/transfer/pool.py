@@ -11,7 +11,7 @@ from typing import Any
 
 from migrator.catalog.rules_packing import Paths, divisible, halves, set_apart, total_bytes
 from migrator.core.entry import Entry, EntryType
-from migrator.core.errors import MigratorError, Refused, ToolFailed
+from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
@@ -30,6 +30,7 @@ from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_
 
 
 _SHOWN_STDERR_BYTES = 300
+_BESIDE_COMMIT = "a drain is committed: clients lose their connections for a moment"
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
 """Symptoms of a server that is down: they do not stop a pass that can wait."""
 
@@ -164,6 +165,10 @@ class Settlement:
         waits for at least the returned time (None: not settled). A stop of the pool names the storage target.
         """
         watch, reason = self._pass.storage, result.stop[0] if result.stop else None
+        if reason is StopReason.DISCONNECTED and self._pass.beside_commit:
+            await self.interrupted(attempt)
+            self._retried(attempt.chunk, f"{result.message}; {_BESIDE_COMMIT}")
+            return delay_s(1)
         if watch is None or (result.verdict is Verdict.DONE and not result.bad):
             return None
         words = ""
@@ -485,8 +490,17 @@ class Worker:
         if not self.lane.reads_mount and (brick is None or not await self.routes.quiet_before(brick)):
             self.queue.wake()
             return None
-        finds = self.routes.finds.get(self.lane.host, 0)
         self._brick = brick
+        try:
+            with self.routes.reading(brick):
+                return await self._copy(chunk, paths, tried=tried)
+        except LockHeld as error:
+            # The commit of a drain of this brick has begun.
+            self.routes.refuse(str(brick), error)
+            return None
+
+    async def _copy(self, chunk: ChunkRecord, paths: Sequence[ListedPath], *, tried: bool) -> float | None:
+        finds = self.routes.finds.get(self.lane.host, 0)
         try:
             way = await self.lane.way(self._brick)
             engine = self._engine(way, chunk)
@@ -666,6 +680,9 @@ class Worker:
             self.under_way.stop(StopReason.DISCONNECTED, "the source does not answer")
             return False
         (seen,) = looks
+        if isinstance(seen, OSError) and self.under_way.beside_commit:
+            await self.queue.pause(_FIRST_PAUSE_S)
+            return False
         if isinstance(seen, OSError):
             self.under_way.stop(StopReason.DISCONNECTED, f"{show(chunk.tree)} on the source: {seen.strerror or seen}")
             return False

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost
+from migrator.ledger.locks import of_brick
 from migrator.scan.rules import held_bricks, reasons_against_bricks, task_changes
 from migrator.transfer.context import Invocation
 from migrator.transfer.ports import BrickLook, Way
@@ -147,6 +149,8 @@ class Routes:
     watched: bool = False
     version: int = 0
     _shared: SharedCall[BrickLook] = field(init=False)
+    _readers: Counter[str] = field(default_factory=Counter)
+    _locks: dict[str, ExitStack] = field(default_factory=dict)
     _quiet_at_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -192,6 +196,26 @@ class Routes:
 
     def _is_fresh(self, age_s: float) -> bool:
         return self._quiet_at_s is not None and self._clock.monotonic_s() - self._quiet_at_s < age_s
+
+    @contextmanager
+    def reading(self, brick: str | None) -> Iterator[None]:
+        """Hold off the commit of a drain of this brick during the block. All chunks that read it share one lock: taking it
+        costs several system calls. Raises LockHeld.
+        """
+        if brick is None:
+            yield
+            return
+        if not self._readers[brick]:
+            held = self.invocation.world.locks.hold(f"streams that read {brick}", shared=(of_brick(brick),))
+            self._locks[brick] = ExitStack()
+            self._locks[brick].enter_context(held)
+        self._readers[brick] += 1
+        try:
+            yield
+        finally:
+            self._readers[brick] -= 1
+            if not self._readers[brick]:
+                self._locks.pop(brick).close()
 
     async def quiet_before(self, brick: str) -> bool:
         """Whether a chunk may be read from this brick now."""

@@ -112,17 +112,6 @@ def test_no_catalog_one_that_is_not_whole_and_one_of_other_bricks() -> None:
     assert note.startswith("2 files of catalog catalog-1 were read through the mount")
 
 
-def test_what_cannot_be_told_is_said() -> None:
-    notes = listing(replace(volume(), started=False), version=None).notes
-    assert any("is not started" in note for note in notes)
-    assert any("every known fault is listed" in note for note in notes)
-    assert any("dispersed" in note for note in listing(replace(volume(3), disperse_count=3)).notes)
-
-
-def test_a_brick_list_that_does_not_divide_is_shown_all_the_same() -> None:
-    assert [brick.subvolume for brick in listing(volume(4, replicas=3)).bricks] == [1, 2, 3, 4]
-
-
 def test_a_drain_with_and_without_counters() -> None:
     task = remove_brick("gl2:/b", id="t")
     found = listing(tasks=(task,), progress={"t": TaskProgress(task_id="t", counters=())})

@@ -10,7 +10,7 @@ from migrator.core.errors import ToolFailed
 from migrator.fs.model import MountIdentity
 from migrator.gluster import xml
 from migrator.gluster.model import TaskKind, TaskStatus
-from migrator.gluster.rules import volume_fingerprint, volume_problems, wrong_volume_problem
+from migrator.gluster.rules import drained, volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.gluster.volume import connection_problems
 from tests.support.volumes import brick, volume
 
@@ -274,8 +274,17 @@ def test_the_fingerprint_changes_with_bricks_and_options_only() -> None:
     one_down = replace(STATE, bricks=(replace(BRICKS[0], online=False), *BRICKS[1:]))
     assert volume_fingerprint(one_down) == volume_fingerprint(STATE)
     # `remove-brick start` writes this option down (seen with 10.3 on a distributed volume).
-    begun = replace(STATE, options=(*STATE.options, ("performance.client-io-threads", "on")))
+    begun = replace(
+        STATE, options=(*STATE.options, ("performance.client-io-threads", "on"), ("cluster.rebal-throttle", "lazy"))
+    )
     assert volume_fingerprint(begun) == volume_fingerprint(STATE)
+    sets = replace(
+        STATE, type="Distributed-Replicate", replica_count=2, bricks=(*BRICKS[:2], brick("a:/b"), brick("b:/b"))
+    )
+    left = replace(
+        sets, type="Replicate", bricks=BRICKS[:2], options=(*STATE.options, ("cluster.lookup-optimize", "off"))
+    )
+    assert volume_fingerprint(drained(sets, ("a:/b", "b:/b"))) == volume_fingerprint(left)
     # Facts that are cut elsewhere do not look the same.
     one, other = replace(STATE, options=(("a", "b"), ("c", "d"))), replace(STATE, options=(("a", "bc=d"),))
     assert volume_fingerprint(one) != volume_fingerprint(other)

@@ -9,6 +9,7 @@ from migrator.core.paths import is_beneath, parent
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.fs.ports import Block, Digest
 from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.gluster.rules import volume_fingerprint
 
 GIB = 1024**3
 
@@ -81,7 +82,8 @@ class FakeFileSystem:
         state = VolumeState(
             volume="vol", volume_id="v", type="distribute", started=True, bricks=(), options=(), tasks=self.tasks
         )
-        return SourceHealth(problems=self.sick, fingerprint="same", state=self.volume or state)
+        state = self.volume or state
+        return SourceHealth(problems=self.sick, fingerprint=volume_fingerprint(state), state=state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         return ()

@@ -306,15 +306,6 @@ def test_most_freezes_are_as_long_as_predicted(kind: str, most: float) -> None:
     assert within >= most * HISTORIES
 
 
-@pytest.mark.parametrize("kind", MOST)
-def test_passes_end_by_themselves_also_where_no_limit_is_near_and_no_freeze_is_short_enough(kind: str) -> None:
-    for seed in range(50):
-        limits = PassLimits(max_freeze_s=0.0, max_delta_passes=1000)
-        passes, decision = ChangingSite.of(kind, seed).to_the_end(limits)
-        assert decision.outcome in (ConvergenceOutcome.NO_LONGER_SHRINKS, ConvergenceOutcome.NOTHING_CHANGED)
-        assert len(passes) < 50
-
-
 T0_S = 1_763_600_000.0
 TREE = small_plan().batches[0].trees[0].path
 WANTED = PassLimits(max_freeze_s=600.0, max_delta_passes=5)

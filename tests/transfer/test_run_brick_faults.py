@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from migrator.core.units import MIB
-from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
+from tests.support.cluster.brick_runs import WORK, BrickRuns, brick_runs, work_trees
 from tests.support.cluster.fixtures import lab_of, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.waiting import wait_for
+from tools.known_writer import Writer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -42,7 +43,7 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     host = work.state.hosts[2]
     process = leased.start(*SLOW)
     with ExitStack() as cut:
-        with leased.held_stream_on(process, host):
+        with leased.held_stream_on(process, host.address):
             cut.enter_context(work.ssh_cut(host))
         leased.wait_for(process)
         assert leased.left_running() == []
@@ -61,24 +62,17 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     leased.assert_equal()
 
 
-@pytest.fixture(scope="module")
-def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
-    """A volume whose files may be moved between bricks."""
-    with lab_of(lab_parent / "moving", hosts=2, users=1, files=10, data_bytes=MIB, odd=False) as made:
-        yield made
-
-
 @pytest.fixture
-def moving(own_lab: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
-    with_ssh(own_lab)
-    with work_trees(own_lab), brick_runs(own_lab, scratch / "site") as made:
-        yield made
+def moving(lab_parent: Path, scratch: Path) -> Iterator[BrickRuns]:
+    """On a volume whose files may be moved between bricks."""
+    with lab_of(lab_parent / "moving", hosts=2, users=1, files=10, data_bytes=MIB, odd=False) as lab:
+        with_ssh(lab)
+        with work_trees(lab), brick_runs(lab, scratch / "site") as made:
+            yield made
 
 
 def is_quiet(lab: LabHandle) -> bool:
-    """No task is under way or waits for its commit, and whoever moved files for it has ended: it is not waited for where one is
-    stopped.
-    """
+    """No task is under way, and whoever moved files for it has ended."""
     if any(lab.movers(host) for host in lab.state.hosts):
         return False
     tasks = lab.gluster("--xml", "volume", "status", "vol1", "tasks")
@@ -87,31 +81,46 @@ def is_quiet(lab: LabHandle) -> bool:
 
 @pytest.mark.exhaustive
 @pytest.mark.guarantee("bricks-and-mount")
-@pytest.mark.parametrize("task", ["drain", "rebalance"])
-def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRuns, task: str) -> None:
-    lab = moving.lab
+def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRuns) -> None:
     moving.prepare()
     process = moving.start(*SLOW)
-    leaving = lab.bricks[-1].name
     with moving.held_stream_on(process):
-        if task == "drain":
-            lab.gluster("volume", "remove-brick", "vol1", leaving, "start")
-        else:
-            lab.gluster("volume", "rebalance", "vol1", "start", "force")
-    try:
-        moving.wait_for(process)
-        (said,) = moving.events("bricks-unfit")
-        assert "task" in said
-        assert ("localhost", "rsync", "succeeded") in moving.attempts()
-    finally:
-        if task == "drain":
-            lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
+        moving.lab.gluster("volume", "rebalance", "vol1", "start", "force")
+    moving.wait_for(process)
+    (said,) = moving.events("bricks-unfit")
+    assert "task" in said
+    assert ("localhost", "rsync", "succeeded") in moving.attempts()
     # Before that a verification is not whole.
-    wait_for(lambda: is_quiet(lab), "the volume is quiet")
-    lab.let_client_know()
+    wait_for(lambda: is_quiet(moving.lab), "the volume is quiet")
+    moving.lab.let_client_know()
     moving.assert_equal(but_times_of_directories=True)
     moving.prepare()
     moving.run("--plan", "plan-0002")
+    moving.assert_equal()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.guarantee("drain-commit")
+def test_a_drain_is_committed_while_a_batch_is_copied_and_users_work(moving: BrickRuns) -> None:
+    site, target = moving.site, moving.site.target / WORK
+    brick = moving.lab.bricks[0].name
+    drain = ("brick", "drain", brick, "--accept-open-files")
+    moving.prepare()
+    with Writer(moving.lab.source / WORK / "ben" / "busy") as users:
+        assert site.json(*drain, "--no-commit")["ending"] == "waits"
+        process = moving.start(*SLOW, "--deltas", "1")
+        with moving.held_stream_on(process, "localhost"):
+            assert site.json(*drain)["ending"] == "done"
+            assert brick.encode() not in moving.lab.gluster("volume", "info", "vol1")
+            wait_for(lambda: any(target.glob("ann/one/small-*")), "another stream goes on")
+            gone = next(target.glob("ann/one/small-*"))
+            (moving.lab.source / WORK / "ann" / "one" / gone.name).unlink()
+        moving.wait_for(process)
+    # The delta pass after the commit has deleted too.
+    assert not gone.exists()
+    moving.run("--deltas", "1")
+    assert (users.lost(), users.errors) == ([], [])
+    assert len(list(target.glob("ben/busy/*/*"))) == len(users.contents)
     moving.assert_equal()
 
 

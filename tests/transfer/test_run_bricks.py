@@ -13,11 +13,14 @@ from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import HostLost
+from migrator.ledger.locks import of_brick
 from migrator.operations.run_files import last_heard_s
+from migrator.transfer.model import RunStopped, StopReason
 from migrator.transfer.ports import BrickLook
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import FakeProgress
+from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, act, do, plan_drain
 from tests.support.run_world import ALICE, World, in_loop, plan_in_ranges, small_world
 from tests.support.volumes import brick, volume
 
@@ -180,6 +183,46 @@ async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount
     assert read
     assert read <= read_by(world.streams)
     assert world.is_copied()
+
+
+@in_loop
+async def test_streams_hold_off_the_commit_of_their_brick_and_a_commit_holds_off_streams(world: World) -> None:
+    held: set[str] = set()
+    streams_of(world, 0).before_path = lambda _: held.update(name for one in world.locks.held for name in one.shared)
+    with world.locks.hold("the commit of a drain", of_brick(TWO)):
+        await world.run()
+    assert of_brick(ONE) in held
+    assert read_by(streams_of(world, 1)) == set()
+    assert world.locks.held == []
+    assert world.is_copied()
+
+
+@pytest.mark.parametrize("state", ["committing", "committed", "audited", "committed before"])
+@in_loop
+async def test_a_run_goes_on_over_the_commit_of_a_drain_and_no_other_change(world: World, state: str) -> None:
+    drains, drain = world.ledger.drains, plan_drain(world.ledger, (TWO,))
+    world.source.volume, after = (volume(*bricks, volume_id="v") for bricks in ((ONE, TWO), (ONE,)))
+    world.bricks = Volume([DRAINING])
+
+    def leave(_: bytes) -> None:
+        if world.source.volume == after:
+            return
+        at_s = 10.0 if "before" in state else world.clock.now_s()
+        do(drains, drain, CHECK, START, WATCH, AUDIT, at_s=at_s)
+        step = drains.intend(drain.id, act(COMMIT), at_s=at_s) if state != "audited" else 0
+        if "committed" in state:
+            drains.finish(step, COMMIT[2], at_s=at_s)
+        world.source.volume = after
+
+    world.streams.before_path = leave
+    if state in ("committing", "committed"):
+        # Clients lose their connections for a moment.
+        world.streams.faults[ALICE + b"/0"] = Fault("stop", times=1, stop=StopReason.DISCONNECTED)
+        await world.run()
+        assert world.is_copied()
+    else:
+        with pytest.raises(RunStopped, match=f"brick {TWO} left the volume"):
+            await world.run()
 
 
 @pytest.mark.guarantee("bricks-and-mount")

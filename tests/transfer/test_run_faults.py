@@ -78,14 +78,6 @@ def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
     assert site.differences() == ""
 
 
-@pytest.mark.guarantee("one-stream")
-def test_two_runs_at_once_refuse_each_other(site: RealSite) -> None:
-    with site.started(*SLOWER) as process:
-        wait_for(site.streams, "streams")
-        process.send_signal(signal.SIGSTOP)
-        assert site.run().returncode == 5
-
-
 @pytest.mark.guarantee("kill-9")
 def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
     with site.started(*SLOW) as process:

@@ -1,5 +1,6 @@
 """Drains of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -127,7 +128,8 @@ class DrainNotes:
     be recorded before the drain starts, as an empty tuple if it changes none. `task_id` is Gluster's id of the drain,
     and `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a
     restart ends. `files` (names) and `size_bytes` (content) are the amounts to move, taken at the start and never
-    replaced. `wipe_word` confirmed a wipe that has begun.
+    replaced. `wipe_word` confirmed a wipe that has begun. `volume_before` is the fingerprint of the volume at the first
+    start, and `volume_after` what the commit makes of it.
     """
 
     options: tuple[ChangedOption, ...] | None = None
@@ -137,6 +139,8 @@ class DrainNotes:
     files: int | None = None
     size_bytes: int | None = None
     wipe_word: str | None = None
+    volume_before: str | None = None
+    volume_after: str | None = None
 
 
 NO_DRAIN_NOTES = DrainNotes()
@@ -193,7 +197,7 @@ def merged_options(
 
 
 def _noted(known: DrainNotes, more: DrainNotes) -> DrainNotes:
-    notes = added(known, more, once=("files", "size_bytes"))
+    notes = added(known, more, once=("files", "size_bytes", "volume_before", "volume_after"))
     return replace(notes, options=merged_options(known.options, more.options))
 
 
@@ -219,6 +223,31 @@ DRAINS: Kind[DrainRecord, DrainState, DrainStep, DrainNotes] = Kind(
     noted=_noted,
     intended=_intended,
 )
+
+
+# What drains have taken out of the volume while passes copied.
+
+
+def taken_out(records: Iterable[DrainRecord], volume_id: str, *, since_s: float) -> frozenset[str]:
+    """Bricks that drains have committed since then, or are committing: glusterd's list shows whether that is done."""
+    return frozenset(
+        brick
+        for record in records
+        if record.volume_id == volume_id
+        and (record.state is _S.COMMITTING or record.times.get(_S.COMMITTED, -math.inf) >= since_s)
+        for brick in record.bricks
+    )
+
+
+def is_drained(records: Iterable[DrainRecord], before: str, after: str, *, since_s: float) -> bool:
+    """Whether drains that were committed since then, and nothing else, explain this change of the volume's fingerprint."""
+    committed = [record for record in records if record.times.get(_S.COMMITTED, -math.inf) >= since_s]
+    for record in sorted(committed, key=lambda record: record.times[_S.COMMITTED]):
+        if before == record.notes.volume_before and record.notes.volume_after is not None:
+            before = record.notes.volume_after
+            if before == after:
+                return True
+    return False
 
 
 # Copy throughput while drains move files, and at other times.

@@ -28,9 +28,9 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
-from migrator.gluster.rules import disk_problems, is_on
+from migrator.gluster.rules import disk_problems, drained, is_on, volume_fingerprint
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.ledger.locks import VOLUME
+from migrator.ledger.locks import VOLUME, of_brick
 from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import LOOKS, Around, Done, Events
@@ -258,28 +258,27 @@ class DrainMachine(
         return notes
 
     async def _lock(self, record: model.DrainRecord, act: _Act) -> None:
-        """A pass must not read bricks while a drain begins, nor while a commit changes the volume."""
-        commits = (
-            act.step is model.DrainStep.AUDIT and self.call.request.commit and record.state not in model.OUT_STATES
-        )
-        begins = act.step in (model.DrainStep.START, model.DrainStep.RECOVER) and not act.seen_done
-        if self._locked or not (commits or begins or (act.step is model.DrainStep.COMMIT and not act.seen_done)):
+        """Nothing else is at work in the volume when a drain begins, and no stream reads its bricks from the audit to the
+        commit.
+        """
+        if act.step in (model.DrainStep.START, model.DrainStep.RECOVER) and not act.seen_done:
+            self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
+            return
+        commits = act.step is model.DrainStep.COMMIT and not act.seen_done
+        commits |= act.step is model.DrainStep.AUDIT and self.call.request.commit
+        if self._locked or not commits or record.state in model.OUT_STATES:
             return
         told = False
-        while True:
+        while not self._locked:
             try:
-                self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
+                self.locks.enter_context(self.call.world.locks.hold(record.subject, *map(of_brick, record.bricks)))
+                self._locked = True
             except LockHeld as error:
-                if begins:
-                    raise
                 if not told:
                     words = f"the commit waits: {error.message}"
                     self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
                 told = True
                 await self.call.world.clock.sleep(self.call.request.poll_s)
-            else:
-                self._locked = True
-                return
 
     def release(self, act: _Act) -> None:
         if act.step not in (model.DrainStep.AUDIT, model.DrainStep.COMMIT):
@@ -290,11 +289,13 @@ class DrainMachine(
         """Return the facts to record with the intent."""
         if act.step is not model.DrainStep.START or seen.state is None:
             return model.NO_DRAIN_NOTES
-        options = self.throttle.before(seen.state)
+        notes = model.DrainNotes(
+            options=self.throttle.before(seen.state),
+            volume_before=volume_fingerprint(seen.state),
+            volume_after=volume_fingerprint(drained(seen.state, record.bricks)),
+        )
         known = await self.looker.content(record)
-        if known is None:
-            return model.DrainNotes(options=options)
-        return model.DrainNotes(options=options, files=known[1].files, size_bytes=known[1].size_bytes)
+        return notes if known is None else replace(notes, files=known[1].files, size_bytes=known[1].size_bytes)
 
     async def finished(self, record: model.DrainRecord, step: Finished) -> model.DrainSummary:
         out = record.state in model.OUT_STATES

@@ -1,11 +1,9 @@
 """How far additions of bricks are, and when somebody has to be told."""
 
-from dataclasses import replace
-
 import pytest
 
-from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
-from migrator.bricks.add.rules import addition_blockers, newest_attempts, standing
+from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionState
+from migrator.bricks.add.rules import addition_blockers, standing
 from migrator.gluster.model import ListedDirectory
 from tests.support.making import made
 from tests.support.volumes import drain_sample
@@ -17,13 +15,6 @@ NEW = "gl2:/srv/b/data"
 def record(state: AdditionState = S.BALANCING, **changes: object) -> AdditionRecord:
     notes = AdditionNotes(task_id="balance", size_bytes=1000, files=400)
     return made(AdditionRecord, **{"bricks": (NEW,), "state": state, "times": {state: 5.0}, "notes": notes, **changes})
-
-
-def test_of_the_same_bricks_on_the_same_side_only_the_newest_attempt_counts() -> None:
-    source = record(S.SETTLED)
-    target = replace(source, id=2, side=AdditionSide.TARGET)
-    again = replace(source, id=3, attempt=2)
-    assert newest_attempts([source, target, again]) == (target, again)
 
 
 @pytest.mark.parametrize("state", list(AdditionState))

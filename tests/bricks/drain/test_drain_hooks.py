@@ -59,16 +59,6 @@ def test_an_audit_that_finds_something_is_told_to_be_refused_and_why(site: Hooke
     assert site.hooks.reasons == [("post-audit", "", left), ("post-fail", "drain", left)]
 
 
-def test_hooks_after_a_step_that_fail_are_a_warning_and_no_more(site: HookedSite) -> None:
-    site.hooks.exit_codes = dict.fromkeys(("post-audit", "post-commit", "post-drain"), 1)
-    assert site.drain().ending is DrainEnding.DONE
-    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT
-    assert [words.partition(" failed")[0] for words in site.warnings()] == [
-        f"the hook post-{step}.d/50-do after the {step} of {LEAVING}" for step in ("drain", "commit", "audit")
-    ]
-    assert site.owes_nothing()
-
-
 @pytest.mark.parametrize("code", [1, 62])
 def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: HookedSite, code: int) -> None:
     site.drain(commit=False)

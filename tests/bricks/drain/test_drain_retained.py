@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.bricks.drain.model import RetainedSource, TreeOnBricks
-from migrator.bricks.drain.rules_preflight import purge_commands, retained_problems, retained_sources
+from migrator.bricks.drain.rules_preflight import purge_commands, retained_sources
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverRecord, CutoverState
@@ -32,15 +32,6 @@ def sources(*records: CutoverRecord, retain_days: float = 14.0) -> tuple[Retaine
 def test_only_who_works_on_the_target_and_is_not_purged_has_a_retained_source(state: CutoverState) -> None:
     expected = state in (S.THAWED, S.RETAINED, S.PURGING)
     assert bool(sources(cut(ALICE, state))) == expected
-
-
-def test_it_says_how_much_and_what_to_do() -> None:
-    (problem,) = retained_problems(sources(cut(ALICE), cut(CAROL)), accepted=False)
-    for words in ("20 files (2.0 GiB) of 2 users", "--user alice --user carol", "--accept-retained"):
-        assert words in problem
-    assert "when [cutover] retain is over" not in problem
-    (problem,) = retained_problems(sources(cut(ALICE), retain_days=33.0), accepted=False)
-    assert "in 3 d when [cutover] retain is over" in problem
 
 
 def test_commands_name_the_plan_of_the_cutover_and_are_safe_to_paste() -> None:

@@ -337,6 +337,18 @@ def test_after_a_stop_the_layout_is_repaired() -> None:
 # Bricks that are out of the volume.
 
 
+def test_drains_explain_the_change_that_they_have_recorded_and_no_other() -> None:
+    noted = ((20.0, "f2", "f3"), (10.0, "f1", "f2"), (30.0, None, None))
+    drains = [
+        record(S.WIPED, times={S.COMMITTED: at_s}, volume_before=before, volume_after=after)
+        for at_s, before, after in noted
+    ]
+    for before, after, since_s in (("f1", "f2", 5.0), ("f1", "f3", 5.0), ("f2", "f3", 15.0)):
+        assert drain.is_drained(drains, before, after, since_s=since_s)
+    for before, after, since_s in (("f1", "f3", 15.0), ("f1", "f4", 5.0), ("f2", "f1", 5.0), ("", "f2", 5.0)):
+        assert not drain.is_drained(drains, before, after, since_s=since_s)
+
+
 @pytest.mark.parametrize("state", [S.COMMITTED, S.WIPING])
 def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState) -> None:
     def step(

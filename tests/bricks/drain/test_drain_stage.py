@@ -1,7 +1,7 @@
 """Drains over a simulated volume: the way out and back, guards, options, failures, and what is left."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,17 +14,16 @@ from migrator.bricks.recover.model import RecoverySummary
 from migrator.bricks.shared import read_bricks
 from migrator.core.entry import UserTree
 from migrator.core.errors import LockHeld, Refused, UsageError
-from migrator.core.events import EventKind
-from migrator.core.probe import Probe, ProbeSide
+from migrator.core.events import Event, EventKind
 from migrator.core.units import GIB
 from migrator.core.windows import Window
 from migrator.gluster.model import BrickHeal, TaskStatus, VolumeState, VolumeTask
 from migrator.ledger.ledger import open_ledger
-from migrator.ledger.locks import VOLUME
+from migrator.ledger.locks import VOLUME, of_brick
 from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, THROTTLE
-from tests.support.fakes import VirtualClock
-from tests.support.kills import Killed, deaths, new_ledger
+from tests.support.fakes import FakeProgress
+from tests.support.kills import Killed, new_ledger
 from tests.support.operations import THERE, do, plan_addition, plan_cutover
 
 
@@ -57,6 +56,24 @@ def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) ->
     assert (done.ending, site.state) == (DrainEnding.WAITS, S.AUDITED)
     assert LEAVING in site.volume.inside
     assert site.locks.held == []
+
+
+def test_a_commit_waits_for_streams_that_read_its_brick_and_for_nothing_else(site: Site) -> None:
+    site.drain(commit=False)
+    stream = ExitStack()
+    stream.enter_context(site.locks.hold("a stream", shared=(of_brick(LEAVING),)))
+
+    class Ending(FakeProgress):
+        def event(self, event: Event) -> None:
+            super().event(event)
+            if "the commit waits" in event.message:
+                assert LEAVING in site.volume.inside
+                stream.close()
+
+    site.progress = Ending()
+    with site.locks.hold("a run", shared=(VOLUME,)):
+        assert site.drain().ending is DrainEnding.DONE
+    assert any("(a stream)" in event.message for event in site.progress.events)
 
 
 def nothing() -> None:
@@ -166,25 +183,6 @@ def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site
     with suppress(UsageError):
         site.stop()
     assert site.volume.options == {THROTTLE: LAZY}
-
-
-def test_it_gives_way_to_users_and_what_it_was_killed_with_is_put_back(site: Site) -> None:
-    site.throttle, site.max_latency_s = "aggressive", 0.05
-    now_s = VirtualClock().now_s()
-    for minute in range(6):
-        site.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s - 360.0 + 60.0 * minute, waited_s=1.0))
-    for death in deaths():
-        with suppress(Killed):
-            site.drain(death=death, commit=False)
-        if site.volume.options:
-            break
-    assert death.happened
-    site.drain(commit=False)
-    assert site.volume.options == {THROTTLE: LAZY}
-    said = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.THROTTLE_SET]
-    assert "small operations on the source take longer than 50 ms" in said[0]
-    assert site.drain().ending is DrainEnding.DONE
-    assert site.volume.options == {}
 
 
 def test_what_an_addition_has_left_changed_is_not_taken_for_what_was_there_before(site: Site) -> None:

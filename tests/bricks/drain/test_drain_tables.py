@@ -2,35 +2,12 @@
 
 import pytest
 
-from migrator.bricks.add import model as add
-from migrator.bricks.view import addition_document
 from migrator.core.progress import DrainProgress
 from migrator.core.units import GIB
 from migrator.render.progress import snapshot_line
-from migrator.render.text import to_markdown
 from tests.support.making import made
 
 BRICK = "gl3:/srv/b2/data"
-
-
-@pytest.mark.parametrize(
-    ("ending", "shown"),
-    [(add.AdditionEnding.DONE, False), (add.AdditionEnding.PLANNED, True), (add.AdditionEnding.HALTED, True)],
-)
-def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: add.AdditionEnding, shown: bool) -> None:
-    """By then its file system is mounted elsewhere, and what lies there is something else."""
-    added = made(
-        add.AdditionSummary,
-        side=add.AdditionSide.TARGET,
-        volume="vol1",
-        bricks=(BRICK,),
-        ending=ending,
-        state=add.AdditionState.SETTLED,
-        places=(add.NewPlace(name=BRICK, mount="/srv", own=True, filesystem="tmpfs"),),
-        moved_files=1,
-    )
-    assert ("tmpfs" in to_markdown(addition_document(added))) is shown
-    assert "1 file, 0 B" in to_markdown(addition_document(added))
 
 
 def progress(files: int, size_bytes: int, total_files: int | None, total_bytes: int | None) -> str:

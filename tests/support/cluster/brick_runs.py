@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from migrator.core.units import KIB, MIB
 from migrator.hosts.proc import carriers
-from migrator.lab.model import LabHost
 from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.delta_changes import let_settle
@@ -154,7 +153,7 @@ class BrickRuns:
         assert process.returncode == 0, said
 
     @contextmanager
-    def held_stream_on(self, process: "subprocess.Popen[bytes]", host: LabHost | None = None) -> Iterator[None]:
+    def held_stream_on(self, process: "subprocess.Popen[bytes]", host: str | None = None) -> Iterator[None]:
         """For the length of the block a stream of this run that is at work at the content of files, there or on any brick
         server, stands still: what the test does meanwhile happens before that stream has come to its end.
         """
@@ -168,10 +167,10 @@ class BrickRuns:
                         return
             time.sleep(0.05)
 
-    def _at_work(self, process: "subprocess.Popen[bytes]", host: LabHost | None) -> list[tuple[str, int, str]]:
+    def _at_work(self, process: "subprocess.Popen[bytes]", host: str | None) -> list[tuple[str, int, str]]:
         """Host, process and token of the streams of this run at content; those that an earlier one has left are none of it."""
         assert process.poll() is None, f"the run has ended already, with {process.returncode}"
-        wanted = {host.address} if host else {host.address for host in self.lab.state.hosts}
+        wanted = {host} if host else {host.address for host in self.lab.state.hosts}
         with suppress(sqlite3.OperationalError):
             return [
                 (name, pid, token)
