@@ -12,7 +12,7 @@ from msgspec import structs
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import endpoints, host_specs, reached
-from migrator.app.transfer import deltas_of, governing_of, run_request, run_world, scanning
+from migrator.app.transfer import deltas_of, run_request, run_world, scanning
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -147,7 +147,7 @@ async def read_by_hosts(
             lanes=world.lanes,
             guard=world.bricks,
             chunk_lists=world.chunk_lists,
-            governing=governing_of(wiring, hosts),
+            governing=world.governing,
             scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
             reread=reread,
         )
@@ -183,7 +183,9 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
                 stack.callback(side.close)
             moves = stack.enter_context(back.target_moves())
             # The source and the target are exchanged: what a run reads is the target.
-            async with run_world(back, target, source, ledger=ledger, progress=progress, engine=engine) as (
+            async with run_world(
+                back, target, source, ledger=ledger, controls=own, progress=progress, engine=engine
+            ) as (
                 world,
                 hosts,
             ):

@@ -162,10 +162,13 @@ async def run_world(
     progress: Progress,
     engine: str,
     jobs: int | None = None,
+    bwlimit_bytes_per_s: int | None = None,
+    controls: "Ledger | None" = None,
     ahead: bool = False,
 ) -> AsyncIterator[tuple[World, SiteHosts]]:
     """The ports of a run, and the hosts of site.toml, for the length of the block. `jobs` from the command line applies
-    to every host. `ahead`: connect to the brick servers at once, because they will be needed.
+    to every host. `controls` has the operators' settings, if `ledger` is that of a rollback. `ahead`: connect to the brick
+    servers at once, because they will be needed.
 
     The lanes are the mount's first, then one for each brick server that has the target. After a driver, all is compared
     through the mount: the times on a brick are not those that the driver set. Raises ToolFailed if the requested driver
@@ -225,6 +228,7 @@ async def run_world(
                 blocking=wiring.blocking,
                 tokens=new_token,
                 storage=wiring.storage_targets(),
+                governing=_governing(wiring, hosts, controls or ledger, bwlimit_bytes_per_s),
             )
             loop, call = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -276,7 +280,6 @@ def run_request(
         dry_run=dry_run,
         engine=engine,
         lease_s=transfer.lease_s,
-        bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
         stall_timeout_s=transfer.stall_timeout_s,
         sample_interval_s=transfer.sample_interval_s,
         reserve_bytes=transfer.reserve_bytes,
@@ -287,13 +290,13 @@ def run_request(
 # The governor
 
 
-def governing_of(wiring: Wiring, hosts: SiteHosts) -> Governing:
-    """The ports of the governor, with the limits of site.toml."""
+def _governing(wiring: Wiring, hosts: SiteHosts, ledger: "Ledger", bwlimit_bytes_per_s: int | None) -> Governing:
     governor, transfer = wiring.site.governor, wiring.site.transfer
     return Governing(
+        ledger=ledger,
         load_of=partial(load_of, hosts=hosts, names=host_specs(wiring.site), own=(OWN_HOST,)),
         limits=Limits(
-            bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
+            bwlimit_bytes_per_s=bwlimit_bytes_per_s or transfer.bwlimit_bytes_per_s,
             max_latency_s=governor.max_latency_s,
             max_load=governor.max_load,
         ),

@@ -8,7 +8,7 @@ import click
 
 from migrator import app
 from migrator.app.hosts import probe_world, window_standings
-from migrator.app.transfer import deltas_of, governing_of, run_request, run_world
+from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
@@ -70,7 +70,6 @@ def run_command(
             trees=frozenset(tree.path for some in by_batch.values() for tree in some) if choice.users else None,
             recopy=recopy,
             stripe=site.target.stripe,
-            bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
         )
         with wiring.target(ledger.site.read()) as target, wiring.target_moves() as moves:
 
@@ -83,6 +82,7 @@ def run_command(
                     progress=shown,
                     engine=request.engine,
                     jobs=jobs,
+                    bwlimit_bytes_per_s=bwlimit,
                     ahead=not dry_run,
                 )
                 async with ports as (world, hosts):
@@ -93,7 +93,6 @@ def run_command(
                         files=wiring.run_files(),
                         hooks=wiring.hooks(),
                         probes=probe_world(wiring, ledger),
-                        governing=governing_of(wiring, hosts),
                         # A driver takes whole trees.
                         deltas=None
                         if not at_most or request.engine in DRIVERS

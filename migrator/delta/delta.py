@@ -29,6 +29,7 @@ from migrator.site.rules_guards import health_problems
 from migrator.transfer import bases
 from migrator.transfer.attempt import look
 from migrator.transfer.context import Invocation, PassUnderWay, World
+from migrator.transfer.governor import governed
 from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason
 from migrator.transfer.passes import Copying, remaining
@@ -662,6 +663,20 @@ class DeltaPass(Copying):
 
     async def run(self) -> BatchSummary:
         """Raises Refused if a guard trips before anything is changed; a later stop is in the summary."""
+        if self.kind is not PassKind.FINAL:
+            return await self._run()
+        governor = governed(
+            self.world.governing,
+            self.world.lanes,
+            run_id=None,
+            clock=self.world.clock,
+            say=partial(self.say, EventKind.STREAMS_SET),
+            frozen=True,
+        )
+        async with governor as self.invocation.governor:
+            return await self._run()
+
+    async def _run(self) -> BatchSummary:
         record = None
         if self.kind is PassKind.DELTA:
             record = bases.unfinished_delta(self.world.ledger.passes, self.plan, self.batch)

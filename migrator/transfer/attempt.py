@@ -639,19 +639,12 @@ class Attempt(Stream):
             (of_stream if engine.fits(chunk.tree, listed.path) else self._by_descriptor).append(listed)
         self._view = way.executor.view(chunk.tree)
         self._again = request.recopy or chunk.list_path is not None or chunk.tree in under_way.doubtful_trees or tried
-        limit = request.bwlimit_bytes_per_s
         self._work = ChunkWork(
             kind=chunk.kind,
             tree=chunk.tree,
             paths=of_stream,
             capabilities=under_way.capabilities,
-            bwlimit_bytes_per_s=(
-                under_way.governor.share_of(chunk.id)
-                if under_way.governor is not None
-                else None
-                if limit is None
-                else max(limit // max(sum(lane.jobs for lane in routes.open), 1), 1)
-            ),
+            bwlimit_bytes_per_s=None if under_way.governor is None else under_way.governor.share_of(chunk.id),
             # Files listed after the seed are known to differ, even if size and times are the same.
             recopy=self._again or under_way.kind is not PassKind.SEED,
             digest=under_way.digests and chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES),

@@ -25,7 +25,7 @@ from migrator.operations.run_files import RunDirectory
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
 from migrator.transfer.executors import Executor
-from migrator.transfer.governor import Governor
+from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
 from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
@@ -196,7 +196,7 @@ LOG = logging.getLogger("migrator.run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """All external resources of a run. The first lane reads the mount on this machine. `storage` is None if the target
-    has no storage targets of its own.
+    has no storage targets of its own. `governing` None: all streams may run at any time, without a limit.
     """
 
     source: SourceFileSystem
@@ -214,6 +214,7 @@ class World:
     blocking: Blocking
     tokens: Callable[[], str]
     storage: StorageTargets | None = None
+    governing: Governing | None = None
 
     @property
     def own_host(self) -> str:
@@ -228,7 +229,7 @@ class World:
 
 @dataclass(slots=True, kw_only=True)
 class Invocation:
-    """One run in the ledger, with its directory. `governor` None: all streams may run at any time."""
+    """One run in the ledger, with its directory, and the governor of its streams."""
 
     world: World
     request: RunRequest
@@ -319,8 +320,7 @@ class PassUnderWay:
 
     @property
     def governor(self) -> Governor | None:
-        """None in a final pass: a frozen user waits for its end, so the governor does not limit it."""
-        return None if self.kind is PassKind.FINAL else self.invocation.governor
+        return self.invocation.governor
 
     def sync_of(self, executor: Executor) -> SharedCall[None]:
         """The shared sync of the host where an executor runs its streams."""

@@ -81,8 +81,9 @@ _FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governing:
-    """The ports, and the settings at the start. `in_words` formats a time for display."""
+    """The ports, and the settings at the start. `ledger` has the operators' settings. `in_words` formats a time for display."""
 
+    ledger: "Ledger"
     load_of: Callable[[str], Awaitable[float | None]]
     limits: transfer.Limits
     windows: Sequence[Window]
@@ -116,11 +117,12 @@ class Governor:
     """
 
     governing: Governing
-    ledger: "Ledger"
     hosts: Mapping[str, int]
     run_id: int | None
     clock: Clock
     say: Callable[[Severity, str], None]
+    frozen: bool
+    ledger: "Ledger" = field(init=False)
     state: rules.GovernorState = field(init=False)
     decision: transfer.GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
@@ -138,6 +140,7 @@ class Governor:
 
     def __post_init__(self) -> None:
         """Make the first decision."""
+        self.ledger = self.governing.ledger
         self._controls = self.ledger.controls.now()
         self._settings = self._settings_now()
         # Without a run nothing records throughput, so there is nothing to measure.
@@ -213,17 +216,19 @@ class Governor:
         self.state = rules.after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
         self._decide()
 
-    def may_begin(self, host: str, *, hosts: Collection[str]) -> bool:
-        """Whether one more chunk may start on a host now; `hosts` are all hosts that can run streams at present."""
+    def may_begin(self, host: str, *, hosts: Collection[str], chunks: int | None = None) -> bool:
+        """Whether one more chunk may start on a host now; `hosts` are all hosts that can run streams at present. `chunks` is the
+        number of those at work and waiting; None: many.
+        """
         if self._at_work().get(host, 0) >= self.allowed.get(host, 0):
             return False
         limit = self.decision.bwlimit_bytes_per_s
-        return limit is None or not self._grants or self._room(limit) >= _HALF * self._fair(limit, hosts)
+        return limit is None or not self._grants or self._room(limit) >= _HALF * self._fair(limit, hosts, chunks)
 
-    def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
+    def begin(self, chunk_id: int, host: str, *, hosts: Collection[str], chunks: int | None = None) -> None:
         """Record that a chunk starts there: it gets its share of the limit, until `end`. Others give way."""
         limit = self.decision.bwlimit_bytes_per_s
-        share = None if limit is None else max(min(self._fair(limit, hosts), self._room(limit)), 1)
+        share = None if limit is None else max(min(self._fair(limit, hosts, chunks), self._room(limit)), 1)
         self._grants[chunk_id] = Grant(host=host, share_bytes_per_s=share)
         self._share_out()
 
@@ -259,9 +264,9 @@ class Governor:
     def _at_work(self) -> dict[str, int]:
         return Counter(grant.host for grant in self._grants.values())
 
-    def _fair(self, limit: int, hosts: Collection[str]) -> int:
+    def _fair(self, limit: int, hosts: Collection[str], chunks: int | None) -> int:
         streams = sum(count for host, count in self.allowed.items() if host in hosts)
-        return max(limit // max(streams, 1), 1)
+        return max(limit // max(streams if chunks is None else min(streams, chunks), 1), 1)
 
     def _room(self, limit: int) -> int:
         """What a further stream gets at most, if those whose share can be changed give way."""
@@ -300,7 +305,8 @@ class Governor:
     def _settings_now(self) -> rules.Settings:
         governing = self.governing
         now = opening(governing.windows, self.clock.now_s(), governing.local_time)
-        return rules.settings_now(self.hosts, governing.limits, self._controls, now)
+        settings = rules.settings_now(self.hosts, governing.limits, self._controls, now)
+        return rules.settings_while_frozen(self.hosts, settings) if self.frozen else settings
 
     async def _read_loads(self) -> None:
         """Read the loads, even without a limit: `status` shows them to help people choose one."""
@@ -357,22 +363,23 @@ class Governor:
 @asynccontextmanager
 async def governed(
     governing: Governing | None,
-    ledger: "Ledger",
     lanes: "Iterable[HostLane]",
     *,
     run_id: int | None,
     clock: Clock,
     say: Callable[[Severity, str], None],
+    frozen: bool = False,
 ) -> AsyncIterator[Governor | None]:
     """A governor that reacts to changes until the end of the block. Without `governing` there is none.
 
-    Without `run_id` its decisions are not recorded, and all streams within the limits are used.
+    Without `run_id` its decisions are not recorded, and all streams within the limits are used. `frozen`: a user waits for the
+    end, so only the bandwidth is limited.
     """
     if governing is None:
         yield None
         return
     hosts = {lane.host: lane.jobs for lane in lanes}
-    governor = Governor(governing=governing, ledger=ledger, hosts=hosts, run_id=run_id, clock=clock, say=say)
+    governor = Governor(governing=governing, hosts=hosts, run_id=run_id, clock=clock, say=say, frozen=frozen)
     task = asyncio.create_task(governor.watch())
     try:
         yield governor

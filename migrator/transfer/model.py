@@ -303,7 +303,7 @@ class ConvergenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """The options of `run`. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
+    """The options of `run`.
 
     `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the
     target match. `engine` as in `--engine`. A lost host ends its streams by itself after `lease_s`. A stream may stall
@@ -319,7 +319,6 @@ class RunRequest:
     recopy: bool = False
     engine: str = "auto"
     lease_s: float = 30.0
-    bwlimit_bytes_per_s: int | None = None
     stall_timeout_s: float = 600.0
     sample_interval_s: float = 5.0
     progress_interval_s: float = 0.5

@@ -142,7 +142,7 @@ class _Step:
                 part_files=driving.part_files,
                 part_bytes=driving.part_bytes,
                 capabilities=self._pass.capabilities,
-                bwlimit_bytes_per_s=(request if governor is None else governor.decision).bwlimit_bytes_per_s,
+                bwlimit_bytes_per_s=None if governor is None else governor.decision.bwlimit_bytes_per_s,
                 recopy=request.recopy or any(map(self._may_be_lost, earlier)),
             )
         except OSError as error:

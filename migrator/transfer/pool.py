@@ -292,7 +292,7 @@ class ChunkQueue:
         self._bricks = self._passes.bricks(self._pass_id)
         self._ahead: dict[str | None, deque[ChunkRecord]] = {}
         self._exhausted: set[str | None] = set()
-        """Bricks without pending chunks in the ledger, until a chunk is given back."""
+        """Bricks without more pending chunks in the ledger than read ahead, until a chunk is given back."""
         self._version = routes.version
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
         self._taken: dict[int, tuple[str, str | None]] = {}
@@ -311,7 +311,8 @@ class ChunkQueue:
             if (chunk := self._next(lane)) is not None:
                 self._taken[chunk.id] = lane.host, self._routes.copy_on(lane, chunk.brick) or chunk.brick
                 if self._governor is not None:
-                    self._governor.begin(chunk.id, lane.host, hosts=self._hosts_with_work())
+                    hosts = self._hosts_with_work()
+                    self._governor.begin(chunk.id, lane.host, hosts=hosts, chunks=self._few_chunks())
                 return chunk
             if not self._taken and not self._delayed and not self._pending(1):
                 self.finished.set()
@@ -361,8 +362,10 @@ class ChunkQueue:
             self._governor.end(chunk.id)
 
     def _next(self, lane: HostLane) -> ChunkRecord | None:
-        if self._governor is not None and not self._governor.may_begin(lane.host, hosts=self._hosts_with_work()):
-            return None
+        if self._governor is not None:
+            hosts = self._hosts_with_work()
+            if not self._governor.may_begin(lane.host, hosts=hosts, chunks=self._few_chunks()):
+                return None
         eligible = self._routes.eligible(lane, self._bricks)
         now_s = self._clock.monotonic_s()
         due = [waiting for waiting in self._delayed if waiting[0] <= now_s and waiting[2].brick in eligible]
@@ -391,6 +394,12 @@ class ChunkQueue:
         able = (lane.host for lane in self._routes.open if bricks & self._routes.eligible(lane, bricks))
         return frozenset([*able, *(host for host, _ in self._taken.values())])
 
+    def _few_chunks(self) -> int | None:
+        """The number of chunks in flight and waiting, if the read-ahead has all of them."""
+        if not self._exhausted.issuperset(self._bricks):
+            return None
+        return len(self._taken) + len(self._delayed) + sum(map(len, self._ahead.values()))
+
     def _first(self, brick: str | None) -> ChunkRecord | None:
         """The largest pending chunk of a brick; it stays at the head of the read-ahead."""
         ahead = self._ahead.setdefault(brick, deque())
@@ -400,7 +409,7 @@ class ChunkQueue:
             aside = {*self._taken, *self._confirming, *(chunk_id for _, chunk_id, _ in self._delayed)}
             found = [chunk for chunk in self._pending(_AHEAD + len(aside), bricks={brick}) if chunk.id not in aside]
             ahead.extend(found[:_AHEAD])
-            if not ahead:
+            if len(found) < _AHEAD:
                 self._exhausted.add(brick)
         return ahead[0] if ahead else None
 

@@ -271,6 +271,12 @@ def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, op
     return Settings(gate=gate, hosts=jobs, limits=limits)
 
 
+def settings_while_frozen(hosts: Mapping[str, int], settings: Settings) -> Settings:
+    """The settings of a final pass: users wait for it, so only the bandwidth is limited."""
+    limits = Limits(bwlimit_bytes_per_s=settings.limits.bwlimit_bytes_per_s)
+    return Settings(gate=Gate.OPEN, hosts=hosts, limits=limits)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorState:
     """The measurements so far. `readings` are the newest readings of the brakes, for the reason."""

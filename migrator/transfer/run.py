@@ -26,7 +26,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer import passes as transfer_passes
 from migrator.transfer.attempt import recover
 from migrator.transfer.context import LOG, Invocation, World
-from migrator.transfer.governor import Governing, governed
+from migrator.transfer.governor import governed
 from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.meter import capacity_watch
 
@@ -415,13 +415,11 @@ async def run_batches(
     hooks: Hooks,
     deltas: Deltas | None = None,
     probes: ProbeWorld | None = None,
-    governing: Governing | None = None,
 ) -> transfer.RunSummary:
     """Copy batches one after the other, each from its present state. The same call resumes after any crash.
 
-    Without `deltas` there are only seed passes; `probes` None: no probes run; `governing` None: no governor limits the
-    streams. Cancelling the task ends every stream, then raises Interrupted;
-    cancelling again meanwhile has no effect.
+    Without `deltas` there are only seed passes; `probes` None: no probes run. Cancelling the task ends every stream, then
+    raises Interrupted; cancelling again meanwhile has no effect.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
     full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
@@ -445,12 +443,8 @@ async def run_batches(
     with world.locks.hold(purpose, shared=(VOLUME,)):
         async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
             invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
-            if governing is not None:
-                limits = replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)
-                governing = replace(governing, limits=limits)
             governor = governed(
-                governing,
-                ledger,
+                world.governing,
                 world.lanes,
                 run_id=recorded.id,
                 clock=clock,

@@ -358,7 +358,6 @@ class Verification:
         copied = await asyncio.to_thread(self._copied)
         governor = governed(
             self.readers.governing,
-            self.ledger,
             self.readers.lanes,
             run_id=None,
             clock=self.clock,

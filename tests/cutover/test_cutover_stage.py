@@ -15,6 +15,7 @@ from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 from tests.support.cut_site import CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
+from tests.support.records import rows_of
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -232,6 +233,17 @@ def test_a_path_that_hooks_switch_and_switch_back(site: CutSite) -> None:
     assert (site.is_open(site.target()), site.is_open(site.source())) == (False, True)
     assert snapshot(os.fsencode(site.source())) == expected
     assert site.link().resolve() == site.source(), "nobody has touched the link"
+
+
+def test_a_lone_stream_of_a_final_pass_gets_the_whole_limit_in_force(site: CutSite) -> None:
+    site.call("tune", "--bwlimit", "64MiB")
+    for move, ledgers in ((site.cutover, "ledger.db"), (site.rollback, "back/*/ledger.db")):
+        change(site.tree())
+        move()
+        (ledger,) = site.site.ledger.parent.glob(ledgers)
+        argv = "SELECT argv FROM attempts JOIN chunks ON chunks.id = chunk_id JOIN passes ON passes.id = pass_id"
+        (sent,) = rows_of(ledger, f"{argv} WHERE passes.kind = 'final' AND chunks.kind = 'files'")
+        assert "--bwlimit=65536" in sent[0]
 
 
 def test_hooks_are_told_the_facts_of_their_user(site: CutSite) -> None:

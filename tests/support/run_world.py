@@ -104,9 +104,9 @@ class World:
         ports["lanes"] = lanes
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
         files = ports.pop("files")
+        ports["governing"] = None if self.governing is None else self.governing()
         world = Outside(clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
-        governing = None if self.governing is None else self.governing()
-        return await run_batches(request, world, files=files, hooks=self.hooks, governing=governing)
+        return await run_batches(request, world, files=files, hooks=self.hooks)
 
     def run_until(self, death: Death) -> bool:
         """Run until the program is killed, and its streams with it; whether that came before the end."""

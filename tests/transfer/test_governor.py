@@ -108,6 +108,8 @@ def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_p
     assert rules.settings_now(hosts, given_limits, none, Opening(open=True)).limits.max_load == 0.0
     windowed = rules.settings_now(hosts, given_limits, tuned, Opening(open=True, jobs=2, bwlimit_bytes_per_s=100))
     assert (windowed.hosts, windowed.limits.bwlimit_bytes_per_s) == ({"localhost": 2, "watcher": 0}, 100)
+    frozen = rules.settings_while_frozen(hosts, replace(windowed, gate=Gate.OUTSIDE_WINDOWS))
+    assert frozen == rules.Settings(gate=Gate.OPEN, hosts=hosts, limits=Limits(bwlimit_bytes_per_s=100))
     wide = rules.settings_now(hosts, given_limits, NO_CONTROLS, Opening(open=True, jobs=99, bwlimit_bytes_per_s=9999))
     assert (wide.hosts, wide.limits.bwlimit_bytes_per_s) == ({"localhost": 4, "watcher": 0}, 1000)
 

@@ -96,6 +96,7 @@ class Governed:
     def governing(self) -> Governing:
         self.world.ledger.samples.measured_cost = lambda: self.cost  # type: ignore[method-assign]
         return Governing(
+            ledger=self.world.ledger,
             load_of=AsyncMock(return_value=None),
             limits=self.limits,
             windows=self.windows,
@@ -187,11 +188,11 @@ async def test_streams_are_added_and_taken_away_while_it_runs(governed: Governed
 
 @in_loop
 async def test_streams_together_never_pass_their_limit_also_while_it_changes(governed: Governed) -> None:
+    governed.limits = Limits(bwlimit_bytes_per_s=1000)
     await governed.run(
         (50.0, partial(governed.tune, Limits(jobs=4))),
         (350.0, partial(governed.tune, Limits(jobs=2))),
         jobs=2,
-        bwlimit_bytes_per_s=1000,
     )
     assert governed.world.is_copied()
     assert {500, 250} <= {one.limit for one in governed.streams.work}
@@ -203,12 +204,12 @@ async def test_streams_together_never_pass_their_limit_also_while_it_changes(gov
 async def test_hosts_without_work_get_no_share_of_the_limit(tmp_path: Path) -> None:
     brick, quiet = "gl1:/bricks/1", BrickLook(reasons=(), fingerprint="")
     world = small_world(tmp_path, files=16, per_chunk=2, bricks=(brick,))
-    governed = Governed(world)
+    governed = Governed(world, Limits(bwlimit_bytes_per_s=1000))
     on_brick = SlowStreams(world.source, world.target, host="gl1", clock=lambda: world.clock)
     rules = BrickRules(times_from_mdata=True, distributed=True)
     world.more_lanes.append(FakeLane(on_brick, on_brick, 2, frozenset({brick}), rules))
     world.bricks = SimpleNamespace(look=AsyncMock(return_value=quiet))
-    await governed.run(jobs=2, bwlimit_bytes_per_s=1000)
+    await governed.run(jobs=2)
     assert world.is_copied()
     assert ({one.limit for one in on_brick.work}, governed.streams.work) == ({500}, [])
 
@@ -218,7 +219,6 @@ async def test_the_share_of_a_running_stream_follows_its_need(governed: Governed
     governed.limits = Limits(bwlimit_bytes_per_s=1000 * MIB)
     clock, moved, shares = VirtualClock(), [0, 0], [0, 0]
     hosts = ("gl1", "gl2")
-    governing, ledger = governed.governing(), governed.world.ledger
     lanes: Any = [SimpleNamespace(host=host, jobs=1) for host in hosts]
 
     async def later(*used_share: float) -> list[int]:
@@ -229,7 +229,7 @@ async def test_the_share_of_a_running_stream_follows_its_need(governed: Governed
         assert sum(shares) <= 1000 * MIB
         return [share // MIB for share in shares]
 
-    async with streams.governed(governing, ledger, lanes, run_id=None, clock=clock, say=print) as governor:
+    async with streams.governed(governed.governing(), lanes, run_id=None, clock=clock, say=print) as governor:
         assert governor is not None
         for number, host in enumerate(hosts):
             governor.begin(number, host, hosts=hosts)

@@ -326,15 +326,6 @@ def test_other_algorithms_missing_lists_and_samples(site: Site) -> None:
     assert (record.digested_files, site.reads) == (len(site.given()), [])
 
 
-GOVERNING = Governing(
-    load_of=AsyncMock(return_value=None),
-    limits=Limits(bwlimit_bytes_per_s=40_000_000),
-    windows=(),
-    local_time=lambda _at_s: (0, 0),
-    in_words=str,
-)
-
-
 def test_streams_share_the_limit_of_runs_and_wait_while_the_migration_is_paused(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,7 +344,15 @@ def test_streams_share_the_limit_of_runs_and_wait_while_the_migration_is_paused(
                     told.set()
 
         site.world.progress = Told()
-        readers = replace(site.readers(), governing=GOVERNING)
+        governing = Governing(
+            ledger=ledger,
+            load_of=AsyncMock(return_value=None),
+            limits=Limits(bwlimit_bytes_per_s=40_000_000),
+            windows=(),
+            local_time=lambda _at_s: (0, 0),
+            in_words=str,
+        )
+        readers = replace(site.readers(), governing=governing)
         verifying = asyncio.create_task(site.world.verify_now(readers=readers))
         await told.wait()
         assert site.calls == []
