@@ -33,7 +33,7 @@ def _text(value: bytes) -> str:
 
 
 class Look:
-    """A walk of everything on a brick that is neither a directory nor a link-to file nor Gluster's own."""
+    """A walk of everything on a brick that is neither a directory nor an empty link-to file nor Gluster's own."""
 
     def __init__(self, question: dict[str, Any]) -> None:
         self._root = far_brick.open_root(question["root"].encode("latin-1"), question["volume_id"])
@@ -91,12 +91,8 @@ class Look:
         place = far_brick.place_of(directory, name)
         mode = stat.S_IMODE(facts.st_mode)
         linkto = far_brick.attribute_of_place(place, far_brick.LINKTO) if stat.S_ISREG(facts.st_mode) else b""
-        if linkto and mode == stat.S_ISVTX:
-            if facts.st_size:
-                raise OSError(
-                    errno.EBUSY,
-                    "a link-to file that has content: a client wrote to it during its move (docs/bricks.md, Recover)",
-                )
+        link_to = bool(linkto) and mode == stat.S_ISVTX
+        if link_to and not facts.st_size:
             return
         if linkto and mode & _MIGRATING == _MIGRATING:
             mode &= ~_MIGRATING
@@ -110,6 +106,7 @@ class Look:
             "inode": facts.st_ino,
             "link_count": facts.st_nlink - self._stored(gfid, facts),
             "mode": mode,
+            "link_to": link_to,
             "uid": facts.st_uid,
             "gid": facts.st_gid,
             "size_bytes": facts.st_size,

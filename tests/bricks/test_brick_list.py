@@ -93,15 +93,6 @@ def test_of_a_replica_set_one_copy_was_read_and_the_others_hold_the_same() -> No
     assert [brick.subvolume for brick in found.bricks] == [1, 1, 1, 2, 2, 2]
 
 
-def test_a_catalog_of_the_mount_tells_no_bricks_and_it_is_said() -> None:
-    found = listing(uses={None: (use("alice", 4, 301),)})
-    assert [brick.uses for brick in found.bricks] == [None] * 3
-    assert [brick.files for brick in found.bricks] == [None] * 3
-    (note,) = found.notes
-    assert "through the mount" in note
-    assert "scan --via bricks" in note
-
-
 def test_no_catalog_one_that_is_not_whole_and_one_of_other_bricks() -> None:
     assert "nothing was scanned yet" in listing(catalog=None, uses={}).notes[0]
     assert listing(catalog=None, uses={}).catalog is None

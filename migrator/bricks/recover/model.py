@@ -27,7 +27,8 @@ class Leftover:
     of the host has the file open, also through a map or a loop device. `mode` holds the permission bits. `xattrs` are
     users' attributes, including ACLs. `own_times` are the modification and access times in Gluster's record, or None
     without one. `digest` is that of a file's content or a symlink's target, if it was read. `pending` are the nonzero
-    replication counters of the inode or its directory, which show pending heals.
+    replication counters of the inode or its directory, which show pending heals. `link_to`: it is a link-to file that
+    has content, which a client may have written in the moment of its move. It is never copied.
     """
 
     brick: str
@@ -50,6 +51,7 @@ class Leftover:
     open: bool
     digest: bytes = b""
     pending: tuple[str, ...] = ()
+    link_to: bool = False
 
     @property
     def key(self) -> bytes:
@@ -84,6 +86,7 @@ class VolumeName:
     gfid: bytes
     inode: int
     size_bytes: int
+    mode: int
 
 
 class NameState(StrEnum):

@@ -31,7 +31,8 @@ def name_state(
     leftover: model.Leftover, seen: model.VolumeName | None, *, copy_inode: int | None, in_volume: bool
 ) -> model.NameState:
     """Return the state of one name. `EQUAL` only says that types and sizes agree. With `in_volume` the brick belongs to
-    the volume, so the same gfid means the leftover itself. Otherwise it means another copy.
+    the volume, so the same gfid means the leftover itself. Otherwise it means another copy. For a link-to file only the
+    same gfid counts: with another mode than its own, the volume shows the file on the brick where it was moved to.
     """
     if seen is None:
         return model.NameState.ABSENT
@@ -39,7 +40,9 @@ def name_state(
         return model.NameState.COPY
     if not seen.gfid:
         return model.NameState.OTHER
-    if in_volume and seen.gfid == leftover.gfid:
+    if leftover.link_to and seen.gfid != leftover.gfid:
+        return model.NameState.OTHER
+    if seen.gfid == leftover.gfid and (seen.mode == leftover.mode if leftover.link_to else in_volume):
         return model.NameState.ITSELF
     alike = leftover.type is seen.type and (
         leftover.type is not EntryType.FILE or leftover.size_bytes == seen.size_bytes
@@ -52,6 +55,8 @@ def against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -
     """Return why a leftover may not be brought back now; nothing if it may. `states` are those of all its names."""
     if leftover.open:
         yield "it is open, or may be"
+    if leftover.link_to:
+        yield "it is a link-to file that has content, and is not proven to be a copy of what the volume shows (docs/bricks.md, Recover)"
     if leftover.link_count != len(leftover.names):
         yield f"{leftover.link_count} names lead to it on its brick, and {len(leftover.names)} were found"
     if any(name == model.WORK_DIRECTORY or name.startswith(model.COPIES) for name in leftover.names):

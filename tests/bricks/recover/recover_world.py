@@ -30,6 +30,7 @@ class File:
     changes: int = 0
     open: bool = False
     finished: bool = True
+    link_to: bool = False
 
 
 def gfid() -> bytes:
@@ -97,6 +98,8 @@ class Volume:
             ctime_ns=file.changes,
             target=file.content if file.type is EntryType.SYMLINK else b"",
             open=file.open,
+            mode=0o1000 if file.link_to else 0o644,
+            link_to=file.link_to,
             digest=hashlib.sha256(file.content).digest() if digests else b"",
             pending=("trusted.afr.v-client-0",) if self.blamed in names else (),
         )
@@ -114,7 +117,8 @@ class Volume:
         file = self.names.get(path)
         if file is None:
             return None
-        return VolumeName(type=file.type, gfid=file.gfid, inode=file.number, size_bytes=len(file.content))
+        size_bytes = len(file.content)
+        return VolumeName(type=file.type, gfid=file.gfid, inode=file.number, size_bytes=size_bytes, mode=0o644)
 
     def digest(self, path: bytes) -> bytes:
         return hashlib.sha256(self.names[path].content).digest()

@@ -182,6 +182,23 @@ def test_the_leftover_itself_is_no_proof_of_itself() -> None:
     assert proven(volume, in_volume=False) == {b"home/a"}
 
 
+@pytest.mark.guarantee("drain-recover")
+@pytest.mark.parametrize("doubt", ["", "content", "gfid", "open", "meanwhile"])
+def test_a_link_to_file_with_content_is_proven_by_the_file_that_was_moved_and_never_copied(doubt: str) -> None:
+    volume = Volume()
+    left = volume.hidden(b"content", b"home/a")
+    left.link_to, left.open = True, doubt == "open"
+    moved = File(b"CONTENT" if doubt == "content" else b"content", gfid=b"" if doubt == "gfid" else left.gfid)
+    volume.names[b"home/a"] = moved
+    if doubt == "meanwhile":
+        looks = count(1)
+        volume.on_look = lambda: setattr(left, "changes", next(looks))
+    assert proven(volume) == (frozenset() if doubt else {b"home/a"})
+    summary = bring_back(volume)
+    assert (summary.recovered, bool(summary.problems)) == (0, bool(doubt) and doubt != "meanwhile")
+    assert (volume.names, volume.brick) == ({b"home/a": moved}, {b"home/a": left})
+
+
 def test_what_gluster_takes_up_while_it_is_proven_is_not_proven() -> None:
     volume = Volume()
     file = volume.hidden(b"content", b"home/a")

@@ -24,7 +24,8 @@ LEFT = made(
     ctime_ns=20,
     xattrs={b"user.a": b"1"},
 )
-SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3)
+SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3, mode=0o640)
+LINK = {"left": {"link_to": True, "mode": 0o1000}}
 ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
 
 
@@ -44,21 +45,28 @@ ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
         # Another type or size is another content.
         (GFID, OTHER_GFID, {"seen": {"size_bytes": 4}}, N.OTHER),
         (GFID, OTHER_GFID, {"seen": {"type": EntryType.SYMLINK}}, N.OTHER),
+        # A link-to file with content may be a copy of this very file alone, which is shown with a mode of its own.
+        (GFID, GFID, LINK, N.EQUAL),
+        (GFID, GFID, {**LINK, "seen": {"mode": 0o1000}}, N.ITSELF),
+        (GFID, GFID, {**LINK, "seen": {"size_bytes": 4}}, N.OTHER),
+        (GFID, OTHER_GFID, LINK, N.OTHER),
+        (GFID, None, LINK, N.ABSENT),
     ],
 )
 def test_what_a_name_is(
     leftover_gfid: bytes, seen_gfid: bytes | None, facts: dict[str, Any], expected: NameState
 ) -> None:
     given: dict[str, Any] = {"copy_inode": None, "in_volume": True, **facts}
-    changes = given.pop("seen", {})
+    changes, left = given.pop("seen", {}), replace(LEFT, **given.pop("left", {}))
     seen = None if seen_gfid is None else replace(SEEN, gfid=seen_gfid, **changes)
-    assert recover_rules.name_state(replace(LEFT, gfid=leftover_gfid), seen, **given) is expected
+    assert recover_rules.name_state(replace(left, gfid=leftover_gfid), seen, **given) is expected
 
 
 @pytest.mark.parametrize(
     ("left", "states", "words"),
     [
         (replace(LEFT, open=True), ABSENT, "it is open"),
+        (replace(LEFT, link_to=True), ABSENT, "a link-to file that has content"),
         (replace(LEFT, link_count=3), ABSENT, "3 names lead to it on its brick, and 2 were found"),
         (LEFT, {**ABSENT, b"home/b": N.OTHER}, "something else at home/b"),
         (LEFT, {b"home/a": N.ABSENT}, "something else at home/b"),
