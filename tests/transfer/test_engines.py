@@ -13,7 +13,7 @@ from migrator.hosts.ports import Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import StreamCounters, StreamView, Verdict, choose_engine
 from migrator.transfer.ports import ChunkWork, Engine
-from migrator.transfer.rules import rates, seconds_left
+from migrator.transfer.rules import seconds_left
 from tests.support.streams import Streams, engine_of, make_trees
 from tests.transfer.native_copy import direct_engine
 
@@ -107,13 +107,6 @@ def test_choice(
     *, requested: str, kind: ChunkKind, available: tuple[str, ...], from_brick: bool, expected: str | None
 ) -> None:
     assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
-
-
-def test_rates_are_those_between_two_points() -> None:
-    assert rates((50.0, 10, 100), (60.0, 30, 400)) == (2.0, 30.0)
-    assert rates((60.0, 30, 400), (60.0, 30, 400)) == (0.0, 0.0)
-    # A chunk that failed no longer counts.
-    assert rates((50.0, 10, 100), (60.0, 5, 50)) == (0.0, 0.0)
 
 
 def test_the_slower_of_files_and_bytes_counts() -> None:

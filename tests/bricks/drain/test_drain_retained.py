@@ -12,8 +12,7 @@ from migrator.cutover.model import CutoverRecord, CutoverState
 from tests.support.making import made
 
 S = CutoverState
-BRICK, OTHER = "gl2:/b", "gl1:/b"
-ALICE, CAROL = b"home/alice", b"home/carol"
+ALICE = b"home/alice"
 NOW_S = 100.0 + 30 * DAY_S
 
 
@@ -22,10 +21,9 @@ def cut(tree: bytes, state: CutoverState = S.RETAINED) -> CutoverRecord:
     return made(CutoverRecord, plan="plan", tree=user, state=state, times={S.THAWED: 100.0, state: 100.0})
 
 
-def sources(*records: CutoverRecord, retain_days: float = 14.0) -> tuple[RetainedSource, ...]:
-    on_brick = [TreeOnBricks(tree=tree, files=10, size_bytes=GIB) for tree in (ALICE, CAROL)]
-    known = {record.tree.path: record for record in records}
-    return retained_sources(on_brick, known, retain_s=retain_days * DAY_S, now_s=NOW_S)
+def sources(record: CutoverRecord) -> tuple[RetainedSource, ...]:
+    on_brick = [TreeOnBricks(tree=ALICE, files=10, size_bytes=GIB)]
+    return retained_sources(on_brick, {ALICE: record}, retain_s=14 * DAY_S, now_s=NOW_S)
 
 
 @pytest.mark.parametrize("state", list(CutoverState))
