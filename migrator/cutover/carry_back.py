@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,11 +50,12 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 # Changes of the retained source, from two of its catalogs.
 
 
+_CLOSED = f"(n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE})"
 _DIFFER = f"""(
     b.type <> n.type OR b.gid <> n.gid
-    OR NOT (n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE}) AND (
-        b.mode <> n.mode OR b.uid <> n.uid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
-    )
+    OR NOT {_CLOSED} AND (b.mode <> n.mode OR b.uid <> n.uid)
+    OR NOT ({_CLOSED} AND b.acl_entries > 0 AND b.acl_entries = n.acl_entries)
+        AND b.xattr_digest IS DISTINCT FROM n.xattr_digest
     OR CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
         WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino ELSE false END
     OR b.type <> 'directory' AND (
@@ -63,7 +64,7 @@ _DIFFER = f"""(
         OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
     )
 )"""
-"""The cutover closes directories. Their times change with their entries, which are compared themselves. The ctime of a
+"""The cutover closes directories, which changes owner, mode and the mask of an ACL. Their times change with their entries, which are compared themselves. The ctime of a
 file with several names changes when another user's names are purged; on Gluster it may differ from replica to replica.
 """
 
@@ -599,7 +600,21 @@ _ROLES = (
 
 
 _GIVEN_UP = "given-up"
-"""A file in the directory of a rollback: the paths to carry back even if unchanged, each ended by a NUL."""
+"""A file in the directory of a rollback: the paths to carry back even if unchanged."""
+
+
+def note_paths(file: Path, paths: Iterable[bytes]) -> None:
+    """Add paths to a list, which survives a power cut. Blocking; raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_durably(file, b"".join(path + b"\0" for path in sorted({*noted_paths(file), *paths})))
+
+
+def noted_paths(file: Path) -> Sequence[bytes]:
+    """The paths of such a list, in order. Blocking; raises OSError."""
+    try:
+        return file.read_bytes().split(b"\0")[:-1]
+    except FileNotFoundError:
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -646,13 +661,9 @@ class CarryingBack:
         First records durably the paths to carry back even if unchanged, then moves the present entries to the trash of
         the source. Blocking; raises OSError.
         """
-        directory = rollback_directory(self.directory, record)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        again = {*self._given_up(record)}
-        for change in changes:
-            # Creating or moving away a path changes the times of its directory.
-            again |= {change.path, parent(change.path)}
-        write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
+        # Creating or moving away a path changes the times of its directory.
+        again = [path for change in changes for path in (change.path, parent(change.path))]
+        note_paths(rollback_directory(self.directory, record) / _GIVEN_UP, again)
         place, kept = trash_place(record.since_s, record.id, "rollback", 0), 0
         with closing(MovingTarget(self.source_root)) as moves:
             moves.open_place(place)
@@ -662,13 +673,6 @@ class CarryingBack:
                     continue
                 kept += moves.trash(change.path, place) is not None
         return kept
-
-    def _given_up(self, record: model.CutoverRecord) -> tuple[bytes, ...]:
-        try:
-            noted = (rollback_directory(self.directory, record) / _GIVEN_UP).read_bytes()
-        except FileNotFoundError:
-            return ()
-        return tuple(path for path in noted.split(b"\0") if path)
 
     async def carry(self, record: model.CutoverRecord) -> model.TargetChanges:
         """Carry the user's new, changed, renamed and removed paths on the target back to the source.
@@ -686,7 +690,12 @@ class CarryingBack:
             try:
                 async with parts.files.recorded(parts.ledger, world.clock, verb=VERB, pid=request.pid) as run:
                     invocation = Invocation(world=world, request=request, run_id=run.id, directory=run.directory)
-                    await _carry(parts, invocation, record, again=self._given_up(record))
+                    await _carry(
+                        parts,
+                        invocation,
+                        record,
+                        again=noted_paths(rollback_directory(self.directory, record) / _GIVEN_UP),
+                    )
                     run.exit_code = ExitCode.DONE
             except MigratorError as error:
                 # A pass calls the side that it reads the source: here, the target.

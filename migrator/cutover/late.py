@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog
@@ -18,6 +19,7 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join, parent
+from migrator.cutover.carry_back import note_paths
 from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.fs.beneath import Root
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
@@ -58,37 +60,54 @@ def directories_of(catalog: ClosedCatalog, tree: bytes, scratch: Scratch) -> Ite
             yield [KnownDirectory(*row) for row in rows]
 
 
-def close_directory(root: Root, known: KnownDirectory) -> None:
-    """Close a directory. May be called again. Raises OSError."""
-    with root.directory(known.path) as fd:
-        shut(fd)
+def close_block(source_root: bytes, block: Sequence[KnownDirectory], *, noted: Path) -> None:
+    """Close directories of the source. The paths of those whose owner or mode was changed are added to `noted` before,
+    because that does not show on a closed directory. May be called again. Blocking; raises OSError.
+    """
+    if changed := _in_block(source_root, block, _is_changed):
+        note_paths(noted, changed)
+    _in_block(source_root, block, lambda fd, _: shut(fd))
 
 
-def open_directory(root: Root, known: KnownDirectory) -> None:
-    """Give a closed directory its owner and mode again; any other stays as it is. May be called again. Raises OSError."""
-    with root.directory(known.path) as fd:
-        facts = os.fstat(fd)
-        if (facts.st_uid, stat.S_IMODE(facts.st_mode)) == (os.geteuid(), CLOSED_MODE):
+def open_block(source_root: bytes, block: Sequence[KnownDirectory]) -> None:
+    """Give closed directories of the source their owner and mode again; any other stays as it is. May be called again.
+    Blocking; raises OSError.
+    """
+
+    def open_again(fd: int, known: KnownDirectory) -> None:
+        if _owner_and_mode(fd) == (os.geteuid(), CLOSED_MODE):
             os.fchown(fd, known.uid, -1)
             os.fchmod(fd, known.mode)
 
+    _in_block(source_root, block, open_again)
 
-def change_block(
-    source_root: bytes, block: Sequence[KnownDirectory], change: Callable[[Root, KnownDirectory], None]
-) -> None:
-    """Close or open directories of the source, those that are gone aside. Blocking; raises OSError."""
 
-    def one(root: Root, known: KnownDirectory) -> None:
+def _is_changed(fd: int, known: KnownDirectory) -> bool:
+    return _owner_and_mode(fd) not in ((known.uid, known.mode), (os.geteuid(), CLOSED_MODE))
+
+
+def _owner_and_mode(fd: int) -> tuple[int, int]:
+    facts = os.fstat(fd)
+    return facts.st_uid, stat.S_IMODE(facts.st_mode)
+
+
+def _in_block(
+    source_root: bytes, block: Sequence[KnownDirectory], act: Callable[[int, KnownDirectory], bool | None]
+) -> Sequence[bytes]:
+    """The directories for which `act` is true, those that are gone aside."""
+
+    def one(root: Root, known: KnownDirectory) -> bool | None:
         try:
-            change(root, known)
+            with root.directory(known.path) as fd:
+                return act(fd, known)
         except OSError as error:
             # What stands in its place is a change that the comparison of the scans finds.
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 raise
+            return None
 
     with Root(source_root) as root, ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(partial(one, root), block):
-            pass
+        return [known.path for known, found in zip(block, pool.map(partial(one, root), block), strict=True) if found]
 
 
 # Carrying over.
@@ -106,7 +125,8 @@ _CACHE_S, _CACHE_PAUSE_S = 15.0, 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateWrites:
-    """Carries late writes of one tree over, after a scan. `place` is their place in the trash, `manifest` that of the cutover.
+    """Carries late writes of one tree over, after a scan. `place` is their place in the trash, which replaces that of an earlier
+    look; `manifest` is that of the cutover.
     Until `until_s` (of the monotonic clock) this machine may still know what was there before.
     """
 
@@ -128,7 +148,7 @@ class LateWrites:
         moved: set[bytes] = set()
         left: list[SourceChange] = []
         with closing(MovingTarget(self.target.root)) as moves:
-            moves.open_place(self.place)
+            moves.open_place(self.place, again=True)
             for change in changes:
                 if change.path in moved:
                     continue  # it went with its directory

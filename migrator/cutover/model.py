@@ -598,8 +598,8 @@ class SourceChange:
     path: bytes
     kind: SourceChangeKind
     stands: EntryType | None
-    size_bytes: int | None
-    mtime_ns: int | None
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
 
 
 # Speed of a user's tree before and after the cutover.

@@ -15,7 +15,7 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
 from migrator.cutover import model, rules, steps
-from migrator.cutover.late import open_directory
+from migrator.cutover.late import open_block
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
@@ -150,7 +150,7 @@ class Beginning:
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
         if record.state in (model.CutoverState.THAWED, model.CutoverState.RETAINED):
             try:
-                await steps.change_directories(cutting, record, steps.final_catalog(cutting, record), open_directory)
+                await steps.change_directories(cutting, record, steps.final_catalog(cutting, record), open_block)
             except (MigratorError, OSError) as error:
                 problem = f"the directories of its source cannot be opened again: {reason_of(error)}"
                 return _not_back(record, problem, "put that right, then run the same command again")

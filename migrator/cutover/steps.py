@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from migrator.catalog.queries import CatalogReads
 from migrator.core.clock import Clock
 from migrator.core.durable import write_durably
-from migrator.core.entry import Entry, UserTree
+from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
@@ -23,13 +23,12 @@ from migrator.core.tasks import to_the_end
 from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
-from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
+from migrator.cutover.carry_back import CarryingBack, carried_ledger, noted_paths, proofs_of, rollback_directory
 from migrator.cutover.files import MountedTops, SymlinkedPaths
-from migrator.cutover.late import KnownDirectory, LateWrites, change_block, close_directory, directories_of
+from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
 from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal
-from migrator.fs.beneath import Root
 from migrator.fs.model import Side, TargetCapabilities, trash_place
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
@@ -381,6 +380,8 @@ def _identity(entry: Entry) -> tuple[int, int, int, int]:
 _SHOWN = 10
 _LOOKS = 3
 """How often a kept source is looked at for late writes."""
+_CHANGED_DIRECTORIES = "changed-directories"
+"""A file in the directory of a rollback: directories whose owner or mode was changed before they were closed."""
 
 
 async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord) -> str:
@@ -423,13 +424,16 @@ def _listed(changes: Sequence[model.SourceChange]) -> str:
 
 
 async def change_directories(
-    cutting: Cutting, record: model.CutoverRecord, catalog_name: str, change: Callable[[Root, KnownDirectory], None]
+    cutting: Cutting,
+    record: model.CutoverRecord,
+    catalog_name: str,
+    change: Callable[[bytes, Sequence[KnownDirectory]], None],
 ) -> None:
     """Close or open the directories of the kept source that are in a catalog. Raises OSError, MigratorError."""
     catalog = await asyncio.to_thread(cutting.world.back.catalogs.open, catalog_name)
     blocks = directories_of(catalog, record.tree.path, cutting.world.back.scratch)
     while block := await asyncio.to_thread(next, blocks, None):
-        await cutting.blocking(partial(change_block, cutting.run.source.root, block, change))
+        await cutting.blocking(partial(change, cutting.run.source.root, block))
 
 
 def final_catalog(cutting: Cutting, record: model.CutoverRecord) -> str:
@@ -785,10 +789,12 @@ class TreeMachine(
             # What a rollback carried back was not verified, so the source has to stay comparable.
             return Done(words="the source is kept as it was when it was frozen")
         before, found = final_catalog(cutting, record), 0
+        noted = rollback_directory(cutting.world.back.directory, record) / _CHANGED_DIRECTORIES
+        place = trash_place(cutting.now_s(), record.batch, "late", record.id)
         left: list[model.SourceChange] = []
         # Directories that were made late are closed after they were carried over; then once more.
         for _ in range(_LOOKS):
-            await change_directories(cutting, record, before, close_directory)
+            await change_directories(cutting, record, before, partial(close_block, noted=noted))
             now, changes = await _source_changes(cutting, record, before)
             if not changes:
                 break
@@ -796,13 +802,20 @@ class TreeMachine(
                 source=cutting.run.source,
                 target=cutting.run.target,
                 capabilities=cutting.capabilities,
-                place=trash_place(record.times[model.CutoverState.THAWED], record.batch, "late", record.id),
+                place=place,
                 manifest=manifest,
                 scratch=cutting.world.back.scratch,
             )
             # A cancelled copy in the middle would leave a user without the file that it replaces.
             left += await to_the_end(asyncio.to_thread(writes.carry, changes))
             before, found = now, found + len(changes)
+        listed = {one.path for one in left}
+        changed = [path for path in await asyncio.to_thread(noted_paths, noted) if path not in listed]
+        left += [
+            model.SourceChange(path=path, kind=model.SourceChangeKind.CHANGED, stands=EntryType.DIRECTORY)
+            for path in changed
+        ]
+        found += len(changed)
         if not found:
             return Done(words="the source is closed, and nobody has written there since the freeze began")
         late = model.LateSum(paths=found, left=len(left))

@@ -55,12 +55,16 @@ class MovingTarget(HeldRoot):
     process of root could create the name in between, as long as the tree is closed to its user.
     """
 
-    def open_place(self, place: str) -> None:
-        """Make a place in the trash if it is missing, and check the trash itself. May be called again.
+    def open_place(self, place: str, *, again: bool = False) -> None:
+        """Make a place in the trash if it is missing, and check the trash itself. May be called again. `again`: a place that
+        differs in its date alone becomes this one.
 
         Raises Refused if the trash is not a private directory of this user on the target's own file system.
         """
         with self._trash_directory(make=True) as trash_fd:
+            for earlier in os.listdir(trash_fd) if again else ():
+                if earlier != place and earlier.partition("-")[2] == place.partition("-")[2]:
+                    _rename(trash_fd, os.fsencode(earlier), trash_fd, _place_name(place))
             os.close(_open_own(trash_fd, _place_name(place), make=True))
 
     def look(self, path: bytes) -> Standing | None:

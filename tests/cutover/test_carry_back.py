@@ -199,11 +199,12 @@ def test_late_writes_are_carried_over_where_nobody_has_touched_the_target(change
     changed_site.hook(
         "post-switch.d/60-late",
         f"""cd '{source}' && ln d5/f0005 second && mkdir d0/late && echo new > d0/late/file && ln -s d0 late && echo more >> d1/f0001 && rm d2/f0002
+        chmod 2701 d0; setfattr -n user.late -v x d6; setfacl -m u:60010:r d5
         echo too >> d3/f0003; echo mine >> '{target}/d3/f0003'; echo mine > '{target}/d4/both'; echo too > d4/both""",
     )
     found = changed_site.cutover(code=3)
     assert (
-        "8 paths of the source changed after the freeze began; 4 of these could not be carried over" in found["words"]
+        "11 paths of the source changed after the freeze began; 7 of these could not be carried over" in found["words"]
     )
     assert (target / "d0/late/file").read_text() == "new\n"
     assert (target / "late").readlink() == Path("d0")
@@ -214,7 +215,9 @@ def test_late_writes_are_carried_over_where_nobody_has_touched_the_target(change
     assert (target / "d3/f0003").read_bytes().endswith(b"mine\n")
     assert (target / "d4/both").read_text() == "mine\n"
     assert {(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in modes} == {(0, 0o700)}
-    assert "4 of these could not be carried over" in changed_site.call("status", "--json").out
+    assert "7 of these could not be carried over" in changed_site.call("status", "--json").out
+    (listed,) = changed_site.directory.glob("state/runs/*/late-writes-*")
+    assert {f"changed home/ann/{name}" for name in ("d0", "d5", "d6")} <= set(listed.read_text().splitlines())
     # A rollback gives the directories their owners and modes again.
     (changed_site.directory / "hooks/post-switch.d/60-late").unlink()
     assert "d3/f0003 (changed)" in changed_site.call("rollback", "--user", "ann", "--json", code=4).outcome["words"]

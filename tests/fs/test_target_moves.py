@@ -251,6 +251,12 @@ def test_places_expire_by_their_names(target: Target) -> None:
     assert left == sorted([places[1], places[3], "notes"])
     assert (strange / "f").exists()
     assert target.moves.expire(BEGUN_S + 3 * DAY_S, keep={places[1]}) == Expired()
+    # A place that is opened again lasts from then on.
+    again = trash_place(BEGUN_S + 9 * DAY_S, 1, "delta", 1)
+    target.moves.open_place(again, again=True)
+    assert target.moves.expire(BEGUN_S + 9 * DAY_S).places == 1
+    assert (strange.parent / again / "home/a/d/f").exists()
+    assert not (strange.parent / places[1]).exists()
 
 
 def test_expiry_takes_links_and_leaves_what_they_lead_to(target: Target, scratch: Path) -> None:
