@@ -316,19 +316,18 @@ SCAN_WORKERS = 8
 def scanning(
     wiring: Wiring, world: World, *, hosts: SiteHosts, via: str
 ) -> Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]:
-    """Scans of some user trees. Raises UsageError if the owner map cannot be read."""
+    """Scans of some user trees, which the plan has given to users."""
     # Imports for scans, only if there is one.
-    from migrator.app.scan import bricks, user_map
+    from migrator.app.scan import bricks
     from migrator.scan.session import ScanRequest
     from migrator.scan.stage import scan
 
-    site, users = wiring.site, user_map(wiring.site)
+    site = wiring.site
 
     async def scan_again(trees: Sequence[bytes]) -> CatalogRecord:
         request = ScanRequest(
             trees=site.users.trees,
             exclude=site.users.exclude,
-            users=users,
             via=via,
             workers=SCAN_WORKERS,
             only=tuple(trees),

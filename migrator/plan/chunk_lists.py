@@ -4,6 +4,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -165,7 +166,7 @@ class ChunkListFiles:
 
     def chunks(self, chunk_list: str) -> Iterator[Chunk]:
         """Yield the chunks of a list in order of number. Raises Refused if the list is missing or unreadable."""
-        with self._open(chunk_list) as parquet:
+        with self._unharmed(chunk_list), self._open(chunk_list) as parquet:
             # No chunk spans two row groups.
             for group in range(parquet.metadata.num_row_groups):
                 table = parquet.read_row_group(group, columns=[*_CHUNK_COLUMNS, "size"])
@@ -193,7 +194,7 @@ class ChunkListFiles:
         group = bisect_left(index.last_chunks, number)
         found: list[ListedPath] = []
         if group < len(index.last_chunks):
-            with pq.ParquetFile(file, metadata=index.metadata) as parquet:
+            with self._unharmed(chunk_list), pq.ParquetFile(file, metadata=index.metadata) as parquet:
                 table = parquet.read_row_group(group, columns=["chunk", *_PATH_COLUMNS])
             numbers: list[Any] = table.column("chunk").to_pylist()
             start = bisect_left(numbers, number)
@@ -261,15 +262,20 @@ class ChunkListFiles:
         return root / relative
 
     def _open(self, chunk_list: str) -> pq.ParquetFile:
-        file = self._file(chunk_list)
         self._check(chunk_list, self._identity(chunk_list))
+        with self._unharmed(chunk_list):
+            return pq.ParquetFile(self._file(chunk_list))
+
+    @contextmanager
+    def _unharmed(self, chunk_list: str) -> Iterator[None]:
+        """Raises Refused if the file cannot be read."""
         try:
-            return pq.ParquetFile(file)
-        except pa.ArrowInvalid as error:
+            yield
+        except (OSError, pa.ArrowInvalid) as error:  # pyarrow reports most damage as OSError
             raise Refused(
                 f"the chunk list {chunk_list!r} cannot be read: {error}",
-                cause=f"{file} was cut off or replaced",
-                hint="make a new plan with `migrator plan --activate`",
+                cause=f"{self._file(chunk_list)} was changed, or its disk is damaged",
+                hint="bring it back from a backup, or make a new plan with `migrator plan --activate`",
             ) from error
 
     def _identity(self, chunk_list: str) -> tuple[int, int, int]:

@@ -155,6 +155,12 @@ def test_a_missing_or_torn_list_is_refused(lists: ChunkListFiles, tmp_path: Path
         with pytest.raises(Refused, match="is missing"):
             ask(name)
     torn = lists.write("spring", 1, [chunk(1, [b"a"])]).chunk_list
+    with (tmp_path / "plans" / torn).open("r+b") as file:
+        file.seek(4)
+        file.write(bytes(16))
+    for read in (lambda: lists.paths(torn, 1), lambda: list(lists.chunks(torn))):
+        with pytest.raises(Refused, match="cannot be read"):
+            read()
     os.truncate(tmp_path / "plans" / torn, 30)
     with pytest.raises(Refused, match="cannot be read"):
         lists.paths(torn, 1)
