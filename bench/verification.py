@@ -15,7 +15,7 @@ from bench.trees import SMALL, UserSpec, describe, sized_users, small_users
 from migrator.core.units import MIB
 
 NAME = "verify"
-BIG_FILES, BIG_BYTES = 16, 64 * MIB
+BIG_FILES, BIG_BYTES = 16, 256 * MIB
 LARGE = "large"
 TEN_TIMES, EIGHT_TENTHS = 10.0, 0.8
 PROGRAM, RSYNC, XXHSUM, READ = "migrator verify", "rsync -aHAXcn", "find and xxh128sum", "cat of each brick"

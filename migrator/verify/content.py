@@ -46,9 +46,9 @@ def parse_line(line: bytes) -> tuple[int, SideFacts, bytes] | None:
     """A file's position in the list, its facts and its digest; None for any other line."""
     if (match := _LINE.fullmatch(line)) is None:
         return None
-    index, ino, size_bytes, mtime_ns, ctime_ns = (int(match[group]) for group in range(1, 6))
-    facts = SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
-    return index, facts, bytes.fromhex(match[6].decode("ascii"))
+    index, ino, size_bytes, mtime_ns, ctime_ns, digest = match.groups()
+    facts = SideFacts(ino=int(ino), size_bytes=int(size_bytes), mtime_ns=int(mtime_ns), ctime_ns=int(ctime_ns))
+    return int(index), facts, bytes.fromhex(digest.decode("ascii"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
