@@ -647,6 +647,8 @@ class Attempt(Stream):
             bwlimit_bytes_per_s=None if under_way.governor is None else under_way.governor.share_of(chunk.id),
             # Files listed after the seed are known to differ, even if size and times are the same.
             recopy=self._again or under_way.kind is not PassKind.SEED,
+            # Where an attempt may have left files, each of these costs a call that fails.
+            own_names=under_way.kind is PassKind.SEED and not self._again,
             digest=under_way.digests and chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES),
             brick=way.brick,
         )

@@ -146,9 +146,10 @@ def test_odd_names_under_the_sanitizers(odd_tree: tuple[Path, object], xfs_targe
     target = xfs_target.path / "t"
     target.mkdir()
     told: list[set[bytes]] = []
+    options = ("--digest", "--own-names", "--fsync")
     for kind, names in (("directories", directories), ("files", others), ("directory-times", directories)):
         for _ in range(2):
-            done = run_copy(tree, target, listed(*names), "--digest", kind=kind, flags=SANITIZED)
+            done = run_copy(tree, target, listed(*names), *options, kind=kind, flags=SANITIZED)
             assert (done.returncode, done.stderr) == (0, b"")
             assert b"F " not in done.stdout
             told.append({line for line in done.stdout.split(b"\n") if line.startswith(b"D ")})

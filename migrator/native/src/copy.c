@@ -8,10 +8,11 @@
  *
  * It runs as root inside a mount namespace of its own that holds only the two trees; without root it does what is
  * permitted. No path is followed through a symlink on either side. A file is written under a temporary name in its
- * directory (copy_places.c) and renamed: a name has either its old content or its complete new content. Only the part
- * files of ranges are synced, because their marks survive a crash: a chunk counts as done after a syncfs that follows
- * the end of this program. If that does not reach the target's disks (--fsync), each file is synced before it is
- * renamed. Write-back of big files starts during the copy. Errors of write and close are reported. The program may be
+ * directory (copy_places.c) and renamed: a name has either its old content or its complete new content. With --own-names,
+ * for trees that no user can access yet, a new file is made under its own name: until it is complete, its time is not that of
+ * the source. Only the part files of ranges are synced, because their marks survive a crash: a chunk counts as done after a
+ * syncfs that follows the end of this program. If that does not reach the target's disks (--fsync), each file is synced before
+ * it is renamed, many at a time (copy_finish.c). Write-back of big files starts during the copy. Errors of write and close are reported. The program may be
  * killed at any time and run again with the same list.
  *
  * A file is read in its current state, not as it was listed. A file that changes while it is read is copied again, at
@@ -66,6 +67,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--distributed", &options->distributed},
         {"--privileged", &options->privileged},
         {"--digest", &options->digest},
+        {"--own-names", &options->own_names},
         {"--recopy", &options->recopy},
         {"--fsync", &options->fsync},
         {"--sparse", &options->sparse},
@@ -119,6 +121,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index) {
     copier->record = record;
+    copier->made_by_owner = false;
     if (enter(copier, record) < 0) {
         bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
         return gone ? RESULT_VANISHED : RESULT_FAILED;
@@ -146,9 +149,10 @@ enum result copy_path(struct copier *copier, const struct record *record, size_t
     return result;
 }
 
-static void tell_result(struct copier *copier, size_t index, enum result result) {
+void report(struct copier *copier, size_t index, enum result result) {
     switch (result) {
     case RESULT_FINE:
+    case RESULT_LATER:
         return;
     case RESULT_VANISHED:
         tell_problem(copier, index, PROBLEM_VANISHED);
@@ -230,9 +234,10 @@ int copy_main(int argc, char **argv) {
     }
     start_events(&options);
     for (size_t index = 0; index < list.count; index++) {
-        tell_result(&copier, index, copy_path(&copier, &list.records[index], index));
+        report(&copier, index, copy_path(&copier, &list.records[index], index));
         tick(&copier);
     }
+    end_finishing(&copier);
     end_events(&copier);
     release(&copier, &list);
     return EXIT_LIST_DONE;

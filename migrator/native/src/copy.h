@@ -37,6 +37,7 @@ struct options {
     bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, if present */
     bool privileged;
     bool digest; /* report the digest of what is copied */
+    bool own_names; /* make new files under their own names */
     bool recopy; /* equal size and time prove nothing */
     bool fsync;  /* sync each file: a syncfs of the target does not reach its disks */
     bool sparse;
@@ -136,7 +137,10 @@ struct copier {
     const char *directory;
     size_t directory_length;
     bool directory_known;
-    bool gives_acls; /* new entries of the target's directory may inherit an ACL */
+    bool gives_acls;    /* new entries of the target's directory may inherit an ACL */
+    bool gives_group;   /* they inherit its group */
+    bool made_by_owner; /* the new file was made by `made_by`'s owner and group */
+    struct stat made_by;
     enum where working_directory;
     struct attributes attributes;
     struct attributes existing;
@@ -200,16 +204,40 @@ int dress_times(struct copier *copier, const char *name, int64_t mtime_ns);
 bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns);
 int64_t time_ns(const struct timespec *time);
 
+/* The result for one path, which the caller reports. */
+enum result {
+    RESULT_FINE,
+    RESULT_VANISHED,
+    RESULT_MOVED,
+    RESULT_CHANGED,
+    RESULT_FAILED,
+    RESULT_NOT_A_FILE,
+    RESULT_LATER, /* finish_beside reports it */
+};
+
+/* copy_finish.c: a copy with its content and attributes becomes the file. */
+struct made {
+    int out;
+    enum result result;
+    const char *name;
+    char temporary[NAME_ROOM]; /* its name until then; empty: its own */
+    int64_t mtime_ns;
+    bool is_part; /* of ranges: it stays if anything fails */
+};
+enum result finish(struct copier *copier, const struct made *made);
+enum result finish_beside(struct copier *copier, const struct made *made);
+void end_finishing(struct copier *copier);
+
 /* copy_content.c */
-int copy_content(struct copier *copier, int in, int out, const struct stat *facts);
+int copy_content(struct copier *copier, int in, int out, const struct stat *facts, off_t *copied);
 /* 0, -1 on a reported error, or RANGE_CUT if the source returned less than the range. */
 enum { RANGE_CUT = 1 };
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);
 
-/* copy_file.c, copy_ranges.c, copy_nodes.c: the result for one path, which the caller reports. */
-enum result { RESULT_FINE, RESULT_VANISHED, RESULT_MOVED, RESULT_CHANGED, RESULT_FAILED, RESULT_NOT_A_FILE };
+/* copy_file.c, copy_ranges.c, copy_nodes.c */
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index);
+void report(struct copier *copier, size_t index, enum result result);
 enum result copy_file(struct copier *copier, const struct record *record);
 enum result copy_one_range(struct copier *copier, const struct record *record);
 enum result copy_node(struct copier *copier, const struct record *record);

@@ -116,14 +116,14 @@ static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_en
     return *data < end && *data_end > *data;
 }
 
-/* Copy the whole content, up to the size in `facts`, into an empty file. The copy is shorter if the file was
- * truncated. */
-int copy_content(struct copier *copier, int in, int out, const struct stat *facts) {
+/* Copy the whole content, up to the size in `facts`, into an empty file. The copy is shorter if the file was truncated:
+ * `*copied` is its size. */
+int copy_content(struct copier *copier, int in, int out, const struct stat *facts, off_t *copied) {
     off_t end = facts->st_size;
     off_t at = 0;
     begin_digest(copier);
     if (!copier->options->sparse || !may_have_holes(in, facts))
-        return copy_span(copier, in, out, 0, end, false, &at);
+        return copy_span(copier, in, out, 0, end, false, copied);
     off_t data, data_end;
     while (at < end && next_data(in, at, end, &data, &data_end)) {
         add_hole_to_digest(copier, data - at);
@@ -137,6 +137,7 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
     add_hole_to_digest(copier, end - at);
     if (ftruncate(out, end) < 0)
         return failed(copier, SIDE_TARGET, "truncate");
+    *copied = end;
     return 0;
 }
 

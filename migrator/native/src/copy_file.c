@@ -3,7 +3,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <string.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "copy.h"
@@ -46,17 +49,47 @@ bool is_same_moment(const struct attributes *before, const struct attributes *af
            time_ns(&one->st_ctim) == time_ns(&other->st_ctim) && before->mtime_ns == after->mtime_ns;
 }
 
+/* Act as the owner of a new file, for file systems: it saves a chown, which is a request to a server. The capabilities for
+ * file systems go with the change of the user, so they are raised again. */
+static bool act_as(uid_t user, gid_t group) {
+    static struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    static struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    static bool known;
+    if (!known)
+        known = syscall(SYS_capget, &header, data) == 0;
+    setfsgid(group);
+    setfsuid(user);
+    return known && setfsuid((uid_t)-1) == (int)user && setfsgid((gid_t)-1) == (int)group &&
+           syscall(SYS_capset, &header, data) == 0;
+}
+
+static int create_at(struct copier *copier, const char *name) {
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    const struct stat *facts = &copier->attributes.facts;
+    mode_t mode = facts->st_mode & PERMISSIONS;
+    copier->made_by_owner = false;
+    if (copier->options->privileged && !copier->gives_group) {
+        int out = act_as(facts->st_uid, facts->st_gid) ? openat(copier->target_directory, name, flags, mode) : -1;
+        int code = errno;
+        act_as(geteuid(), getegid());
+        copier->made_by_owner = out >= 0;
+        copier->made_by = *facts;
+        errno = code;
+        if (out >= 0 || code == EEXIST)
+            return out;
+    }
+    return openat(copier->target_directory, name, flags, mode);
+}
+
 /* Make a new file under a temporary name. An existing one is left by a killed run, and is perhaps another name of a
  * file that is in its place: it is never written to. */
 static int create(struct copier *copier, const char *name, char *temporary) {
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    mode_t mode = copier->attributes.facts.st_mode & PERMISSIONS;
     temporary_name(name, temporary);
-    int out = openat(copier->target_directory, temporary, flags, mode);
+    int out = create_at(copier, temporary);
     if (out < 0 && errno == EEXIST) {
         if (make_way(copier, name, temporary) < 0)
             return failed(copier, SIDE_TARGET, "remove an older copy");
-        out = openat(copier->target_directory, temporary, flags, mode);
+        out = create_at(copier, temporary);
     }
     return out < 0 ? failed(copier, SIDE_TARGET, "create") : out;
 }
@@ -88,16 +121,14 @@ static enum result fill(struct copier *copier, int in, int out) {
             if (ftruncate(out, 0) < 0)
                 return failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED;
         }
-        if (copy_content(copier, in, out, &copier->attributes.facts) < 0)
+        off_t copied = 0;
+        if (copy_content(copier, in, out, &copier->attributes.facts, &copied) < 0)
             return RESULT_FAILED;
         end_digest(copier, in);
         if (read_again(copier, in, &after) < 0)
             return RESULT_FAILED;
         same = is_same_moment(&copier->attributes, &after);
-        struct stat written;
-        if (fstat(out, &written) < 0)
-            return failed(copier, SIDE_TARGET, "stat"), RESULT_FAILED;
-        if (same && written.st_size != copier->attributes.facts.st_size) {
+        if (same && copied != copier->attributes.facts.st_size) {
             /* The file was not truncated: the file system returned less than the file has. Mounts of Gluster do that
              * for files of mode 1000, which look like link-to files. */
             errno = ENODATA;
@@ -139,46 +170,32 @@ bool is_there(const struct copier *copier, const char *name, struct stat *existi
 }
 
 static enum result copy_open_file(struct copier *copier, const struct record *record, int in) {
-    const char *name = last_component(record);
-    char temporary[NAME_ROOM];
+    struct made made = {.name = last_component(record), .mtime_ns = copier->attributes.mtime_ns};
     struct stat existing;
-    if (is_there(copier, name, &existing)) {
-        int touched = dress_existing(copier, name, &existing, copier->attributes.mtime_ns, false);
+    /* If that fails for any reason, the usual way deals with it. */
+    made.out = copier->options->own_names && !record->in_ranges ? create_at(copier, made.name) : -1;
+    if (made.out < 0 && is_there(copier, made.name, &existing)) {
+        int touched = dress_existing(copier, made.name, &existing, copier->attributes.mtime_ns, false);
         copier->files += touched > 0;
         return touched < 0 ? RESULT_FAILED : RESULT_FINE;
     }
-    enum result result;
-    int out = -1;
-    bool from_ranges = record->in_ranges && (out = open_part(copier, record, name, temporary)) >= 0;
-    if (from_ranges) {
+    if (made.out < 0 && record->in_ranges)
+        made.is_part = (made.out = open_part(copier, record, made.name, made.temporary)) >= 0;
+    if (made.is_part) {
         bool changed = false;
-        result = dress(copier, (struct handle){.fd = out, .name = NULL}, &copier->existing.facts, &changed) < 0
-                     ? RESULT_FAILED
-                     : RESULT_FINE;
+        made.result = dress(copier, (struct handle){.fd = made.out, .name = NULL}, &copier->existing.facts, &changed) < 0
+                          ? RESULT_FAILED
+                          : RESULT_FINE;
     } else {
-        out = create(copier, name, temporary);
-        if (out < 0)
+        if (made.out < 0 && (made.out = create(copier, made.name, made.temporary)) < 0)
             return RESULT_FAILED;
-        result = fill(copier, in, out);
+        made.result = fill(copier, in, made.out);
     }
-    /* Through the descriptor that has written: BeeGFS syncs only the files that a session has open on the servers. */
-    if (copier->options->fsync && (result == RESULT_FINE || result == RESULT_CHANGED) && fsync(out) < 0)
-        result = (failed(copier, SIDE_TARGET, "sync"), RESULT_FAILED);
-    if (close(out) < 0 && result != RESULT_FAILED) {
-        failed(copier, SIDE_TARGET, "close");
-        result = RESULT_FAILED;
-    }
-    bool whole = result == RESULT_FINE || result == RESULT_CHANGED;
-    if (!whole || dress_times(copier, temporary, copier->attributes.mtime_ns) < 0) {
-        /* A part file stays: its ranges need not be copied again. */
-        if (!from_ranges)
-            unlinkat(copier->target_directory, temporary, 0);
-        return whole ? RESULT_FAILED : result;
-    }
-    if (put_in_place(copier, temporary, name) < 0)
-        return RESULT_FAILED;
-    copier->files++;
-    return result;
+    made.mtime_ns = copier->attributes.mtime_ns;
+    bool whole = made.result == RESULT_FINE || made.result == RESULT_CHANGED;
+    /* Another name of the file may be next, and is linked to this one. */
+    bool beside = copier->options->fsync && whole && !record->in_ranges && !record->has_group;
+    return beside ? finish_beside(copier, &made) : finish(copier, &made);
 }
 
 /* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it has another type. */

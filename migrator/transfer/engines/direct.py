@@ -193,6 +193,7 @@ class DirectEngine:
                 *((b"--privileged",) if self.privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
                 *((b"--digest",) if work.digest else ()),
+                *((b"--own-names",) if work.own_names else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),
                 *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),
