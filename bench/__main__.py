@@ -17,6 +17,8 @@ from bench.lab import BenchLab, bench_lab
 from bench.options import Options, parse_options
 from bench.page import write_page
 from bench.passes import passes
+from bench.requests import NAME as NAME_OF_REQUESTS
+from bench.requests import requests
 from bench.results import Section, read_results, section_document, write_results
 from bench.scale import NAME as NAME_OF_SCALE
 from bench.scale import scale
@@ -46,6 +48,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     NAME_OF_VERIFICATION: verification,
     NAME_OF_FREEZES: freezes,
     NAME_OF_STREAMS: streams,
+    NAME_OF_REQUESTS: requests,
     NAME_OF_SCALE: scale,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
@@ -63,6 +66,7 @@ PAGE_ORDER = (
     "big",
     "scaling",
     NAME_OF_STREAMS,
+    NAME_OF_REQUESTS,
     NAME_OF_FREEZES,
     NAME_OF_SCALE,
 )

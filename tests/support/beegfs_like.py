@@ -5,18 +5,21 @@ ENOSPC (an ACL is such a value: 400 entries fit, 500 do not); device numbers los
 4,095 bytes can be made and not read; no free inodes told; inode numbers above 2^63; no RENAME_NOREPLACE; a directory
 is not renamed over another; the name `#fSiDs#` reserved; holes kept but told as data (SEEK_HOLE is not implemented).
 
-Run as `python -m tests.support.beegfs_like BACKING MOUNT_POINT`, in a process of its own, or by `beegfs_like` in a test.
+Run as `python -m tests.support.beegfs_like BACKING MOUNT_POINT FSYNC_S CACHED_S`, in a process of its own, or by `beegfs_like` in a test.
 """
 
 import errno
+import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +67,10 @@ def missing_for_fuse() -> str | None:
 
 
 @contextmanager
-def beegfs_like(directory: Path) -> Iterator[Path]:
+def beegfs_like(directory: Path, *, fsync_s: float = 0.0, cached_s: float = 0.0) -> Iterator[Path]:
     """Such a file system, mounted in an existing directory for the length of the block. The file `renamed-unsynced`
-    beside it has a line for each file that was renamed before its content was synced.
+    beside it has a line for each file that was renamed before its content was synced. A sync of a file takes `fsync_s`
+    longer, and others may be in flight meanwhile. Attributes are cached for `cached_s`, names are not.
     """
     backing, mount_point = directory / "backing", directory / "beegfs"
     backing.mkdir()
@@ -74,7 +78,15 @@ def beegfs_like(directory: Path) -> Iterator[Path]:
     log = directory / "beegfs.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.beegfs_like", str(backing), str(mount_point)],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.beegfs_like",
+                str(backing),
+                str(mount_point),
+                str(fsync_s),
+                str(cached_s),
+            ],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -97,7 +109,22 @@ def beegfs_like(directory: Path) -> Iterator[Path]:
             process.wait()
 
 
-def _serve(backing: bytes, mount_point: str) -> None:
+_ANSWERED_WITH_FACTS = ("create", "mkdir", "mknod", "symlink", "link", "chmod", "chown", "utimens", "truncate")
+"""Requests that libfuse follows by a getattr of its own."""
+
+
+def requests_of(mount_point: Path) -> Counter[str]:
+    """The requests since the beginning, by kind, as of a client that caches attributes. Lookups of directories do not count: real
+    clients cache these for a second.
+    """
+    os.statvfs(mount_point)
+    found = Counter[str](json.loads((mount_point.parent / "requests.json").read_text()))
+    directories, facts = found.pop("getattr of a directory", 0), sum(found[kind] for kind in _ANSWERED_WITH_FACTS)
+    found["lookup"] = found.pop("getattr", 0) - directories - facts
+    return found
+
+
+def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float) -> None:
     import mfusepy
 
     class Kernel(mfusepy.FUSE):  # type: ignore[misc]
@@ -114,6 +141,7 @@ def _serve(backing: bytes, mount_point: str) -> None:
         use_ns = True
 
         def __init__(self) -> None:
+            self._requests: Counter[str] = Counter()
             self._unsynced: set[int] = set()
             self._root = Root(backing)
 
@@ -124,6 +152,7 @@ def _serve(backing: bytes, mount_point: str) -> None:
                     facts = os.stat(last, dir_fd=fd, follow_symlinks=False)
             else:
                 facts = os.stat(backing)
+            self._requests["getattr of a directory"] += stat.S_ISDIR(facts.st_mode)
             shown: dict[str, Any] = {
                 key: getattr(facts, key) for key in ("st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks")
             }
@@ -256,6 +285,7 @@ def _serve(backing: bytes, mount_point: str) -> None:
 
         def fsync(self, path: str, datasync: int, fh: int) -> int:
             os.fsync(fh)
+            time.sleep(fsync_s)
             self._unsynced.discard(os.fstat(fh).st_ino)
             return 0
 
@@ -264,6 +294,7 @@ def _serve(backing: bytes, mount_point: str) -> None:
             return 0
 
         def statfs(self, path: str) -> dict[str, int]:
+            (Path(mount_point).parent / "requests.json").write_text(json.dumps(self._requests))
             room = os.statvfs(backing)
             facts = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_namemax")
             shown: dict[str, int] = {key: getattr(room, key) for key in facts}
@@ -313,6 +344,18 @@ def _serve(backing: bytes, mount_point: str) -> None:
                     raise OSError(errno.EEXIST, "reserved")
                 yield fd, name
 
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: BeegfsLike, *arguments: Any) -> Any:
+            self._requests[method.__name__] += 1
+            return method(self, *arguments)
+
+        return call
+
+    for name, member in list(vars(BeegfsLike).items()):
+        if callable(member) and not name.startswith("_"):
+            setattr(BeegfsLike, name, counted(member))
+
     def _own(fd: int, name: bytes) -> None:
         uid, gid, _ = mfusepy.fuse_get_context()
         group = -1 if os.fstat(fd).st_mode & stat.S_ISGID else gid
@@ -324,10 +367,10 @@ def _serve(backing: bytes, mount_point: str) -> None:
         mount_point,
         fsname="beegfs_nodev",
         subtype="beegfs",
-        **dict.fromkeys(
-            ("foreground", "nothreads", "allow_other", "default_permissions", "dev", "suid", "use_ino"), True
-        ),
-        **dict.fromkeys(("entry_timeout", "attr_timeout", "negative_timeout"), 0.0),
+        **dict.fromkeys(("foreground", "allow_other", "default_permissions", "dev", "suid", "use_ino"), True),
+        nothreads=not fsync_s,
+        **dict.fromkeys(("entry_timeout", "negative_timeout"), 0.0),
+        attr_timeout=cached_s,
     )
 
 
@@ -348,4 +391,4 @@ def _refuse_foreign(name: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(os.fsencode(sys.argv[1]), sys.argv[2])
+    _serve(os.fsencode(sys.argv[1]), sys.argv[2], *map(float, sys.argv[3:]))

@@ -1,0 +1,148 @@
+"""Requests that a client sends to a network file system for each file: new, unchanged and changed ones.
+
+The target is the file system of the tests that copies BeeGFS, by FUSE, without any cache: each call, and each lookup of a
+name, is a request. Its fsync can be made slow.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.options import Options
+from bench.program import Program
+from bench.results import Rate, Section
+from bench.timing import say
+from bench.trees import SMALL, describe, fill, small_users, tally
+from tests.support.beegfs_like import beegfs_like, requests_of
+
+NAME = "requests"
+FILES, SLOW_FILES = 2_000, 1_000
+FSYNC_S = 0.01
+CONTENT = ("read", "write", "fsync", "flush", "release")
+"""Requests to storage servers, or to none; all others go to metadata servers."""
+MOST = 7
+CP = ("cp", "-r", "--preserve=ownership,timestamps,links")
+"""With modes it fails here, as on BeeGFS: it removes ACLs."""
+
+Job = Callable[[], object]
+
+
+def requests(options: Options) -> Section:
+    place = options.directory.with_name(f"{options.directory.name}-{NAME}")
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+        for name, files in (("few", FILES), ("slow", SLOW_FILES)):
+            (place / name / "source").mkdir(parents=True)
+            fill(place / name / "source", small_users(SMALL, options.count(files, 200), options.seed))
+        facts = _counted(place / "few")
+        return Section(
+            name=NAME,
+            title="Requests to a network file system",
+            facts=facts,
+            tables=(),
+            rates=_slow(place / "slow"),
+            notes=(
+                f"Metadata requests are all but {', '.join(CONTENT)}. At least possible for a new file: its creation, its owner, "
+                "its times, and a lookup for the last: it is closed before, so that no client sets its own time. At most "
+                f"{MOST} are wanted.",
+                f"With a sync of {FSYNC_S * 1000:g} ms: what `migrator` copies is on the disks when it says so; `cp` and `rsync` "
+                "do not sync.",
+            ),
+        )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _counted(place: Path) -> dict[str, str]:
+    source = place / "source"
+    files = sum(len(names) for _, _, names in os.walk(source))
+    directories = sum(len(names) for _, names, _ in os.walk(source))
+    facts = {"tree": describe(tally(source / SMALL))}
+    for name, copy in (
+        ("cp", _cp),
+        ("rsync -a", _rsync),
+        ("migrator, direct", "direct"),
+        ("migrator, rsync", "rsync"),
+    ):
+        with beegfs_like(_new(place / "mounted"), cached_s=1.0) as target:
+            again = _program(place, target, copy) if isinstance(copy, str) else copy(source, target)
+            for what in ("new", "unchanged", "one of ten changed"):
+                if what.startswith("one"):
+                    _change(source / SMALL)
+                before = requests_of(target)
+                again()
+                found = requests_of(target) - before
+                metadata = sum(count for kind, count in found.items() if kind not in (*CONTENT, "statfs"))
+                each = ", ".join(
+                    f"{kind} {count / files:.2f}" for kind, count in sorted(found.items()) if count > files / 100
+                )
+                facts[f"{name}, {what}"] = (
+                    f"{metadata / files:.2f} metadata requests a file, with {directories / files:.2f} directories; {each}"
+                )
+                say(f"{name}, {what}: {facts[f'{name}, {what}']}")
+                if copy is _cp:
+                    break
+    return facts
+
+
+def _slow(place: Path) -> list[Rate]:
+    rates: list[Rate] = []
+    for name, copy in (("cp, no sync", _cp), ("migrator, direct, one stream", "direct")):
+        with beegfs_like(_new(place / "mounted"), fsync_s=FSYNC_S) as target:
+            again = (
+                _program(place, target, copy, "--jobs", "1")
+                if isinstance(copy, str)
+                else copy(place / "source", target)
+            )
+            begun_s = time.monotonic()
+            again()
+            rate = SLOW_FILES / (time.monotonic() - begun_s)
+        rates.append(
+            Rate(name=f"files, {name}, fsync takes {FSYNC_S * 1000:g} ms", median=rate, lowest=rate, highest=rate)
+        )
+    return rates
+
+
+def _new(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    return directory
+
+
+def _cp(source: Path, target: Path) -> Job:
+    return lambda: subprocess.run([*CP, str(source / SMALL), str(target)], check=True)
+
+
+def _rsync(source: Path, target: Path) -> Job:
+    return lambda: subprocess.run(["rsync", "-a", str(source / SMALL), f"{target}/"], check=True)
+
+
+def _program(place: Path, target: Path, engine: str, *options: str) -> Job:
+    """A run of a new site, after its scan and its plan; called again, a delta pass."""
+    site = _new(place / "site") / "site.toml"
+    site.write_text(
+        f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{place}/source"\n[target]\n'
+        f'kind = "posix"\nmount = "{target}"\ninodes_free = 1000000\n[users]\ntrees = ["{SMALL}/*"]\n[transfer]\nreserve = "16MiB"\n'
+    )
+    program = Program(site_file=site, state_dir=site.parent / "state")
+    program.verb("init")
+    program.verb("doctor", allowed=(0, 3, 4))
+    program.scan()
+    program.plan()
+    done: list[object] = []
+
+    def again() -> None:
+        done.append(program.verb("run", "--all", "--engine", engine, "--deltas", "1" if done else "0", *options))
+
+    return again
+
+
+def _change(source: Path) -> None:
+    for directory, _, names in os.walk(source):
+        for name in sorted(names)[::10]:
+            file = Path(directory) / name
+            if file.is_file() and not file.is_symlink():
+                file.write_bytes(file.read_bytes() + b"more")
