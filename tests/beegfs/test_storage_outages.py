@@ -23,8 +23,8 @@ from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.making import made
+from tests.support.plans import usage
 from tests.support.run_world import ALICE, World, in_loop
-from tests.support.usages import usage
 
 Change = Callable[[beegfs.StorageTarget], beegfs.StorageTarget]
 HANGING = ALICE + b"/sub/f03"

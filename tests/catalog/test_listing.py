@@ -10,17 +10,13 @@ from hypothesis import strategies as st
 
 from migrator.catalog.files import ClosedCatalog, rows_of
 from migrator.catalog.listing import DirectoryListing
-from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType, xattr_digest
 from migrator.core.paths import parent
+from tests.support.catalogs import whole_catalog
 from tests.support.entries import entry
 
 TREE = b"home/alice"
-RECORD = CatalogRecord(
-    name="c", scan_id=1, site_id="s", via="bricks", trees=(), parts=(), started_at_s=1.0, finished_at_s=2.0, whole=True, reasons=(),
-    rows=1, files=1, directories=0, size_bytes=0, problems=0,
-)  # fmt: skip
 NAMES = st.lists(
     st.binary(min_size=1, max_size=3).filter(lambda name: not set(name) & {0, ord("/")}), min_size=1, max_size=3
 )
@@ -38,7 +34,7 @@ def test_every_directory_has_its_entries_and_no_others(
     others = [entry(b"home/bob/file", type=EntryType.FILE)]
     part = directory / "part-000000.parquet"
     pq.write_table(pa.Table.from_batches([rows_of(TREE, entries), rows_of(b"home/bob", others)]), part)
-    catalog = ClosedCatalog(directory=directory, record=RECORD, part_files=(part,), problem_files=())
+    catalog = ClosedCatalog(directory=directory, record=whole_catalog(), part_files=(part,), problem_files=())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("migrator.catalog.sorted_rows.ROW_GROUP_ROWS", group_rows)
         listing = DirectoryListing(catalog, directory / "l", trees=[TREE], scratch=Scratch(directory / "tmp"))

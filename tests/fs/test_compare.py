@@ -12,8 +12,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
 from migrator.fs import acl as fs_acl
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import compare, compare_tree_root, floored_time_ns, is_sampled, kept_xattrs, xattr_loss
-from migrator.plan.model import SurpriseKind
+from migrator.fs.rules import compare, compare_tree_root, floored_time_ns, is_sampled
 from migrator.verify.model import DifferenceKind, DigestPolicy
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
@@ -90,8 +89,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], TargetCapabilities, str, 
     ("xattr other", {"xattrs": {b"user.a": b"1"}}, {"xattrs": {b"user.a": b"2"}}, BEEGFS_CAPABILITIES, "xattr", ""),
     ("xattr too big", {"xattrs": {b"user.a": bytes(4001)}}, {}, BEEGFS_CAPABILITIES, "", "loss-xattr-too-big"),
     ("xattr too big and cut", {"xattrs": {b"user.a": bytes(4001)}}, {"xattrs": {b"user.a": bytes(4000)}}, BEEGFS_CAPABILITIES, "xattr", ""),
+    ("xattr of the greatest size", {"xattrs": {b"user.a": bytes(4000)}}, {}, BEEGFS_CAPABILITIES, "xattr", ""),
+    ("xattr where none are kept", {"xattrs": {b"user.a": b"1"}}, {}, replace(XFS, keeps_user_xattrs=False), "", "loss-xattr-namespace"),
     ("xattr foreign", {"xattrs": {b"trusted.a": b"1", b"security.capability": b"1"}}, {}, BEEGFS_CAPABILITIES, "", "loss-xattr-namespace"),
     ("capability lost on xfs", {"xattrs": {b"security.capability": b"1"}}, {}, XFS, "xattr", ""),
+    ("xattr of other systems", {"xattrs": {b"system.nfs4_acl": b"1"}}, {}, XFS, "", "loss-xattr-namespace"),
+    ("label of the source", {"xattrs": {b"security.selinux": b"1"}}, {}, XFS, "", "loss-xattr-namespace"),
     ("label of the target", {}, {"xattrs": {b"security.selinux": b"1"}}, XFS, "", ""),
     ("acl", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o664, "xattrs": {ACL_ACCESS: acl(6, 6, 4, 6, 4, uid=1235)}}, XFS, "acl", ""),
     ("acl in another order", {"xattrs": {ACL_ACCESS: NAMED}}, {"xattrs": {ACL_ACCESS: SHUFFLED}}, XFS, "", ""),
@@ -106,6 +109,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], TargetCapabilities, str, 
     ("mask without names opened", {"mode": 0o664, "xattrs": {ACL_ACCESS: MASKED}}, {"mode": 0o664}, XFS, "mode", ""),
     ("default acl lost", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: NAMED}}, {"type": EntryType.DIRECTORY}, replace(XFS, keeps_acls=False), "", "loss-acl"),
     ("minimal default acl is one", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: MINIMAL}}, {"type": EntryType.DIRECTORY}, XFS, "acl", ""),
+    ("acl of as many entries as fit", {"xattrs": {ACL_ACCESS: bytes(4 + 8 * 400)}}, {}, BEEGFS_CAPABILITIES, "acl", ""),
+    ("acl of too many entries", {"xattrs": {ACL_ACCESS: bytes(4 + 8 * 401)}}, {}, BEEGFS_CAPABILITIES, "", "loss-acl"),
     ("no acl at all", {"xattrs": {ACL_ACCESS: b"rubbish"}}, {"xattrs": {ACL_ACCESS: b"garbage"}}, XFS, "acl", ""),
 ]  # fmt: skip
 
@@ -144,31 +149,6 @@ def test_times_are_floored(time_ns: int, granularity_ns: int) -> None:
     floored = floored_time_ns(time_ns, replace(XFS, time_granularity_ns=granularity_ns))
     assert floored % granularity_ns == 0
     assert 0 <= time_ns - floored < granularity_ns
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "capabilities", "expected"),
-    [
-        (b"user.x", 4000, BEEGFS_CAPABILITIES, None),
-        (b"user.x", 4001, BEEGFS_CAPABILITIES, SurpriseKind.LOSS_XATTR_SIZE),
-        (b"user.x", 65536, XFS, None),
-        (b"user.x", 1, replace(XFS, keeps_user_xattrs=False), SurpriseKind.LOSS_XATTR_NAMESPACE),
-        (b"security.capability", 20, XFS, None),
-        (b"security.capability", 20, BEEGFS_CAPABILITIES, SurpriseKind.LOSS_XATTR_NAMESPACE),
-        (b"security.selinux", 20, XFS, SurpriseKind.LOSS_XATTR_NAMESPACE),
-        (b"trusted.x", 1, XFS, SurpriseKind.LOSS_XATTR_NAMESPACE),
-        (b"system.nfs4_acl", 1, XFS, SurpriseKind.LOSS_XATTR_NAMESPACE),
-        (ACL_ACCESS, 4 + 8 * 400, BEEGFS_CAPABILITIES, None),
-        (ACL_ACCESS, 4 + 8 * 401, BEEGFS_CAPABILITIES, SurpriseKind.LOSS_ACL),
-        (ACL_DEFAULT, 44, replace(XFS, keeps_acls=False), SurpriseKind.LOSS_ACL),
-    ],
-)
-def test_which_attributes_are_kept(
-    name: bytes, size: int, capabilities: TargetCapabilities, expected: SurpriseKind | None
-) -> None:
-    value = bytes(size)
-    assert xattr_loss(name, value, capabilities) is expected
-    assert kept_xattrs({name: value}, capabilities) == ({} if expected else {name: value})
 
 
 def test_the_sample_is_about_its_share_and_always_the_same() -> None:

@@ -20,6 +20,7 @@ from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from migrator.ledger.measures import ALL_KEPT_S, KEPT_S
+from tests.support.run_world import in_loop
 
 TIMES = ProbeTimes(create_s=0.01, write_s=0.02, sync_s=0.03, stat_s=0.04, unlink_s=0.05, readdir_s=0.06)
 
@@ -205,88 +206,71 @@ async def until(condition: Callable[[], bool], world: ProbeWorld) -> AsyncIterat
         yield
 
 
-def test_only_one_of_several_probes_and_another_takes_over(site: Site) -> None:
+@in_loop
+async def test_only_one_of_several_probes_and_another_takes_over(site: Site) -> None:
     other = Site(locks=site.locks)
     other.source.answers.set()
     other.target.answers.set()
 
-    async def work() -> None:
-        async with until(lambda: len(site.kept) >= 4, site.world):
-            first = asyncio.create_task(_through(other))
-            known = len(site.kept)
-            await seen(lambda: len(site.kept) >= known + 6)
-            assert other.kept == []
-        await first
-
-    async def _through(of: Site) -> None:
-        async with until(lambda: bool(of.kept), of.world):
+    async def take_over() -> None:
+        async with until(lambda: bool(other.kept), other.world):
             pass
 
-    asyncio.run(work())
-
+    async with until(lambda: len(site.kept) >= 4, site.world):
+        waiting = asyncio.create_task(take_over())
+        known = len(site.kept)
+        await seen(lambda: len(site.kept) >= known + 6)
+        assert other.kept == []
+    await waiting
     assert other.source.cleaned == 1
 
 
-def test_a_side_that_hangs_is_told_each_round_and_asked_once_and_the_other_goes_on(site: Site) -> None:
+@in_loop
+async def test_a_side_that_hangs_is_told_each_round_and_asked_once_and_the_other_goes_on(site: Site) -> None:
     site.source.answers.clear()
     site.no_answer_s = 2.0
 
-    async def work() -> None:
-        async with until(
-            lambda: len(site.of(ProbeSide.SOURCE)) >= 3 and len(site.of(ProbeSide.TARGET)) >= 3, site.world
-        ):
-            assert site.source.numbers == [0]
-            hung = [one.waited_s for one in site.of(ProbeSide.SOURCE)]
-            assert None not in hung
-            assert hung == sorted(hung, key=lambda waited_s: waited_s or 0.0)
-            assert all(one.times == TIMES for one in site.of(ProbeSide.TARGET))
-            site.source.answers.set()
-            await seen(lambda: len(site.source.numbers) >= 3)
-
-    asyncio.run(work())
-
+    async with until(lambda: min(len(site.of(side)) for side in ProbeSide) >= 3, site.world):
+        assert site.source.numbers == [0]
+        hung = [one.waited_s for one in site.of(ProbeSide.SOURCE)]
+        assert None not in hung
+        assert hung == sorted(hung, key=lambda waited_s: waited_s or 0.0)
+        assert all(one.times == TIMES for one in site.of(ProbeSide.TARGET))
+        site.source.answers.set()
+        await seen(lambda: len(site.source.numbers) >= 3)
     assert site.source.most_at_once == 1
     assert site.of(ProbeSide.SOURCE)[-1].times == TIMES
 
 
-def test_the_end_does_not_wait_for_a_side_that_hangs_and_cleans_the_other(
+@in_loop
+async def test_the_end_does_not_wait_for_a_side_that_hangs_and_cleans_the_other(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("migrator.fs.probing.CLEANING_S", 0.01)
     site.source.answers.clear()
     site.no_answer_s = 2.0
 
-    async def work() -> None:
-        async with until(lambda: bool(site.of(ProbeSide.SOURCE)), site.world):
-            pass
-        async with asyncio.timeout(120.0):  # it is not waited for any longer, and goes on in its thread
-            await seen(lambda: bool(site.target.cleaned))
-
-    asyncio.run(work())
-
+    async with until(lambda: bool(site.of(ProbeSide.SOURCE)), site.world):
+        pass
+    async with asyncio.timeout(120.0):  # it is not waited for any longer, and goes on in its thread
+        await seen(lambda: bool(site.target.cleaned))
     assert (site.source.cleaned, site.target.cleaned) == (0, 1)
 
 
-def test_a_failure_is_kept_with_its_reason_and_probing_goes_on(site: Site) -> None:
+@in_loop
+async def test_a_failure_is_kept_with_its_reason_and_probing_goes_on(site: Site) -> None:
     site.target.error = OSError(30, "Read-only file system")
 
-    async def work() -> None:
-        async with until(lambda: len(site.of(ProbeSide.TARGET)) >= 2, site.world):
-            pass
-
-    asyncio.run(work())
-
+    async with until(lambda: len(site.of(ProbeSide.TARGET)) >= 2, site.world):
+        pass
     assert {one.failure for one in site.of(ProbeSide.TARGET)} == {"Read-only file system"}
     assert {one.times for one in site.of(ProbeSide.TARGET)} == {None}
 
 
-def test_the_error_of_the_block_is_raised_and_the_lock_is_free_afterwards(site: Site) -> None:
-    async def work() -> None:
+@in_loop
+async def test_the_error_of_the_block_is_raised_and_the_lock_is_free_afterwards(site: Site) -> None:
+    with pytest.raises(RuntimeError, match="of the block"):
         async with until(lambda: bool(site.kept), site.world):
             raise RuntimeError("of the block")
-
-    with pytest.raises(RuntimeError, match="of the block"):
-        asyncio.run(work())
-
     with site.locks.hold("test", PROBE_LOCK):
         assert site.source.cleaned == 1

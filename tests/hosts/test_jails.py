@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from migrator.hosts.local import LocalHost
+from migrator.hosts.proc import identity_of, lives
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED, jail_message
 from tests.support.native_builds import built
 from tests.support.streams import make_trees
@@ -107,7 +107,6 @@ pytestmark = pytest.mark.needs_root
 
 KEPT = {0, 1, 2, 3, 4, 5, 6, 7, 21, 24, 27, 31}
 NET_ADMIN = 12
-DEADLINE_MS = 120_000
 
 
 @pytest.fixture
@@ -191,24 +190,9 @@ def test_with_its_parent_all_of_it_dies(world: JailWorld) -> None:
         assert parent.stdout is not None
         words = {parent.stdout.readline(), parent.stdout.readline()}
         (outer,) = (int(word) for word in words - {b"up\n"})
-        dead = (until_dead(outer), until_dead(only_child(outer)))
+        identities = (identity_of(outer), identity_of(only_child(outer)))
         parent.kill()
-        assert [one() for one in dead] == [True, True]
-
-
-def until_dead(pid: int) -> Callable[[], bool]:
-    """Waits for the end of a process that is not ours."""
-    fd = os.pidfd_open(pid)
-
-    def wait() -> bool:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        try:
-            return bool(poll.poll(DEADLINE_MS))
-        finally:
-            os.close(fd)
-
-    return wait
+        wait_for(lambda: not any(one is not None and lives(one) for one in identities), "both have ended")
 
 
 def test_the_parent_has_to_be_the_one_that_asked(world: JailWorld) -> None:

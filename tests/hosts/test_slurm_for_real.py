@@ -120,7 +120,7 @@ async def test_the_controller_is_stopped_in_mid_stream(
         assert "scontrol ping" in caught.value.hint
         assert not stream.task.done()
         # Now the job is lost as well: nobody can say whether it has ended.
-        tell(sruns(slurm), signal.SIGKILL)
+        tell(slurm.programs("srun"), signal.SIGKILL)
         assert (await stream.lost()).in_doubt
         with pytest.raises(HostLost, match="Slurm does not answer"):
             await hosts.end_orphans("slurm-1", [token])
@@ -192,23 +192,11 @@ def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> 
         asyncio.run(others(lambda: job in slurm.jobs()))
         assert job in slurm.jobs(), "the job of a program that lives is left alone"
         # What connects it is stopped, as on a machine that hangs: nobody tells the job.
-        tell(sruns(slurm), signal.SIGSTOP)
-        stopped = sruns(slurm)
+        tell(slurm.programs("srun"), signal.SIGSTOP)
+        stopped = slurm.programs("srun")
         program.kill()
         program.wait()
     assert job in slurm.jobs()
     asyncio.run(others(lambda: job not in slurm.jobs() and not carriers([token])))
     tell(stopped, signal.SIGKILL)
-    asyncio.run(until(lambda: not sruns(slurm)))
-
-
-def sruns(slurm: Slurm) -> list[int]:
-    found = []
-    for pid in slurm.processes():
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if file.read().split(b"\0")[0].endswith(b"srun"):
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
+    asyncio.run(until(lambda: not slurm.programs("srun")))

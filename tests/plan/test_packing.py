@@ -13,7 +13,7 @@ from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
 from migrator.plan.model import ListedPath, TreeUsage
 from migrator.plan.rules import BatchLimits, LinkSpan, SpanMember, batch_trees
-from tests.support.usages import usage
+from tests.support.plans import usage
 
 Row = tuple[bytes, int, int | None]
 

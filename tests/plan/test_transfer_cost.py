@@ -12,7 +12,7 @@ from migrator.fs.model import Capacity, Need
 from migrator.plan import model
 from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
 from migrator.plan.rules_forecast import still_needed, which_fit
-from tests.support.usages import usage
+from tests.support.plans import usage
 
 Attempt = tuple[float, float, float]
 

@@ -32,7 +32,7 @@ from tests.schedule.schedules import batch, facts, field_example, subvolume
 from tests.support.catalogs import directory, invented
 from tests.support.making import made
 from tests.support.operations import CHECK, START, WATCH, cut_over, do, plan_drain
-from tests.support.usages import usage
+from tests.support.plans import usage
 from tests.support.volumes import brick, drain_sample, volume
 
 __all__ = ["world"]

@@ -63,20 +63,6 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
     assert not site.reap.policy.rule.matches_anything
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ("home/{user}", "not absolute"),
-        ("/home/../{user}", "empty component"),
-        ("/home/{batch}/{user}", "no fields but"),
-        ("/ho\\nme/{user}", "cannot be shown"),
-    ],
-)
-def test_a_link_is_one_absolute_path_for_each_user(link: str, said: str) -> None:
-    assert parse_site(f'{MINIMAL}[cutover]\nlink = "/home/{{user}}"\n', FILE).cutover.link == "/home/{user}"
-    assert said in mistakes_of(f'{MINIMAL}[cutover]\nlink = "{link}"\n')[0]
-
-
 def test_windows_may_be_tables_with_limits_of_their_own_and_texts_beside_them() -> None:
     windows = (
         Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
@@ -99,23 +85,6 @@ windows = ["Mon-Fri 19:00-07:00", { when = "Sat,Sun 00:00-24:00", jobs = 2, bwli
 
 
 @pytest.mark.parametrize(
-    ("window", "said"),
-    [
-        ("{ jobs = 2 }", "missing required field `when`"),
-        ('{ when = "Mon 07:00-08:00", job = 2 }', "unknown field `job`"),
-        ('{ when = "Mon 07:00-08:00", jobs = 0 }', "expected a whole number >= 1 at [0].jobs"),
-        ('{ when = "Mon 07:00-08:00", bwlimit = 0 }', "the least is 1 byte per second"),
-        ('{ when = "Mon 7-8" }', "is no window"),
-        ("7", "expected text in quotes or a table, got a whole number"),
-    ],
-)
-def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> None:
-    (mistake,) = mistakes_of(MINIMAL + f"[transfer]\nwindows = [{window}]\n")
-    assert mistake.startswith("line 12: [transfer] windows: ")
-    assert said in mistake
-
-
-@pytest.mark.parametrize(
     ("replaced", "by", "said"),
     [
         ('trees = ["home/*"]', 'trees = "home/*"', "expected a list, got text in quotes"),
@@ -126,6 +95,19 @@ def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> 
         ("[site]\nname", "site = 3\n[x]\nname", "line 1: site is a section: write [site] on a line of its own"),
         ("[users]", '[reap]\nolder_than = "1500ms"\n[users]', "no whole number of seconds"),
         ("[users]", "[verify]\nsample = 1979-05-27\n[users]", "got `date`"),
+        ("[users]", '[reap]\naction = "skip"\n[users]', '[reap] action = "skip" needs older_than or smaller_than'),
+        ("[users]", '[reap.users."alice"]\naction = "archive"\n[users]', '[reap.users.alice] action = "archive" needs older_than'),
+        ("[users]", "[reap]\nusers = 3\n[users]", '[reap] users: write [reap.users."NAME"] sections'),
+        ("[users]", '[cutover]\nlink = "home/{user}"\n[users]', "not absolute"),
+        ("[users]", '[cutover]\nlink = "/home/../{user}"\n[users]', "empty component"),
+        ("[users]", '[cutover]\nlink = "/home/{batch}/{user}"\n[users]', "no fields but"),
+        ("[users]", '[cutover]\nlink = "/ho\\nme/{user}"\n[users]', "cannot be shown"),
+        ("[users]", "[transfer]\nwindows = [{ jobs = 2 }]\n[users]", "line 10: [transfer] windows: object missing required field `when`"),
+        ("[users]", '[transfer]\nwindows = [{ when = "Mon 07:00-08:00", job = 2 }]\n[users]', "unknown field `job`"),
+        ("[users]", '[transfer]\nwindows = [{ when = "Mon 07:00-08:00", jobs = 0 }]\n[users]', "a whole number >= 1 at [0].jobs"),
+        ("[users]", '[transfer]\nwindows = [{ when = "Mon 07:00-08:00", bwlimit = 0 }]\n[users]', "the least is 1 byte per second"),
+        ("[users]", '[transfer]\nwindows = [{ when = "Mon 7-8" }]\n[users]', "is no window"),
+        ("[users]", "[transfer]\nwindows = [7]\n[users]", "expected text in quotes or a table, got a whole number"),
         ('"/mnt/target"', '"/mnt/source/../source/"', "line 8: source and target are the same directory: /mnt/source"),
         ('"/mnt/target"', '"/mnt"\npath = "source/x"', "line 8: the target lies inside the source"),
     ],
@@ -209,21 +191,6 @@ smaller_than = "2KiB"
         "alice": ReapRule(action=ReapAction.LIST, older_than_s=365 * 86400, smaller_than_bytes=1024),
         "home/b": replace(policy.rule, smaller_than_bytes=2048),
     }
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        ('[reap]\naction = "skip"\n', '[reap] action = "skip" needs older_than or smaller_than'),
-        ('[reap.users."alice"]\naction = "archive"\n', '[reap.users.alice] action = "archive" needs older_than'),
-        ("[reap]\nusers = 3\n", '[reap] users: write [reap.users."NAME"] sections'),
-    ],
-)
-def test_rules_that_cannot_be_are_told(more: str, sentence: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_site(MINIMAL + more, FILE)
-    assert sentence in caught.value.message
-    assert "has one mistake:" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,34 @@
 """A small plan, for tests of what keeps and shows plans."""
 
 from migrator.core.entry import UserTree
+from migrator.core.units import DAY_S
 from migrator.fs.model import Capacity
 from migrator.plan import model as plan
 from tests.support.making import made
 
 
-def usage(tree: UserTree, size_bytes: int, files: int) -> plan.TreeUsage:
-    """What a tree holds, with plausible figures."""
+def usage(
+    tree: UserTree | bytes, size_bytes: int = 0, files: int = 0, *, directories: int = 0, age_s: float = 0.0
+) -> plan.TreeUsage:
+    """What a tree holds: nothing of it is older than 30 days. `age_s` is the median."""
+    if isinstance(tree, bytes):
+        tree = UserTree(path=tree, user=tree.decode())
     ages = (
-        plan.AgeBucket(label="30 d", max_age_s=30 * 86400, files=files // 2, size_bytes=size_bytes // 2),
-        plan.AgeBucket(
-            label="older", max_age_s=None, files=files - files // 2, size_bytes=size_bytes - size_bytes // 2
-        ),
+        plan.AgeBucket(label="30 d", max_age_s=30 * DAY_S, files=files, size_bytes=size_bytes),
+        plan.AgeBucket(label="older", max_age_s=None, files=0, size_bytes=0),
     )
     return made(
         plan.TreeUsage,
         tree=tree,
         files=files,
-        directories=3,
+        directories=directories,
         size_bytes=size_bytes,
         allocated_bytes=size_bytes,
-        tiny_files=files // 3,
-        largest_bytes=size_bytes // 2,
+        largest_bytes=size_bytes,
         largest_path=tree.path + b"/largest",
         by_mtime=ages,
         by_atime=ages,
+        median_age_s=age_s,
     )
 
 
@@ -44,7 +47,7 @@ def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> plan.
         size_bytes=1500,
         files=15,
         directories=6,
-        ranking=(usage(first, 1000, 10), usage(second, 500, 5)),
+        ranking=(usage(first, 1000, 10, directories=3), usage(second, 500, 5, directories=3)),
         outside=None,
         batches=tuple(
             plan.Batch(

@@ -163,15 +163,18 @@ class Slurm:
                         found.append(int(name))
         return found
 
-    def far_ends(self) -> list[int]:
-        """The Pythons that run in jobs."""
+    def programs(self, name: str) -> list[int]:
+        """Those of its processes that run this program."""
         found = []
         for pid in self.processes():
             with suppress(OSError):
-                words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
-                if words[0].endswith(b"python3"):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(name.encode()):
                     found.append(pid)
         return found
+
+    def far_ends(self) -> list[int]:
+        """The Pythons that run in jobs."""
+        return self.programs("python3")
 
     def hosts(self, *, nodes: int = 1) -> SlurmHosts:
         """Its nodes as hosts; SLURM_CONF must be in this program's environment."""

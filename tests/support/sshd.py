@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from migrator.hosts.ssh import Ssh
@@ -91,7 +91,7 @@ class Sshd:
         self._server.kill()
         self._server.wait()
         for pid in members:
-            with _gone_is_fine():
+            with suppress(ProcessLookupError):
                 os.kill(pid, 9)
         self._server = None
 
@@ -157,14 +157,6 @@ def running_sshd(directory: Path) -> Iterator[Sshd]:
         yield made
     finally:
         made.down()
-
-
-@contextmanager
-def _gone_is_fine() -> Iterator[None]:
-    try:
-        yield
-    except ProcessLookupError:
-        return
 
 
 def _run(*argv: str) -> None:
