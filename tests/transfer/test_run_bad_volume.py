@@ -1,5 +1,6 @@
 """Migrations from a replicated volume that is not well: a brick goes down, glusterd is busy, a file is in split-brain."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from migrator.core.units import MIB
 from migrator.lab.model import VolumeType
-from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
+from tests.support.cluster.brick_runs import BrickRuns, brick_runs, standing_still, work_trees
 from tests.support.cluster.fixtures import lab_of, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.waiting import wait_for
@@ -47,6 +48,16 @@ def test_bricks_are_read_again_when_a_brick_is_back_and_healed(lab: LabHandle, r
         wait_for(lambda: runs.events("bricks-fit"), "the bricks are read again")
     runs.wait_for(process)
     assert runs.events("host-lost") == []
+    runs.assert_equal()
+
+
+def test_a_glusterd_that_is_busy_for_a_minute_stops_nothing(lab: LabHandle, runs: BrickRuns) -> None:
+    process = runs.start(*SLOW)
+    pids = {pid for host in lab.state.hosts if (pid := lab.glusterd_pid(host)) is not None}
+    with runs.held_stream_on(process), standing_still(lambda: pids):
+        time.sleep(60)
+    runs.wait_for(process)
+    assert runs.events("host-lost", "run-stopped") == []
     runs.assert_equal()
 
 
