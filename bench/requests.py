@@ -45,9 +45,9 @@ def requests(options: Options) -> Section:
             tables=(),
             rates=_slow(place / "slow"),
             notes=(
-                f"Metadata requests are all but {', '.join(CONTENT)}. At least possible for a new file: its creation, its owner, "
-                "its times, and a lookup for the last: it is closed before, so that no client sets its own time. At most "
-                f"{MOST} are wanted.",
+                f"Metadata requests are all but {', '.join(CONTENT)}. The least for a new small file are its creation and its "
+                "time, with a lookup for each: it is closed before the latter, so that no client sets a time of its own. The kernel "
+                f"asks for its capabilities when it is written. At most {MOST} are wanted.",
                 f"With a sync of {FSYNC_S * 1000:g} ms: what `migrator` copies is on the disks when it says so; `cp` and `rsync` "
                 "do not sync.",
             ),
@@ -80,7 +80,7 @@ def _counted(place: Path) -> dict[str, str]:
                     f"{kind} {count / files:.2f}" for kind, count in sorted(found.items()) if count > files / 100
                 )
                 facts[f"{name}, {what}"] = (
-                    f"{metadata / files:.2f} metadata requests a file, with {directories / files:.2f} directories; {each}"
+                    f"{metadata / files:.2f} metadata requests a file, with {directories / files:.2f} directories; {each or 'no requests'}"
                 )
                 say(f"{name}, {what}: {facts[f'{name}, {what}']}")
                 if copy is _cp:
