@@ -25,7 +25,7 @@ from migrator.fs.writing import MountedTarget
 from migrator.lab.model import OddFiles, OddKind
 from migrator.purge.model import PURGE_NAME
 from tests.conftest import MakeXfs
-from tests.support.xfs import run_tool, unmount
+from tests.support.xfs import bound, run_tool
 
 Make = Callable[[bytes], ReadingFileSystem]
 
@@ -181,8 +181,7 @@ def test_a_mount_beneath_is_reported_and_not_entered(make_xfs: MakeXfs, make: Ma
         (outer.path / name).mkdir()
     with ExitStack() as stack:
         for what, name in ((inner.path, "other"), (outer.path / "own", "same")):
-            run_tool("mount", "--bind", str(what), str(outer.path / name))
-            stack.callback(run_tool, "umount", str(outer.path / name))
+            stack.enter_context(bound(what, outer.path / name))
         filesystem = make(outer.root)
         entries, problems = walked(filesystem)
         assert set(entries) == {b"own"}
@@ -279,15 +278,12 @@ def test_identity_sees_a_mount_that_appears_over_the_root(make_xfs: MakeXfs, scr
     filesystem = make(os.fsencode(root))
     before = filesystem.identity()
     assert filesystem.look(b"below") is not None
-    run_tool("mount", "--bind", str(mount.path), str(root))
-    try:
+    with bound(mount.path, root):
         after = filesystem.identity()
         assert (after.filesystem, after.device) == ("xfs", mount.path.stat().st_dev)
         assert after.device != before.device
         assert after.mounted_from == mount.device
         assert filesystem.look(b"below") is not None, "the root that is held stays the one that was opened"
-    finally:
-        unmount(root)
 
 
 def test_memory_does_not_grow_with_the_size_of_a_directory(make: Make, tmp_path: Path) -> None:

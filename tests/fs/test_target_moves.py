@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from migrator.fs.model import TRASH_NAME, trash_place
 from migrator.fs.moving import Expired, MovingTarget
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
+from tests.support.xfs import bound
 
 pytestmark = pytest.mark.needs_root
 
@@ -56,19 +58,22 @@ class Target:
 def target(
     request: pytest.FixtureRequest, make_xfs: MakeXfs, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Target]:
-    if request.param == "beegfs":
-        if reason := missing_for_fuse():
-            pytest.skip(f"needs FUSE: {reason}")
-        with beegfs_like(scratch) as mounted:
-            made = Target(mounted)
-            yield made
-            made.moves.close()
-        return
+    if request.param == "beegfs" and (reason := missing_for_fuse()):
+        pytest.skip(f"needs FUSE: {reason}")
     if request.param == "no flag":
         monkeypatch.setattr(moving, "_rename_without_replacing", lambda *_: errno.EINVAL)
-    made = Target(make_xfs().path)
-    yield made
-    made.moves.close()
+    with beegfs_like(scratch) if request.param == "beegfs" else nullcontext(make_xfs().path) as path:
+        made = Target(path)
+        yield made
+        made.moves.close()
+
+
+@pytest.fixture
+def outside(scratch: Path) -> Path:
+    """Where symlinks of these tests lead: nothing may come or go there."""
+    place = scratch / "outside"
+    place.mkdir()
+    return place
 
 
 def in_trash(path: bytes) -> bytes:
@@ -153,10 +158,8 @@ def test_a_name_that_is_taken_in_the_trash_gets_a_suffix(target: Target, name: b
 
 
 @pytest.mark.parametrize("kind", ["file", "symlink"])
-def test_what_is_in_the_trash_stands_in_nobodys_way(target: Target, kind: str, scratch: Path) -> None:
+def test_what_is_in_the_trash_stands_in_nobodys_way(target: Target, kind: str, outside: Path) -> None:
     """A file (or a symlink to anywhere) was taken away, and later something that lay in a directory of its name."""
-    outside = scratch / "outside"
-    outside.mkdir()
     target.directory(b"home/a")
     if kind == "file":
         target.file(b"home/a/d")
@@ -172,9 +175,7 @@ def test_what_is_in_the_trash_stands_in_nobodys_way(target: Target, kind: str, s
 
 
 @pytest.mark.parametrize("what", ["symlink", "file", "owner", "mode", "place symlink"])
-def test_a_trash_that_is_not_roots_alone_is_refused(target: Target, what: str, scratch: Path) -> None:
-    outside = scratch / "outside"
-    outside.mkdir()
+def test_a_trash_that_is_not_roots_alone_is_refused(target: Target, what: str, outside: Path) -> None:
     (outside / "20200101T000000Z-batch-0001-delta-0001").mkdir()
     trash = target.path / os.fsdecode(TRASH_NAME)
     match what:
@@ -208,19 +209,13 @@ def test_a_file_system_that_is_mounted_on_the_trash_is_refused(make_xfs: MakeXfs
     trash = target.path / os.fsdecode(TRASH_NAME)
     trash.mkdir(mode=0o700)
     other.path.chmod(0o700)
-    subprocess.run(["mount", "--bind", str(other.path), str(trash)], check=True)
-    try:
-        with pytest.raises(Refused, match="another file system"):
-            target.moves.open_place(PLACE)
-    finally:
-        subprocess.run(["umount", str(trash)], check=True)
-        target.moves.close()
+    with bound(other.path, trash), pytest.raises(Refused, match="another file system"):
+        target.moves.open_place(PLACE)
+    target.moves.close()
 
 
 @pytest.mark.parametrize("swapped", [b"home/a/d", b"home/a/new"])
-def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(target: Target, swapped: bytes, scratch: Path) -> None:
-    outside = scratch / "outside"
-    outside.mkdir()
+def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(target: Target, swapped: bytes, outside: Path) -> None:
     (outside / "f").write_text("theirs")
     target.file(b"home/a/d/f", b"ours")
     target.directory(b"home/a/new")
@@ -259,9 +254,7 @@ def test_places_expire_by_their_names(target: Target) -> None:
     assert not (strange.parent / places[1]).exists()
 
 
-def test_expiry_takes_links_and_leaves_what_they_lead_to(target: Target, scratch: Path) -> None:
-    outside = scratch / "outside"
-    outside.mkdir()
+def test_expiry_takes_links_and_leaves_what_they_lead_to(target: Target, outside: Path) -> None:
     (outside / "f").touch()
     target.directory(b"home/a/d")
     target.symlink(b"home/a/d/link", os.fsencode(outside))
@@ -281,18 +274,13 @@ def test_expiry_enters_no_mount_also_of_the_same_file_system(make_xfs: MakeXfs) 
     for name in (b"same", b"other"):
         target.directory(b"home/b/" + name)
         target.moves.trash(b"home/b/" + name, PLACE)
-    mounts = {b"same": target.path / "home", b"other": other.path}
-    try:
-        for name, shown in mounts.items():
-            subprocess.run(["mount", "--bind", str(shown), target.at(in_trash(b"home/b/" + name))], check=True)
+    trashed = target.path / os.fsdecode(in_trash(b"home/b"))
+    with bound(target.path / "home", trashed / "same"), bound(other.path, trashed / "other"):
         expired = target.moves.expire(BEGUN_S + 1)
         assert len(expired.problems) == 2
         assert expired.places == 0
         assert target.there(b"home/a/ours/f")
         assert (other.path / "theirs").exists()
-    finally:
-        for name in mounts:
-            subprocess.run(["umount", target.at(in_trash(b"home/b/" + name))], check=True)
     assert target.moves.expire(BEGUN_S + 1).places == 1
     target.moves.close()
 

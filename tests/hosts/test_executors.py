@@ -22,11 +22,10 @@ from migrator.transfer.executors import Executor, LocalExecutor
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.streams import make_trees
-from tests.support.waiting import until
-from tests.support.xfs import missing_for_root_tests, run_tool, unmount
+from tests.support.waiting import DEADLINE_S, until
+from tests.support.xfs import bound, missing_for_root_tests
 
 BASH = os.path.realpath(b"/bin/bash")
-DEADLINE_S = 600.0
 Result = TypeVar("Result")
 
 
@@ -207,11 +206,8 @@ class TestConfined:
         (inner.path / "secret").write_bytes(b"secret")
         below = world.source / "mnt"
         below.mkdir()
-        run_tool("mount", "--bind", str(inner.path), str(below))
-        try:
+        with bound(inner.path, below):
             assert world.run("shopt -s nullglob; for path in SOURCE/mnt/*; do echo $path; done").exit_code == 0
-        finally:
-            unmount(below)
         assert world.stdout == b""
 
     def test_a_target_that_is_not_there_cannot_be_synced(self, world: World) -> None:

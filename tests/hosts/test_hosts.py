@@ -244,14 +244,11 @@ def test_sections_that_name_no_host_or_one_twice(sections: list[str]) -> None:
     assert caught.value.hint
 
 
-def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing() -> None:
-    hosts = OneHost("gl1")
-
-    async def work() -> list[float | None]:
-        asked = ("localhost", "gl1", "gl2", "slurm-1")
-        return [await load_of(name, hosts=hosts, names=("gl1", "gl2"), own=("localhost",)) for name in asked]
-
-    own, there, lost, unknown = asyncio.run(work())
+@in_loop
+async def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing() -> None:
+    hosts, asked = OneHost("gl1"), ("localhost", "gl1", "gl2", "slurm-1")
+    loads = [await load_of(name, hosts=hosts, names=("gl1", "gl2"), own=("localhost",)) for name in asked]
+    own, there, lost, unknown = loads
     assert own is not None
     assert there == pytest.approx(os.getloadavg()[0], abs=5.0)
     assert (lost, unknown) == (None, None)

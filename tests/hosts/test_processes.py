@@ -30,9 +30,6 @@ from tests.hosts.local_pipe import LocalPipe
 from tests.support.waiting import until
 
 PYTHON = os.fsencode(sys.executable)
-DEADLINE_S = 600.0
-
-
 LIMIT_BYTES = 50_000_000
 Result = TypeVar("Result")
 loops: list[asyncio.Runner] = []

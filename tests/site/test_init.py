@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from migrator.site.config import Site
 from migrator.site.load import load_site
 from migrator.site.rules_guards import mount_problems
 from tests.support.fakes import VirtualClock
-from tests.support.xfs import XfsMount
+from tests.support.xfs import XfsMount, bound
 
 SENTINEL = os.fsdecode(SENTINEL_NAME)
 
@@ -181,13 +180,10 @@ def test_a_file_system_that_moved_is_known_by_its_sentinel(scratch: Path, make_x
     recorded = init(site)
     # The same place in the tree, another device, and the right sentinel: as after a restore or a reboot.
     site_init.leave_sentinel(second.root, recorded.site_id)
-    subprocess.run(["mount", "--bind", second.path, first.path], check=True)
-    try:
+    with bound(second.path, first.path):
         again = init(site)
         assert again.target.device != recorded.target.device
         assert "recorded both file systems anew" in again.done
-    finally:
-        subprocess.run(["umount", first.path], check=True)
 
 
 def sides(directory: Path) -> tuple[Path, Path]:

@@ -96,6 +96,16 @@ def unmount(path: Path) -> None:
 
 
 @contextmanager
+def bound(what: Path, at: Path) -> Iterator[None]:
+    """A directory shown at another place as well, for the length of the block."""
+    run_tool("mount", "--bind", str(what), str(at))
+    try:
+        yield
+    finally:
+        unmount(at)
+
+
+@contextmanager
 def xfs(directory: Path, *, size_bytes: int = 512 * MIB, max_inodes: int | None = None) -> Iterator[XfsMount]:
     """A fresh XFS of a size (from 32 MiB on) mounted in an existing directory, with about so many inodes.
 

@@ -41,11 +41,16 @@ def take_down(directory: Path) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and has not ended (one that nobody reaps has no command line left)."""
+    """Whether a process is there and has not ended."""
+    return _command_of(pid) != b""
+
+
+def _command_of(pid: int) -> bytes:
+    """The command line of a process; empty where it has ended, also where nobody has reaped it."""
     try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return b""
 
 
 @dataclass(frozen=True)
@@ -221,12 +226,7 @@ class LabHandle:
     def movers(self, host: LabHost) -> list[int]:
         """The processes that move files on a host (what `pgrep -f rebalance/VOLUME` finds)."""
         wanted = f"rebalance/{self.state.spec.volume}".encode()
-        found = []
-        for pid in processes_in((host.namespace,)):
-            with suppress(OSError):
-                if wanted in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
-        return found
+        return [pid for pid in processes_in((host.namespace,)) if wanted in _command_of(pid)]
 
     def _points(self, host: LabHost) -> dict[str, bytes]:
         """Where the host mounts its bricks, and their images."""
@@ -249,15 +249,9 @@ class LabHandle:
 
     def _connections(self, host: LabHost) -> list[int]:
         """The processes of sshd that hold open connections."""
-        found: list[int] = []
-        for pid in processes_in((host.namespace,)):
-            try:
-                name = Path(f"/proc/{pid}/cmdline").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if name.startswith((b"sshd: ", b"sshd-session: ")) and b"[listener]" not in name:
-                found.append(pid)
-        return found
+        commands = {pid: _command_of(pid) for pid in processes_in((host.namespace,))}
+        sessions = {pid: name for pid, name in commands.items() if name.startswith((b"sshd: ", b"sshd-session: "))}
+        return [pid for pid, name in sessions.items() if b"[listener]" not in name]
 
     @contextmanager
     def ssh_cut(self, host: LabHost) -> Iterator[None]:
