@@ -45,9 +45,9 @@ def requests(options: Options) -> Section:
             tables=(),
             rates=_slow(place / "slow"),
             notes=(
-                f"Metadata requests are all but {', '.join(CONTENT)}. The least for a new small file are its creation and its "
-                "time, with a lookup for each: it is closed before the latter, so that no client sets a time of its own. The kernel "
-                f"asks for its capabilities when it is written. At most {MOST} are wanted.",
+                f"Metadata requests are all but {', '.join(CONTENT)}. The least for a new small file are its creation, its "
+                "owner and its time, with a lookup for the first and the last: it is closed before its time is set, so that no client "
+                f"sets one of its own. At most {MOST} are wanted.",
                 f"With a sync of {FSYNC_S * 1000:g} ms: what `migrator` copies is on the disks when it says so; `cp` and `rsync` "
                 "do not sync.",
             ),

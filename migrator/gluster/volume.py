@@ -78,8 +78,18 @@ def connections(root: bytes) -> dict[str, bool]:
 
 
 def connection_problems(bricks: Sequence[Brick], connected: dict[str, bool]) -> tuple[str, ...]:
-    """Sentences for the bricks of the volume to which the mount's client is not connected."""
-    return tuple(
+    """Sentences for the bricks of the volume to which the mount's client is not connected, and for those that have left it:
+    then the client is about to connect anew.
+    """
+    left = sorted(connected.keys() - {brick.name for brick in bricks})
+    return (
+        *(f"this mount's client still knows brick {name}, which has left the volume" for name in left),
+        *_not_connected(bricks, connected),
+    )
+
+
+def _not_connected(bricks: Sequence[Brick], connected: dict[str, bool]) -> Iterator[str]:
+    return (
         f"this mount's client is not connected to brick {brick.name}: it silently shows fewer files"
         if brick.name in connected
         else f"this mount's client does not know brick {brick.name}: mount the volume anew"
@@ -381,9 +391,6 @@ class GlusterCommands:
 
 _MARKS = 0o3000
 
-_RECONNECTS, _RECONNECT_S = 5, 1.0
-"""Clients connect anew when bricks have left the volume: in 0.1 to 1.0 s (GlusterFS 10.3)."""
-
 
 class GlusterSource(ReadingFileSystem):
     """The `SourceFileSystem` port over a Gluster mount.
@@ -440,22 +447,14 @@ class GlusterSource(ReadingFileSystem):
         if wrong_volume is not None:
             problems.append(wrong_volume)
         else:
-            found = await self._unconnected(state.bricks)
-            for _ in range(_RECONNECTS):
-                if found and not problems:
-                    await asyncio.sleep(_RECONNECT_S)
-                    found = await self._unconnected(state.bricks)
-            problems += found
+            try:
+                connected = await asyncio.wait_for(asyncio.to_thread(connections, self.root), ANSWER_TIMEOUT_S)
+                problems += connection_problems(state.bricks, connected)
+            except TimeoutError:
+                problems.append("the mount does not tell in time which bricks its client is connected to")
+            except OSError as error:
+                problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
         return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
-
-    async def _unconnected(self, bricks: Sequence[Brick]) -> tuple[str, ...]:
-        try:
-            connected = await asyncio.wait_for(asyncio.to_thread(connections, self.root), ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            return ("the mount does not tell in time which bricks its client is connected to",)
-        except OSError as error:
-            return (f"the mount does not tell which bricks its client is connected to: {error.strerror}",)
-        return connection_problems(bricks, connected)
 
     async def overview(self) -> VolumeOverview:
         """The volume for `brick list`. Raises ToolFailed if the volume is not known."""

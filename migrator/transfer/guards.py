@@ -165,9 +165,17 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
         return (f"who works on the target cannot be seen: {error}",)
 
 
+_RECONNECTS, _RECONNECT_S = 5, 1.0
+
+
 async def health_since(world: World, before: SourceHealth, since_s: float) -> tuple[SourceHealth, SourceHealth]:
     """The health of the source at an earlier time, without bricks that drains of this ledger have taken out since, and now."""
     now = await world.source.health()
+    for _ in range(_RECONNECTS):
+        if not now.problems or not world.beside_commit:
+            break
+        await world.clock.sleep(_RECONNECT_S)
+        now = await world.source.health()
     if before.state is None or now.state is None:
         return before, now
     out = taken_out(world.ledger.drains.all(), before.state.volume_id, since_s=since_s)

@@ -503,10 +503,9 @@ class Worker:
         try:
             with self.routes.reading(brick):
                 return await self._copy(chunk, paths, tried=tried)
-        except LockHeld as error:
-            # The commit of a drain of this brick has begun.
-            self.routes.refuse(str(brick), error)
-            return None
+        except LockHeld:
+            # A drain of this brick is audited, to be committed.
+            return _FIRST_PAUSE_S
 
     async def _copy(self, chunk: ChunkRecord, paths: Sequence[ListedPath], *, tried: bool) -> float | None:
         finds = self.routes.finds.get(self.lane.host, 0)

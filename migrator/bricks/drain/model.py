@@ -228,13 +228,18 @@ DRAINS: Kind[DrainRecord, DrainState, DrainStep, DrainNotes] = Kind(
 # What drains have taken out of the volume while passes copied.
 
 
+def is_committing(record: DrainRecord) -> bool:
+    """Whether the commit was begun, and has not failed."""
+    return record.state is _S.COMMITTING and not record.failure
+
+
 def taken_out(records: Iterable[DrainRecord], volume_id: str, *, since_s: float) -> frozenset[str]:
     """Bricks that drains have committed since then, or are committing: glusterd's list shows whether that is done."""
     return frozenset(
         brick
         for record in records
         if record.volume_id == volume_id
-        and (record.state is _S.COMMITTING or record.times.get(_S.COMMITTED, -math.inf) >= since_s)
+        and (is_committing(record) or record.times.get(_S.COMMITTED, -math.inf) >= since_s)
         for brick in record.bricks
     )
 

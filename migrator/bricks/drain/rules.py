@@ -670,11 +670,9 @@ def _tries_again(record: model.DrainRecord) -> bool:
 
 
 def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """Return the next step when the bricks are out of the volume. After the intent to commit, the commit is done.
-    Otherwise an admin removed them by hand and may have left files behind, which only a clean audit rules out.
+    """Return the next step when the bricks are out of the volume. That may be a commit of this drain, or an admin removed
+    them by hand and may have left files behind, which only a clean audit rules out.
     """
-    if record.state is _S.COMMITTING:
-        return _act(_D.COMMIT, seen_done=True)
     audited = record.state in (_S.AUDITING, _S.AUDITED)
     audit = audit_since(record, seen, _S.AUDITING) if audited else None
     if audit is None:

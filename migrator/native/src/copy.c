@@ -121,7 +121,6 @@ static bool take_options(int argc, char **argv, struct options *options) {
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index) {
     copier->record = record;
-    copier->made_by_owner = false;
     if (enter(copier, record) < 0) {
         bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
         return gone ? RESULT_VANISHED : RESULT_FAILED;

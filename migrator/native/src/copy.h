@@ -137,10 +137,7 @@ struct copier {
     const char *directory;
     size_t directory_length;
     bool directory_known;
-    bool gives_acls;    /* new entries of the target's directory may inherit an ACL */
-    bool gives_group;   /* they inherit its group */
-    bool made_by_owner; /* the new file was made by `made_by`'s owner and group */
-    struct stat made_by;
+    bool gives_acls; /* new entries of the target's directory may inherit an ACL */
     enum where working_directory;
     struct attributes attributes;
     struct attributes existing;

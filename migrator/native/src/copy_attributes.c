@@ -243,8 +243,6 @@ static int set_owner(struct copier *copier, struct handle handle, const struct s
         return 0;
     bool privileged = copier->options->privileged;
     uid_t user = privileged ? facts->st_uid : (uid_t)-1;
-    if (existing == NULL && copier->made_by_owner)
-        existing = &copier->made_by;
     if (existing != NULL && existing->st_gid == facts->st_gid && (!privileged || existing->st_uid == facts->st_uid))
         return 0;
     int result = handle.fd >= 0

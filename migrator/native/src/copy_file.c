@@ -3,10 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <string.h>
-#include <sys/fsuid.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "copy.h"
@@ -49,36 +46,9 @@ bool is_same_moment(const struct attributes *before, const struct attributes *af
            time_ns(&one->st_ctim) == time_ns(&other->st_ctim) && before->mtime_ns == after->mtime_ns;
 }
 
-/* Act as the owner of a new file, for file systems: it saves a chown, which is a request to a server. The capabilities for
- * file systems go with the change of the user, so they are raised again. */
-static bool act_as(uid_t user, gid_t group) {
-    static struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-    static struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-    static bool known;
-    if (!known)
-        known = syscall(SYS_capget, &header, data) == 0;
-    setfsgid(group);
-    setfsuid(user);
-    return known && setfsuid((uid_t)-1) == (int)user && setfsgid((gid_t)-1) == (int)group &&
-           syscall(SYS_capset, &header, data) == 0;
-}
-
-static int create_at(struct copier *copier, const char *name) {
+static int create_at(const struct copier *copier, const char *name) {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    const struct stat *facts = &copier->attributes.facts;
-    mode_t mode = facts->st_mode & PERMISSIONS;
-    copier->made_by_owner = false;
-    if (copier->options->privileged && !copier->gives_group) {
-        int out = act_as(facts->st_uid, facts->st_gid) ? openat(copier->target_directory, name, flags, mode) : -1;
-        int code = errno;
-        act_as(geteuid(), getegid());
-        copier->made_by_owner = out >= 0;
-        copier->made_by = *facts;
-        errno = code;
-        if (out >= 0 || code == EEXIST)
-            return out;
-    }
-    return openat(copier->target_directory, name, flags, mode);
+    return openat(copier->target_directory, name, flags, copier->attributes.facts.st_mode & PERMISSIONS);
 }
 
 /* Make a new file under a temporary name. An existing one is left by a killed run, and is perhaps another name of a

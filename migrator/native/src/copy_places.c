@@ -118,8 +118,6 @@ int enter(struct copier *copier, const struct record *record) {
         copier->failed_errno = code;
         return -1;
     }
-    struct stat facts;
-    copier->gives_group = fstat(copier->target_directory, &facts) < 0 || (facts.st_mode & S_ISGID) != 0;
     copier->gives_acls = false;
     if (copier->options->acls) {
         ssize_t size = fgetxattr(copier->target_directory, DEFAULT_ACL, NULL, 0);

@@ -163,9 +163,6 @@ def test_a_drain_of_more_bricks_belongs_to_someone_else(state: drain.DrainState)
 
 @pytest.mark.parametrize("state", [S.STARTING, *UNDER_WAY, S.FAILED, S.STOPPING])
 def test_bricks_that_were_taken_out_by_hand_are_audited_first(state: drain.DrainState) -> None:
-    if state is S.COMMITTING:
-        assert next_step(record(state), out()) == seen_done(COMMIT)
-        return
     assert next_step(record(state), out(audit=None)) == AUDIT
     if state in (S.AUDITING, S.AUDITED):
         halted(next_step(record(state), out(audit=LEFT)), "files are left on it")
