@@ -49,6 +49,7 @@ def verification(options: Options) -> Section:
             ),
         ),
         notes=(
+            f"`{PROGRAM}` reads the content on the target only: its streams digested that of the source while they copied it.",
             "All compare content. `migrator verify` also compares owners, modes, times, ACLs, attributes and hard links, as "
             "`rsync -aHAXcn` does, and writes its manifest.",
             f"`{READ}` reads the files on all bricks at once and then those of the target at once, and compares nothing.",
