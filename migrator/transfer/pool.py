@@ -503,9 +503,10 @@ class Worker:
         try:
             with self.routes.reading(brick):
                 return await self._copy(chunk, paths, tried=tried)
-        except LockHeld:
-            # A drain of this brick is audited, to be committed.
-            return _FIRST_PAUSE_S
+        except LockHeld as error:
+            # A drain of this brick is audited, to be committed: the mount is read, because that may take long.
+            self.routes.refuse(str(brick), error)
+            return None
 
     async def _copy(self, chunk: ChunkRecord, paths: Sequence[ListedPath], *, tried: bool) -> float | None:
         finds = self.routes.finds.get(self.lane.host, 0)
