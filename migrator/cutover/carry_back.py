@@ -64,7 +64,8 @@ _DIFFER = f"""(
         OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
     )
 )"""
-"""The cutover closes directories, which changes owner, mode and the mask of an ACL. Their times change with their entries, which are compared themselves. The ctime of a
+"""The cutover closes directories, which changes owner, mode and the mask of an ACL. Their times change with their entries,
+which are compared themselves. The ctime of a
 file with several names changes when another user's names are purged; on Gluster it may differ from replica to replica.
 """
 
@@ -612,7 +613,7 @@ def note_paths(file: Path, paths: Iterable[bytes]) -> None:
 def noted_paths(file: Path) -> Sequence[bytes]:
     """The paths of such a list, in order. Blocking; raises OSError."""
     try:
-        return file.read_bytes().split(b"\0")[:-1]
+        return [path for path in file.read_bytes().split(b"\0") if path]
     except FileNotFoundError:
         return ()
 

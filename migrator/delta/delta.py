@@ -850,6 +850,7 @@ class DeltaPass(Copying):
         health = await world.source.health()
         before = scans.get(base)
         then, now = None if before is None else before.health_fingerprint, catalog.health_fingerprint
+        # A recorded drain is no reason against deletions: it has moved every file before its commit.
         if before and is_drained(
             world.ledger.drains.all(), before.health_fingerprint, now, since_s=before.started_at_s
         ):

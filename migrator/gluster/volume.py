@@ -82,20 +82,15 @@ def connection_problems(bricks: Sequence[Brick], connected: dict[str, bool]) -> 
     then the client is about to connect anew.
     """
     left = sorted(connected.keys() - {brick.name for brick in bricks})
-    return (
-        *(f"this mount's client still knows brick {name}, which has left the volume" for name in left),
-        *_not_connected(bricks, connected),
-    )
-
-
-def _not_connected(bricks: Sequence[Brick], connected: dict[str, bool]) -> Iterator[str]:
-    return (
+    problems = [f"this mount's client still knows brick {name}, which has left the volume" for name in left]
+    problems += (
         f"this mount's client is not connected to brick {brick.name}: it silently shows fewer files"
         if brick.name in connected
         else f"this mount's client does not know brick {brick.name}: mount the volume anew"
         for brick in bricks
         if not connected.get(brick.name, False)
     )
+    return tuple(problems)
 
 
 _SPLIT_BRAIN_STATUS = "replica.split-brain-status"

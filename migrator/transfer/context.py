@@ -285,8 +285,8 @@ class PassUnderWay:
 
     A driver left `doubtful_trees` unfinished: size and times on the target prove nothing there. `syncs` flush the
     writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
-    are not copied, and no links are made to their files. `digests`: streams report the digests of what they copy. `storage` watches the target's storage targets; None: the
-    target has none of its own.
+    are not copied, and no links are made to their files. `digests`: streams report the digests of what they copy.
+    `storage` watches the target's storage targets; None: the target has none of its own.
     """
 
     invocation: Invocation

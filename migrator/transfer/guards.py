@@ -169,7 +169,9 @@ _RECONNECTS, _RECONNECT_S = 5, 1.0
 
 
 async def health_since(world: World, before: SourceHealth, since_s: float) -> tuple[SourceHealth, SourceHealth]:
-    """The health of the source at an earlier time, without bricks that drains of this ledger have taken out since, and now."""
+    """The health of the source at an earlier time, without bricks that drains of this ledger have taken out since, and now.
+    Beside a commit it waits some seconds for clients that connect anew.
+    """
     now = await world.source.health()
     for _ in range(_RECONNECTS):
         if not now.problems or not world.beside_commit:

@@ -29,9 +29,9 @@ class ChunkWork:
 
     `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times
     match. The data on the target may not have reached its disks before a crash, or may be older than the data that a
-    later pass has to send. `own_names`: the engine may make new files under their own names, because no user can access the
-    tree and nothing relies on what it holds. `digest`: report the digests of what is copied, if the engine can. `brick` is None if the
-    source is a mount.
+    later pass has to send. `own_names`: the engine may make new files under their own names, because no user can access
+    the tree and nothing relies on what it holds. `digest`: report the digests of what is copied, if the engine can.
+    `brick` is None if the source is a mount.
     """
 
     kind: ChunkKind

@@ -68,7 +68,7 @@ class Readers:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    of: PassRecord
+    of_pass: PassRecord
     copied: CopiedChunk
 
     @property
@@ -77,7 +77,7 @@ class _Listed:
 
     @property
     def name(self) -> str:
-        return f"{self.of.id:06d}-{self.chunk.number:08d}"
+        return f"{self.of_pass.id:06d}-{self.chunk.number:08d}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class ContentPass:
 
     async def run(self, passes: Iterable[tuple[PassRecord, Sequence[CopiedChunk]]], trees: Collection[bytes]) -> None:
         """Read all chunks of `KINDS` that were not read before. Raises OSError if the results cannot be written."""
-        listed = [_Listed(of, copied) for of, some in passes for copied in some if copied.chunk.tree in trees]
+        listed = [_Listed(one, copied) for one, some in passes for copied in some if copied.chunk.tree in trees]
         waiting = [one for one in listed if not self.parts.has(one.name)]
         try:
             left = await self._read_all(waiting, by_bricks=True)
@@ -229,7 +229,7 @@ class ContentPass:
     def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known]:
         """The paths of a chunk to compare, and what the stream that copied them digested. Raises Refused."""
         chunk, copied = listed.chunk, listed.copied
-        paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of.chunk_list, chunk.number)
+        paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
         output = b""
         if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
             with suppress(OSError):
@@ -242,7 +242,7 @@ class ContentPass:
                 found[given[parsed[0]].path] = parsed[1:]
         linked = {one.link_group: found[one.path] for one in given if one.link_group is not None and one.path in found}
         found |= {one.path: linked[one.link_group] for one in given if one.link_group in linked}
-        reading = replace(self.reading, source_clock_ns=int(listed.of.started_at_s * NS_PER_S))
+        reading = replace(self.reading, source_clock_ns=int(listed.of_pass.started_at_s * NS_PER_S))
         wanted = [one.path for one in paths if is_sampled(one.path, self.policy)]
         return wanted, {path: (*found[path], reading) for path in wanted if path in found}
 

@@ -4,16 +4,17 @@ import asyncio
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
-from migrator.core.entry import EntryType
+from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import parent, show
@@ -22,7 +23,7 @@ from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.ports import ReadablePaths, SourceFileSystem, TargetFileSystem
+from migrator.fs.ports import Block, Digest, ReadablePaths, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import copies
@@ -38,7 +39,6 @@ from migrator.transfer.model import CopiedChunk
 from migrator.verify import walk
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentPass, Readers
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
-from migrator.verify.scanned import ScannedSource
 
 if TYPE_CHECKING:
     from migrator.catalog.listing import DirectoryListing
@@ -104,6 +104,37 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
         if path in directories:
             return True
     return False
+
+
+# --- The source as a scan of its bricks lists it: a mount of Gluster lists some hundred paths a second, bricks list thousands
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedSource:
+    """Directories come from the listing, with digests of attributes only, and everything else from the mount. Thread-safe.
+
+    A path that was made since the scan is missing from its directory; the comparison looks paths up before it reports one.
+    """
+
+    mount: ReadablePaths
+    listing: "DirectoryListing"
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        """As the port."""
+        entries = self.listing.directory(path)
+        try:
+            while block := tuple(islice(entries, block_entries)):
+                yield Block(entries=block, problems=())
+        except OSError as error:
+            yield Block(entries=(), problems=(problem_of(path, "list", error),))
+
+    def look(self, path: bytes) -> Entry | None:
+        """As the port."""
+        return self.mount.look(path)
+
+    def digest(self, path: bytes, algorithm: str) -> Digest:
+        """As the port."""
+        return self.mount.digest(path, algorithm)
 
 
 # --- The stage

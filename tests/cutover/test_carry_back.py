@@ -14,7 +14,7 @@ import pytest
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.units import MIB
-from migrator.cutover.carry_back import CarryingBack, SourceSide, TargetSide
+from migrator.cutover.carry_back import CarryingBack, SourceSide, TargetSide, note_paths, noted_paths
 from migrator.cutover.model import CutoverRecord
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import SourceHealth
@@ -165,6 +165,12 @@ def changed_site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
 
 
 @pytest.mark.guarantee("rollback")
+def test_noted_paths_are_kept_in_order_and_what_is_above_a_tree_is_none_of_them(tmp_path: Path) -> None:
+    for paths in ((b"u1/b", b""), (b"u1/a\n", b"u1/b")):
+        note_paths(tmp_path / "new" / "noted", paths)
+    assert list(noted_paths(tmp_path / "new" / "noted")) == [b"u1/a\n", b"u1/b"]
+
+
 def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(changed_site: CutSite) -> None:
     changed_site.cutover()
     source, target = changed_site.source(), changed_site.target()

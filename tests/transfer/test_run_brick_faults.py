@@ -72,7 +72,7 @@ def moving(lab_parent: Path, scratch: Path) -> Iterator[BrickRuns]:
 
 
 def is_quiet(lab: LabHandle) -> bool:
-    """No task is under way, and whoever moved files for it has ended."""
+    """No task is in progress, and its rebalance processes have ended."""
     if any(lab.movers(host) for host in lab.state.hosts):
         return False
     tasks = lab.gluster("--xml", "volume", "status", "vol1", "tasks")

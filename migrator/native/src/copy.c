@@ -8,12 +8,13 @@
  *
  * It runs as root inside a mount namespace of its own that holds only the two trees; without root it does what is
  * permitted. No path is followed through a symlink on either side. A file is written under a temporary name in its
- * directory (copy_places.c) and renamed: a name has either its old content or its complete new content. With --own-names,
- * for trees that no user can access yet, a new file is made under its own name: until it is complete, its time is not that of
- * the source. Only the part files of ranges are synced, because their marks survive a crash: a chunk counts as done after a
- * syncfs that follows the end of this program. If that does not reach the target's disks (--fsync), each file is synced before
- * it is renamed, many at a time (copy_finish.c). Write-back of big files starts during the copy. Errors of write and close are reported. The program may be
- * killed at any time and run again with the same list.
+ * directory (copy_places.c) and renamed: a name has either its old content or its complete new content. With
+ * --own-names, for trees that no user can access yet, a new file is made under its own name: until it is complete, its
+ * time is not that of the source. Only the part files of ranges are synced, because their marks survive a crash: a chunk
+ * counts as done after a syncfs that follows the end of this program. If that does not reach the target's disks
+ * (--fsync), each file is synced before it gets its time, many at once (copy_finish.c). Write-back of big files starts
+ * during the copy. Errors of write and close are reported. The program may be killed at any time and run again with the
+ * same list.
  *
  * A file is read in its current state, not as it was listed. A file that changes while it is read is copied again, at
  * most TRIES times; then the last copy stays, with the time from before, and is reported as changed. On a brick, times

@@ -36,10 +36,10 @@ struct options {
     bool distributed;      /* of a volume with several subvolumes */
     bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, if present */
     bool privileged;
-    bool digest; /* report the digest of what is copied */
+    bool digest;    /* report the digest of what is copied */
     bool own_names; /* make new files under their own names */
-    bool recopy; /* equal size and time prove nothing */
-    bool fsync;  /* sync each file: a syncfs of the target does not reach its disks */
+    bool recopy;    /* equal size and time prove nothing */
+    bool fsync;     /* sync each file: a syncfs of the target does not reach its disks */
     bool sparse;
     bool hard_links;
     bool acls;
@@ -232,7 +232,6 @@ enum { RANGE_CUT = 1 };
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);
 
 /* copy_file.c, copy_ranges.c, copy_nodes.c */
-
 enum result copy_path(struct copier *copier, const struct record *record, size_t index);
 void report(struct copier *copier, size_t index, enum result result);
 enum result copy_file(struct copier *copier, const struct record *record);

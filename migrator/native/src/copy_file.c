@@ -140,7 +140,7 @@ bool is_there(const struct copier *copier, const char *name, struct stat *existi
 }
 
 static enum result copy_open_file(struct copier *copier, const struct record *record, int in) {
-    struct made made = {.name = last_component(record), .mtime_ns = copier->attributes.mtime_ns};
+    struct made made = {.name = last_component(record)};
     struct stat existing;
     /* If that fails for any reason, the usual way deals with it. */
     made.out = copier->options->own_names && !record->in_ranges ? create_at(copier, made.name) : -1;

@@ -31,7 +31,8 @@ static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 enum result finish(struct copier *copier, const struct made *made) {
     enum result result = made->result;
     const char *name = made->temporary[0] != '\0' ? made->temporary : made->name;
-    bool whole = result == RESULT_FINE || result == RESULT_CHANGED;
+    bool is_copied = result == RESULT_FINE || result == RESULT_CHANGED;
+    bool whole = is_copied;
     /* Through the descriptor that has written: BeeGFS syncs only the files that a session has open on the servers. */
     if (whole && copier->options->fsync && fsync(made->out) < 0)
         whole = (failed(copier, SIDE_TARGET, "sync"), false);
@@ -41,7 +42,7 @@ enum result finish(struct copier *copier, const struct made *made) {
     if (!whole && !made->is_part)
         unlinkat(copier->target_directory, name, 0);
     if (!whole)
-        return result == RESULT_CHANGED || result == RESULT_FINE ? RESULT_FAILED : result;
+        return is_copied ? RESULT_FAILED : result;
     if (name != made->name && put_in_place(copier, name, made->name) < 0)
         return RESULT_FAILED;
     copier->files++;
