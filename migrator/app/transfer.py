@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from migrator.catalog.rules_packing import ChunkLimits
 from migrator.core.errors import LockHeld, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
+from migrator.core.values import dataclass
 from migrator.delta.delta import Deltas
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import SourceFileSystem

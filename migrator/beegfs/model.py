@@ -1,7 +1,8 @@
 """Storage and metadata targets of BeeGFS, and quotas. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from migrator.core.values import dataclass
 
 
 class TargetKind(StrEnum):

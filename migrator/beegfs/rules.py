@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from migrator.beegfs import model
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.units import GIB, TIB, format_count, format_duration, format_size, several
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity, Need
 from migrator.plan.model import TreeUsage
 from migrator.reap.model import PlanReap, ReapAction

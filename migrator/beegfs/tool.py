@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from migrator.beegfs import rules, version7, version8
 from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity
 from migrator.hosts.ports import Command, Completed, Processes
 

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +12,7 @@ from migrator.bench.model import BENCH_NAME, HostRun, Place, Step
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
+from migrator.core.values import dataclass
 from migrator.hosts.ports import Command, Host, Hosts
 
 _ASK_TIMEOUT_S = 600.0

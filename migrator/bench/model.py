@@ -1,11 +1,11 @@
 """Benchmarks as values. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.core.errors import ExitCode
 from migrator.core.paths import show
+from migrator.core.values import dataclass, field
 
 BENCH_NAME = b".migrator-bench"
 """The directory in the root of a file system in which benchmarks work. It belongs to root; scans skip it."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import fsum
 from statistics import fmean, median
@@ -11,6 +10,7 @@ from migrator.bench.model import BenchmarkResult, BenchmarkState, HostRun, Refer
 from migrator.bench.suites import suite
 from migrator.core.statistics import Factor, Series, factor_between, series
 from migrator.core.units import format_factor
+from migrator.core.values import dataclass
 
 # Comparison of file systems with each other and with published figures
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.bench import model
@@ -16,6 +15,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import task_group, to_the_end
+from migrator.core.values import dataclass, replace
 from migrator.ledger.locks import Locks
 
 if TYPE_CHECKING:

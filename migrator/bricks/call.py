@@ -4,7 +4,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from migrator.bricks.drain.model import DrainSample, DrainStep
@@ -19,6 +18,7 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import several
+from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep

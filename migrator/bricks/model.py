@@ -1,11 +1,11 @@
 """Values of `brick list`, and what drains, additions and retirements have in common. Times in seconds since the epoch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
 from migrator.core.errors import ExitCode
+from migrator.core.values import dataclass, replace
 from migrator.gluster.model import VolumeTask
 from migrator.operations.model import Notes, Operation, State
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from migrator.bricks.add import rules as addition_standing
@@ -21,6 +20,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
+from migrator.core.values import dataclass
 from migrator.core.windows import Window, holds
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before

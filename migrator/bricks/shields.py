@@ -10,7 +10,6 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.core.durable import sync
@@ -19,6 +18,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import several
+from migrator.core.values import dataclass
 from migrator.fs import acl
 from migrator.fs.beneath import Root, held
 from migrator.gluster.looks import ask_brick

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from migrator.core.documents import decode, encode
 from migrator.core.durable import file_digest, write_durably
 from migrator.core.entry import Entry, acl_entry_count, xattr_digest, xattr_kinds
 from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.values import dataclass, replace
 
 # --- Columns and file names
 

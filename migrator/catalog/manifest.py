@@ -4,7 +4,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +21,7 @@ from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.units import DAY_S
+from migrator.core.values import KW_ONLY, dataclass, field
 from migrator.fs.rules import Loss
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts

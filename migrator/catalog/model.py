@@ -1,10 +1,10 @@
 """Catalogs as values: the record of a scan, its problems, and the walks of bricks. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError
+from migrator.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

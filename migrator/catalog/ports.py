@@ -1,12 +1,12 @@
 """Values of catalogs in progress and of manifests, without DuckDB and pyarrow."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import Entry
+from migrator.core.values import dataclass
 from migrator.fs.rules import Loss
 from migrator.reap.model import ArchivedMember
 from migrator.verify.model import ContentReading, Difference

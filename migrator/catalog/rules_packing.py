@@ -1,11 +1,11 @@
 """Packing the paths of user trees into chunks, and splitting a chunk. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
+from migrator.core.values import dataclass, replace
 from migrator.plan.model import ListedPath
 
 # --- Packing: one list per stream, bounded in bytes and files

@@ -1,7 +1,6 @@
 """Catalogs written in parts: a killed scan can be resumed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,6 +16,7 @@ from migrator.core.durable import sync, write_durably
 from migrator.core.entry import Entry
 from migrator.core.paths import parent
 from migrator.core.units import MIB
+from migrator.core.values import dataclass
 
 if TYPE_CHECKING:
     from migrator.catalog.brick_parts import BrickPartsWriter

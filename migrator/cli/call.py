@@ -13,7 +13,6 @@ import tempfile
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +28,7 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import format_duration, format_size
+from migrator.core.values import dataclass
 from migrator.plan.model import Plan
 from migrator.render.progress import open_progress
 from migrator.render.text import to_json

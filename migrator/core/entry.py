@@ -3,8 +3,9 @@
 import hashlib
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
+
+from migrator.core.values import dataclass, field
 
 ACL_ACCESS = b"system.posix_acl_access"
 ACL_DEFAULT = b"system.posix_acl_default"

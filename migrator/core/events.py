@@ -1,7 +1,8 @@
 """Events, which operators see and the ledger keeps, and the findings of preflight checks."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from migrator.core.values import dataclass
 
 
 class EventKind(StrEnum):

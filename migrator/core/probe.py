@@ -8,9 +8,10 @@ does not count.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
+
+from migrator.core.values import dataclass
 
 PROBE_NAME = b".migrator-probe"
 """The directory of the probes in the root of source and target. Only root can enter it, and no scan lists it."""

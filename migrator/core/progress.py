@@ -1,9 +1,9 @@
 """Snapshots of progress, which a stage publishes and a view shows."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from migrator.core.events import Event
+from migrator.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

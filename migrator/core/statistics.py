@@ -6,10 +6,11 @@ ten cases.
 
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import comb
 from statistics import median
+
+from migrator.core.values import dataclass
 
 _MISSED = 0.1
 """The largest share of intervals that may miss the true value."""

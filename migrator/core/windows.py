@@ -5,11 +5,11 @@ and clock changes need no special rules. Pure: the caller passes the local time.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
+from migrator.core.values import dataclass
 
 DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MINUTES = HOUR_S // MINUTE_S

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 
 from migrator.core.entry import UserTree
@@ -11,6 +10,7 @@ from migrator.core.errors import Interrupted, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.units import format_duration
+from migrator.core.values import dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep

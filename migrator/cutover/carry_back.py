@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
+from migrator.core.values import dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.rules import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes

@@ -7,11 +7,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, LinkSeen, TopLook, TopSeen
 from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -19,6 +18,7 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join, parent
+from migrator.core.values import dataclass, field
 from migrator.cutover.carry_back import note_paths
 from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.fs.beneath import Root

@@ -1,13 +1,13 @@
 """The cutover of one user tree: states, steps, records, snapshots. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.core.units import several
+from migrator.core.values import dataclass, replace
 from migrator.fs.model import FileLook, Mount, Side
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation

@@ -4,7 +4,6 @@ import json
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from math import isnan
 from typing import Any, assert_never
 
@@ -14,6 +13,7 @@ from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import format_duration, format_size, several
+from migrator.core.values import asdict, dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase

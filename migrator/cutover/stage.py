@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.rules import OwnerNeed, room_to_work
@@ -14,6 +13,7 @@ from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
+from migrator.core.values import dataclass, replace
 from migrator.cutover import model, rules, steps
 from migrator.cutover.late import open_block
 from migrator.fs.model import TargetCapabilities

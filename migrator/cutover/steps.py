@@ -6,7 +6,6 @@ import threading
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +20,7 @@ from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import to_the_end
 from migrator.core.units import format_duration, format_size, several
+from migrator.core.values import dataclass, field, replace
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, noted_paths, proofs_of, rollback_directory

@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from functools import cache
 
 import msgspec
@@ -16,6 +15,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import told
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import clients_unseen, exports_unseen, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem

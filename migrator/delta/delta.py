@@ -4,7 +4,6 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +17,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, several
+from migrator.core.values import dataclass, field, replace
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, Need, trash_place
 from migrator.fs.moving import MovingTarget, Standing

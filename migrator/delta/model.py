@@ -1,10 +1,10 @@
 """Changes of user trees between two scans, and the resulting renames and deletions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.core.entry import EntryType
+from migrator.core.values import dataclass, field
 
 
 class ChangeKind(StrEnum):

@@ -1,12 +1,12 @@
 """Findings of `doctor` from collected facts: programs, hosts, both file systems, places. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, format_count, format_duration, format_size, several
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on

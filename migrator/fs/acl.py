@@ -3,7 +3,8 @@
 import hashlib
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from migrator.core.values import dataclass
 
 USER_OBJ = 0x01
 USER = 0x02

@@ -3,12 +3,12 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from migrator.core.entry import EntryType
 from migrator.core.paths import is_beneath, show
+from migrator.core.values import astuple, dataclass
 
 # Mounts, from the kernel's mountinfo (proc_pid_mountinfo(5)).
 

@@ -6,12 +6,12 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
+from migrator.core.values import dataclass
 from migrator.fs.beneath import HeldRoot, exists, held, into, read_mounts, remove_tree
 from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
 from migrator.fs.writing import descriptor_path, open_own, remove_acls

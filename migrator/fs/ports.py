@@ -5,11 +5,11 @@ a symlink meanwhile cannot redirect an access.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry
+from migrator.core.values import dataclass
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 

@@ -7,13 +7,13 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import Blocking, beside
+from migrator.core.values import dataclass, field
 from migrator.fs.beneath import exists, held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own

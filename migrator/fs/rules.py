@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, acl_entries
 from migrator.core.paths import show
 from migrator.core.units import MIB
+from migrator.core.values import dataclass, field
 from migrator.fs.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind

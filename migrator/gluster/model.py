@@ -1,8 +1,9 @@
 """A Gluster volume and its tasks as glusterd describes them. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from migrator.core.values import dataclass
 
 SPLIT_BRAIN = "its copies are in split-brain"
 """In messages about files."""

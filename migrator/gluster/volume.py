@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import assert_never
 from xml.etree.ElementTree import Element
 
@@ -13,6 +12,7 @@ from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.values import dataclass, replace
 from migrator.fs.beneath import Root, held
 from migrator.fs.ports import Block
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem

@@ -3,13 +3,13 @@
 import struct
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 from migrator.catalog.model import ScanProblem, malformed
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
+from migrator.core.values import dataclass
 from migrator.gluster.model import Brick, BrickRules
 from migrator.hosts.ports import Command, Completed, Host, Hosts
 

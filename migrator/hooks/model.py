@@ -1,11 +1,11 @@
 """Hooks: the steps that call them, and the document that each gets. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
+from migrator.core.values import dataclass
 
 CONTRACT_VERSION = 1
 """The version of a hook's document and variables. A version may gain keys; a changed key is a new version."""

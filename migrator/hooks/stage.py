@@ -4,7 +4,6 @@ import errno
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from migrator.core.clock import Clock
@@ -13,6 +12,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import CutoverRecord
 from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules

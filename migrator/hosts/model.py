@@ -1,7 +1,6 @@
 """The identity of a process, and the state of source and target on a host. Pure. An unreadable value counts as wrong."""
 
-from dataclasses import dataclass
-
+from migrator.core.values import dataclass
 from migrator.fs.model import MountIdentity
 
 

@@ -1,10 +1,10 @@
 """The ports of processes and hosts."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from migrator.core.errors import MigratorError
+from migrator.core.values import dataclass, field
 from migrator.hosts.model import ProcessIdentity
 
 OnStart = Callable[[ProcessIdentity], None]

@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import percent_unescape, show
 from migrator.core.tasks import drop_error
+from migrator.core.values import dataclass
 from migrator.fs.model import SENTINEL_NAME, mount_of, parse_mountinfo
 from migrator.hosts.far_source import far_argv
 from migrator.hosts.local import LocalHost

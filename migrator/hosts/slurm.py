@@ -12,12 +12,12 @@ import pwd
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import show
 from migrator.core.tasks import drop_error
+from migrator.core.values import dataclass, field, replace
 from migrator.hosts import proc
 from migrator.hosts.connection import known_failure, own_environment
 from migrator.hosts.model import ProcessIdentity

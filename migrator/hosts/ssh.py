@@ -4,9 +4,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from migrator.core.paths import show
+from migrator.core.values import dataclass
 from migrator.hosts import connection as far_bundle
 from migrator.hosts.ports import HostLost
 

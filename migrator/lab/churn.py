@@ -7,7 +7,6 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, join, parent, percent_escape, show
 from migrator.core.tasks import to_the_end
 from migrator.core.units import KIB
+from migrator.core.values import dataclass
 from migrator.fs.beneath import held
 from migrator.lab.odd import file_content, seeded_random
 

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.core.paths import show
 from migrator.core.units import GIB, MIB
+from migrator.core.values import dataclass
 
 FIRST_UID = 20001
 """The first invented user's uid and gid; they have no passwd entry."""

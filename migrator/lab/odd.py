@@ -8,7 +8,6 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.paths import name as last_name
 from migrator.core.paths import parent
 from migrator.core.units import MIB, NS_PER_S
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.beneath import Root, held
 from migrator.fs.writing import write_piece

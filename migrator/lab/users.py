@@ -5,9 +5,9 @@ import random
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from migrator.core.units import DAY_S, KIB, MIB, NS_PER_S, YEAR_S
+from migrator.core.values import dataclass
 from migrator.lab import odd
 from migrator.lab.model import FIRST_UID, LabSpec, OddKind
 

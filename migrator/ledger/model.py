@@ -1,10 +1,10 @@
 """Records of the ledger: the site, runs, hooks, plans and passes."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
+from migrator.core.values import dataclass
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import HookOutcome, HookStep
 

@@ -8,12 +8,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
+from migrator.core.values import dataclass, field
 from migrator.hooks.model import HookFacts
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.operations.model import Act, Finished, Halt, Notes, Record, State, Step

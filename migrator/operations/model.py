@@ -8,9 +8,10 @@ before it begins, and its result afterwards. After a kill the program resumes wi
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
+
+from migrator.core.values import dataclass, fields, replace
 
 State = TypeVar("State", bound=StrEnum)
 Step = TypeVar("Step", bound=StrEnum)

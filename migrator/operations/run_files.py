@@ -9,7 +9,6 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,6 +18,7 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, beside
+from migrator.core.values import dataclass
 from migrator.hosts.ports import Command
 from migrator.ledger.locks import Locks, of_call
 from migrator.ledger.model import RunRecord

@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +16,7 @@ from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
+from migrator.core.values import dataclass, replace
 from migrator.plan.model import Chunk, ListedPath, WrittenList, check_plan_name
 
 # --- Rows

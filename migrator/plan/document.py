@@ -4,13 +4,13 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from migrator.core.documents import Unreadable, decode, encode, plain
 from migrator.core.durable import replacing
 from migrator.core.errors import Refused, UsageError
+from migrator.core.values import dataclass
 from migrator.plan.model import Plan, check_plan_name
 
 # --- Document text: sorted keys, one value per line, bytes percent-escaped. Equal plans give equal text, and a diff

@@ -1,11 +1,11 @@
 """Attributes of paths that a target cannot keep, as SQL conditions over a catalog and as descriptions. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from migrator.core.entry import XattrKinds
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_count, format_size
+from migrator.core.values import dataclass
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind as Kind
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from migrator.beegfs.model import TreeOwner
@@ -10,6 +9,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, format_size, several
+from migrator.core.values import dataclass, fields
 from migrator.fs.model import Capacity
 from migrator.reap.model import PlanReap
 from migrator.schedule.model import Schedule

@@ -1,13 +1,13 @@
 """Ages, ranking, order, batches, batch states, and trees that are not copied. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.core.paths import show
 from migrator.core.states import BatchState, PassKind
 from migrator.core.units import DAY_S, YEAR_S
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import FROZEN_UID, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord
 from migrator.plan.model import EmptyingCurve, EmptyingPoint, Order, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import copy_s

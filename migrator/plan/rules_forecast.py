@@ -2,12 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.units import DAY_S, MIB, format_count, format_size, several
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, ASSUMED_S_PER_FILE, TransferCost

@@ -3,10 +3,10 @@
 import posixpath
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import format_size, several
+from migrator.core.values import dataclass, field
 from migrator.plan.model import Surprise, SurpriseKind, TreeUsage
 from migrator.plan.rules import LinkSpan
 

@@ -1,7 +1,6 @@
 """`plan`: make a plan from a catalog, and write its document and chunk lists. Changes neither source nor target."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import format_size, several
+from migrator.core.values import asdict, dataclass
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan import rules_surprises

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -17,6 +16,7 @@ from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
 from migrator.core.units import DAY_S, NS_PER_S
+from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.losses import losses
 from migrator.plan.model import AgeBucket, Surprise, SurpriseKind, TreeUsage, Usages

@@ -1,10 +1,10 @@
 """Requests, proofs and outcomes of a purge of moved users' source trees. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode
+from migrator.core.values import dataclass
 from migrator.cutover.model import CutoverRecord, PurgeSum
 from migrator.verify.model import VerificationRecord
 

@@ -8,7 +8,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from migrator.catalog.manifest import ManifestDirectories
@@ -20,6 +19,7 @@ from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import PurgeProgress
 from migrator.core.tasks import WorkPool, beside, task_group
 from migrator.core.units import NS_PER_S, several
+from migrator.core.values import dataclass, field
 from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities

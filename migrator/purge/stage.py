@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from migrator.core.clock import Clock
@@ -12,6 +11,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.tasks import told
 from migrator.core.units import format_size, several
+from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
 from migrator.fs.ports import FileSystem

@@ -6,7 +6,6 @@ import json
 import tarfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.units import NS_PER_S
+from migrator.core.values import dataclass, replace
 from migrator.fs.acl import acl_text, parse_acl
 from migrator.fs.reading import DIGEST_ALGORITHMS
 from migrator.reap import model

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from migrator.core.entry import Entry, UserTree
 from migrator.core.paths import is_beneath, join
 from migrator.core.units import GIB, MIB
+from migrator.core.values import dataclass, field
 
 # --- Policy and lists
 

@@ -3,7 +3,6 @@
 import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
 from migrator.core.tasks import in_thread
 from migrator.core.units import format_count, several
+from migrator.core.values import dataclass
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem

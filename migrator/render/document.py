@@ -5,9 +5,10 @@ All text in a document is plain and safe to show: constructors escape unprintabl
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
+
+from migrator.core.values import dataclass, field, replace
 
 NONE = "\N{EN DASH}"
 """Shown instead of an unknown or missing figure."""

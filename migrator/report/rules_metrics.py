@@ -4,13 +4,13 @@ or files. Pure.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from migrator.core.probe import ProbeTimes
 from migrator.core.states import ChunkState
 from migrator.core.units import HOUR_S
+from migrator.core.values import dataclass
 from migrator.cutover.model import CutoverState
 from migrator.report.model import MetricFacts, MetricFamily, MetricKind, MetricSample, RunLife, TreeState
 

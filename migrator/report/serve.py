@@ -14,7 +14,6 @@ import sys
 from asyncio import Event
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Generic, TypeVar
 from urllib.parse import parse_qs
 
 from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.values import dataclass, field, replace
 from migrator.render.prometheus import CONTENT_TYPE, to_prometheus
 from migrator.report.model import MetricFamily, ReportFacts, RunLife
 from migrator.report.rules import newest_runs

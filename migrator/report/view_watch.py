@@ -6,7 +6,6 @@ import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from types import FrameType
@@ -23,6 +22,7 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
+from migrator.core.values import dataclass
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.render.charts import sparkline
 from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent, shortened, when

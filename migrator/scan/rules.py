@@ -4,7 +4,6 @@ import csv
 import io
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from migrator.catalog.model import BrickFindings, PathFinding, ScanProblem, StrangeFiles
@@ -12,6 +11,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.units import format_count, several
+from migrator.core.values import dataclass
 from migrator.gluster.model import Brick, BrickRules, VolumeState
 from migrator.gluster.rules import (
     CTIME_OPTION,

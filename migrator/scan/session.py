@@ -4,7 +4,6 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from migrator.core.paths import join, show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import format_count, several
+from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import CutoverState
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.ledger.model import SiteRecord

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
@@ -16,6 +15,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.tasks import WorkPool
 from migrator.core.units import several
+from migrator.core.values import dataclass, replace
 from migrator.fs.ports import Block, FileSystem, SourceFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.volume import GlusterSource

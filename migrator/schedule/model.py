@@ -1,7 +1,8 @@
 """The conversion schedule as values. Times are days from the creation of the plan; None is never. Pure."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from migrator.core.values import dataclass
 
 
 class ScheduleOrder(StrEnum):

@@ -1,10 +1,10 @@
 """The cost of a drain, and its slowdown of copies. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from migrator.bricks.drain.model import OUT_STATES, CopyTally, DrainCopying, DrainSample, DrainState, last_counts
 from migrator.core.units import HOUR_S, MIB, format_duration, format_size, several
+from migrator.core.values import dataclass
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import choose_cost, copy_s
 

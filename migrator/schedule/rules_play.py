@@ -1,10 +1,10 @@
 """Simulation of one schedule, event by event. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
+from migrator.core.values import dataclass, field, replace
 from migrator.schedule import model
 
 # --- Bricks that were not drained, and hosts

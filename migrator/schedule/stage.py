@@ -1,10 +1,10 @@
 """The conversion schedule of a plan, from the catalog, the ledger, the volume and the target."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.core.units import DAY_S, HOUR_S
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import CutoverRecord
 from migrator.fs.model import Capacity, Need
 from migrator.gluster.volume import VolumeOverview

@@ -1,9 +1,9 @@
 """The conversion schedule as tables."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from migrator.core.units import format_size, several
+from migrator.core.values import dataclass
 from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
 from migrator.schedule import model
 from migrator.schedule.rules import day_words, obstacle_words

@@ -4,7 +4,6 @@ import errno
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from migrator.core.durable import replacing
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
+from migrator.core.values import dataclass, replace
 from migrator.fs.beneath import held
 from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
 from migrator.fs.ports import FileSystem

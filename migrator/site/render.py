@@ -5,10 +5,10 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.core.errors import UsageError
+from migrator.core.values import dataclass
 from migrator.site import config as site
 from migrator.site.config import SECTIONS
 

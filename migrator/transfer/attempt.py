@@ -5,7 +5,6 @@ import errno
 import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.tasks import SharedCall, through_cancellation
 from migrator.core.units import MIB, several
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.volume import split_brain
 from migrator.hosts.model import ProcessIdentity

@@ -1,12 +1,12 @@
 """The base of a pass, and the trees that a pass leaves alone."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
+from migrator.core.values import dataclass, replace
 from migrator.cutover.model import CutoverRecord
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Batch, Plan

@@ -5,7 +5,6 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.tasks import cancel_and_wait
 from migrator.core.units import format_rate, several
+from migrator.core.values import dataclass, field, replace
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
 from migrator.plan.model import TransferCost
 from migrator.report.model import RunLife, run_life

@@ -1,12 +1,12 @@
 """Values of runs: passes, chunks, attempts, problems of files, predictions, limits; and the choice of an engine."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from migrator.beegfs.model import StripeSettings
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
+from migrator.core.values import dataclass, field, replace
 from migrator.core.windows import WindowStanding
 from migrator.delta.model import Changes, TreeChanges
 from migrator.hosts.model import ProcessIdentity

@@ -3,13 +3,13 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.errors import MigratorError
 from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
+from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed

@@ -7,7 +7,6 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
@@ -17,6 +16,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
 from migrator.core.units import NS_PER_S
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.rules import is_sampled
 from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of

@@ -1,11 +1,11 @@
 """Verifications as values, and the rules for carrying over digests from earlier ones. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.units import NS_PER_S
+from migrator.core.values import dataclass, field
 
 # --- Records
 

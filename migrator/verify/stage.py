@@ -5,7 +5,6 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again
 from migrator.core.units import NS_PER_S, format_count, format_size, several
+from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Block, Digest, ReadablePaths, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of

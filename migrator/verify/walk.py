@@ -8,7 +8,6 @@ import time
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
@@ -20,6 +19,7 @@ from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
 from migrator.core.tasks import WorkPool
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest, ReadablePaths
 from migrator.fs.reading import problem_of

@@ -1,12 +1,16 @@
-"""Windows over simulated clocks, units, statistics of repeated runs, and calls beside the event loop."""
+"""Frozen values, windows over simulated clocks, units, statistics of repeated runs, and calls beside the event loop."""
 
 import asyncio
+import copy
+import dataclasses
 import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +18,48 @@ from hypothesis import strategies as st
 from migrator.core.statistics import factor_between
 from migrator.core.tasks import DaemonThreads, SharedCall
 from migrator.core.units import MINUTE_S
+from migrator.core.values import dataclass
 from migrator.core.windows import Opening, Window, opening, opens_at, standings
 from tests.support.run_world import in_loop
+
+
+def test_values_are_what_dataclasses_makes_of_them() -> None:
+    uses: tuple[Callable[[Any], object], ...] = (
+        lambda kind: repr(kind(size=1)),
+        lambda kind: hash(kind(size=1, mark=b"-")),
+        lambda kind: (kind(size=1) == kind(size=1), kind(size=1) == kind(size=2), kind(size=1) == 1),
+        lambda kind: repr(dataclasses.replace(kind(size=1), names=["a"])),
+        lambda kind: repr(copy.deepcopy(kind(size=1))),
+        lambda kind: repr(msgspec.convert({"size": 1, "mark": ""}, kind)),
+        lambda kind: setattr(kind(size=1), "size", 2),
+        lambda kind: delattr(kind(size=1), "size"),
+        lambda kind: kind(1),
+        lambda kind: kind(),
+        lambda kind: kind(size=-1),
+    )
+    for use in uses:
+        made = []
+        for of in (dataclass, dataclasses.dataclass):
+
+            @of(frozen=True, slots=True, kw_only=True)
+            class Base:
+                size: int
+                names: list[str] = dataclasses.field(default_factory=list, hash=False)
+
+            @of(frozen=True, slots=True, kw_only=True)
+            class Value(Base):
+                mark: bytes = b""
+
+                def __post_init__(self) -> None:
+                    if self.size < 0:
+                        raise ValueError(self.size)
+
+            try:
+                made.append(use(Value))
+            except (TypeError, ValueError, AttributeError) as error:
+                made.append(repr(error))
+        assert made[0] == made[1]
+
 
 WORKDAYS = (0, 1, 2, 3, 4)
 NIGHTS = Window(days=WORKDAYS, start_minute=19 * 60, end_minute=7 * 60)
@@ -100,10 +144,13 @@ ZONES = st.sampled_from(("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Ka
 @given(st.lists(WINDOWS, min_size=1, max_size=3), TIMES, ZONES)
 def test_it_opens_at_the_first_minute_that_a_window_holds(windows: list[Window], at_s: float, zone: str) -> None:
     local_time = clock_of(zone)
-    if opening(windows, at_s, local_time).open:
+    found = standings(windows, at_s, local_time, str)
+    assert any(one.holds for one in found) is opening(windows, at_s, local_time).open
+    if any(one.holds for one in found):
         return
     then = opens_at(windows, at_s, local_time)
     assert then is not None
+    assert then == min(one.changes_at_s for one in found if one.changes_at_s is not None)
     assert at_s < then <= at_s + timedelta(days=8).total_seconds()
     assert opening(windows, then, local_time).open
     assert not opening(windows, then - 0.001, local_time).open
@@ -127,16 +174,6 @@ def test_each_window_is_told_with_when_it_ends_or_begins_next() -> None:
     assert [one.changes_at_s for one in found] == ends
     assert [one.changes for one in found] == ["" if at_s is None else f"{at_s:.0f}" for at_s in ends]
     assert [(one.jobs, one.bwlimit_bytes_per_s) for one in found][2:] == [(2, 9), (None, None)]
-
-
-@given(st.lists(WINDOWS, min_size=1, max_size=3), TIMES, ZONES)
-def test_the_first_that_begins_is_when_it_opens(windows: list[Window], at_s: float, zone: str) -> None:
-    local_time = clock_of(zone)
-    found = standings(windows, at_s, local_time, str)
-    assert any(one.holds for one in found) is opening(windows, at_s, local_time).open
-    if not any(one.holds for one in found):
-        begins = min(one.changes_at_s for one in found if one.changes_at_s is not None)
-        assert begins == opens_at(windows, at_s, local_time)
 
 
 def test_series_of_different_times_differ_where_their_ranges_lie_apart() -> None:

@@ -301,17 +301,21 @@ async def test_a_vanished_file_needs_the_look(world: World) -> None:
     assert world.is_copied(liar)
 
 
-@in_loop
-async def test_nothing_is_taken_to_be_gone_on_a_sick_source(world: World) -> None:
-    world.source.remove(ALICE + b"/sub/f01")
+def _falls_ill_at(world: World, name: bytes) -> None:
     before = world.streams.before_path
 
     def fall_ill(path: bytes) -> None:
         before(path)
-        if path.endswith(b"f00"):
+        if path.endswith(name):
             world.source.sick = ("brick b1 is down",)
 
     world.streams.before_path = fall_ill
+
+
+@in_loop
+async def test_nothing_is_taken_to_be_gone_on_a_sick_source(world: World) -> None:
+    world.source.remove(ALICE + b"/sub/f01")
+    _falls_ill_at(world, b"f00")
     with pytest.raises(RunStopped, match="brick b1 is down") as caught:
         await world.run()
     assert caught.value.stopped.reason is StopReason.SOURCE_UNHEALTHY
@@ -431,14 +435,7 @@ async def test_on_a_sick_source_nothing_is_taken_for_a_leftover(world: World) ->
     world.streams.faults[ALICE + b"/sub/f02"] = Fault("killed", times=1)
     hidden = ALICE + b"/sub/.f02.abc123"
     world.target.add(hidden, b"a user's file that the source does not show just now")
-    before = world.streams.before_path
-
-    def fall_ill(path: bytes) -> None:
-        before(path)
-        if path.endswith(b"f02"):
-            world.source.sick = ("brick b1 is down",)
-
-    world.streams.before_path = fall_ill
+    _falls_ill_at(world, b"f02")
     with pytest.raises(RunStopped):
         await world.run()
     assert hidden in world.target.nodes

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 
 from migrator.bricks.add import rules_directories
 from migrator.bricks.add.known_directories import KnownDirectoryFile
@@ -13,6 +12,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.units import several
+from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
 from migrator.operations.engine import reason_of
 

@@ -1,7 +1,6 @@
 """The addition of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -9,6 +8,7 @@ from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_opt
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
+from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, added

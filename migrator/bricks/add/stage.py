@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from migrator.bricks import shared
@@ -17,6 +16,7 @@ from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S, format_duration, several
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
 from migrator.gluster.changes import GlusterAdditions

@@ -1,7 +1,6 @@
 """The steps of an addition, each of which may be repeated after a crash."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.bricks.add import model, rules, stage
@@ -22,6 +21,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
+from migrator.core.values import dataclass, replace
 from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind
 from migrator.hooks.model import HookState, HookStep

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
@@ -15,6 +14,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
 from migrator.core.probe import PROBE_NAMES, is_probe
+from migrator.core.values import dataclass, replace
 from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
 from migrator.scan.rules import brick_problem

@@ -1,7 +1,6 @@
 """The entry of `brick drain` and `brick stop`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from migrator.bricks.drain import model
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld
@@ -9,6 +8,7 @@ from migrator.bricks.drain.steps import DrainMachine, wipe_permission
 from migrator.bricks.shared import left_changed
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
+from migrator.core.values import dataclass, replace
 from migrator.gluster.model import VolumeState
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"

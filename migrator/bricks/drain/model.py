@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
+from migrator.core.values import dataclass, replace
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, added

@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.bricks.drain import model
 from migrator.bricks.model import BrickOperation
 from migrator.core.units import MINUTE_S, format_duration, several
+from migrator.core.values import dataclass, field
 from migrator.gluster.model import MOVING, DiskFacts, TaskProgress, TaskStatus
 from migrator.report.model import Blocker
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
@@ -19,6 +18,7 @@ from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import EntryType
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
+from migrator.core.values import dataclass, replace
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster.changes import GlusterDrains

@@ -5,10 +5,10 @@ Times in nanoseconds since the epoch. Names are relative to the root of the volu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.core.entry import EntryType
+from migrator.core.values import dataclass
 
 WORK_DIRECTORY = b".migrator-recover"
 """A directory in the root of the volume that only root can enter. Copies are made in it, and originals stay there until

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.beneath import Root, entry_path
 from migrator.fs.writing import descriptor_path, set_capability, set_xattrs, write_piece
 from migrator.gluster.looks import HostLeftovers

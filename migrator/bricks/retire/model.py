@@ -3,10 +3,10 @@ seconds since the epoch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.bricks.model import CallSummary, Ending
+from migrator.core.values import dataclass, field
 from migrator.operations.model import Kind, Operation
 from migrator.purge.model import PathFacts
 

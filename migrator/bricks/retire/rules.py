@@ -1,7 +1,6 @@
 """The checks and the next step of stopping the source volume. An unknown fact is a failed check. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
@@ -11,6 +10,7 @@ from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
+from migrator.core.values import dataclass
 from migrator.cutover.model import CutoverRecord, CutoverState, Writers
 from migrator.cutover.rules import hosts_of
 from migrator.fs.model import SENTINEL_NAME, TRASH_NAME

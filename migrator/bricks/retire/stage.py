@@ -5,7 +5,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +27,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import told
+from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.writers import WriterSearch, other_clients
 from migrator.fs.model import TRASH_NAME

@@ -4,12 +4,12 @@ import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from migrator.core.paths import is_beneath, show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
+from migrator.core.values import dataclass
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath

@@ -6,13 +6,13 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import KIB, MIB, several
+from migrator.core.values import dataclass, replace
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.transfer.engines.rsync import ProgressParser, bandwidth, capability_options

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
+from migrator.core.values import dataclass
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes

@@ -3,10 +3,10 @@
 import errno
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from migrator.core.paths import join, show
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Side, syncfs_reaches_disks
 from migrator.transfer import model
 from migrator.transfer.rules import stop_reason
