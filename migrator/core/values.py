@@ -35,7 +35,10 @@ else:
         if not plain or not vars(kind).keys().isdisjoint(_MADE_LATER):
             return dataclasses.dataclass(**options)(kind)
         kind.__doc__ = kind.__doc__ or kind.__name__  # or else it is made of the signature
-        made = dataclasses.dataclass(**{**options, "frozen": False}, init=False, repr=False, eq=False)(kind)
+        # Frozen at once, it would have two of the methods; what inherits from a frozen class has to be.
+        quickly = {**options, "frozen": any(map(dataclasses.is_dataclass, kind.__bases__))}
+        made: Any = dataclasses.dataclass(**quickly, init=False, repr=False, eq=False)(kind)
+        made.__dataclass_params__.frozen = True
         for name in _MADE_LATER:
             setattr(made, name, _made_at_first_use(made, name, options))
         return made

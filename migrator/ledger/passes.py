@@ -128,7 +128,12 @@ class PassTable(Records):
     def changes(self, pass_id: int) -> Changes | None:
         """The recorded changes of a pass, trees in order of path; None if there are none."""
         with self._database.read() as connection:
-            return _read_changes(connection, _row(connection, pass_id))
+            return _read_changes(connection, _passes.id == pass_id).get(_row(connection, pass_id).id)
+
+    def changes_of_plan(self, plan: str) -> Mapping[int, Changes]:
+        """The recorded changes of the passes of a plan, by pass."""
+        with self._database.read() as connection:
+            return _read_changes(connection, _passes.plan == plan)
 
 
 def _row(connection: Connection, pass_id: int) -> AnyRow:
@@ -144,7 +149,7 @@ def _record_changes(connection: Connection, row: AnyRow, changes: Changes) -> No
             f"pass {row.id} was made from other catalogs than these changes",
             hint="run the same command again",
         )
-    there = _read_changes(connection, row)
+    there = _read_changes(connection, _passes.id == row.id).get(row.id)
     wanted = _in_order(changes)
     if there not in (None, wanted):
         raise _other(row, "by other changes")
@@ -158,16 +163,20 @@ def _record_changes(connection: Connection, row: AnyRow, changes: Changes) -> No
             connection.execute(insert(tables.pass_changes).values(columns_of(tables.pass_changes, tally, **of_kind)))
 
 
-def _read_changes(connection: Connection, row: AnyRow) -> Changes | None:
-    trees, kinds = tables.pass_trees, tables.pass_changes
-    of_trees = connection.execute(select(trees).where(trees.c.pass_id == row.id).order_by(trees.c.tree)).all()
-    found: dict[bytes, dict[ChangeKind, ChangeTally]] = defaultdict(dict)
-    for one in connection.execute(select(kinds).where(kinds.c.pass_id == row.id)):
-        found[one.tree][ChangeKind(one.kind)] = record_of(one, ChangeTally)
-    if not of_trees:
-        return None
-    of_kinds = tuple(record_of(one, TreeChanges, by_kind=found[one.tree]) for one in of_trees)
-    return Changes(base=row.base_catalog or "", now=row.catalog, trees=of_kinds)
+def _read_changes(connection: Connection, these: ColumnElement[bool]) -> Mapping[int, Changes]:
+    """The recorded changes of these passes."""
+    trees, kinds, own = tables.pass_trees, tables.pass_changes, select(_passes.id).where(these)
+    by_kind: dict[tuple[int, bytes], dict[ChangeKind, ChangeTally]] = defaultdict(dict)
+    for one in connection.execute(select(kinds).where(kinds.c.pass_id.in_(own))):
+        by_kind[one.pass_id, one.tree][ChangeKind(one.kind)] = record_of(one, ChangeTally)
+    by_tree: dict[int, list[TreeChanges]] = defaultdict(list)
+    for one in connection.execute(select(trees).where(trees.c.pass_id.in_(own)).order_by(trees.c.tree)):
+        by_tree[one.pass_id].append(record_of(one, TreeChanges, by_kind=by_kind[one.pass_id, one.tree]))
+    return {
+        row.id: Changes(base=row.base_catalog or "", now=row.catalog, trees=tuple(by_tree[row.id]))
+        for row in connection.execute(select(tables.passes).where(these))
+        if row.id in by_tree
+    }
 
 
 def _in_order(changes: Changes) -> Changes:

@@ -16,7 +16,7 @@ from migrator.core.units import MINUTE_S
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, newest_attempts
-from migrator.delta.model import ChangeKind
+from migrator.delta.model import ChangeKind, Changes
 from migrator.fs.model import Side
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 def read_passes(ledger: "Ledger", plan: str) -> Sequence[model.PassFacts]:
     """Every pass of a plan, oldest first."""
-    return [_pass(ledger, record) for record in ledger.passes.of_plan(plan)]
+    changes = ledger.passes.changes_of_plan(plan)
+    return [_pass(record, changes.get(record.id)) for record in ledger.passes.of_plan(plan)]
 
 
-def _pass(ledger: "Ledger", record: PassRecord) -> model.PassFacts:
-    changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
+def _pass(record: PassRecord, changes: Changes | None) -> model.PassFacts:
     tallies = None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind}
     return rules.of_record(model.PassFacts, record, changes=tallies)
 
