@@ -49,6 +49,12 @@ class XattrKinds(IntFlag):
     CAPABILITY = 8
     SECURITY = 16
     TRUSTED = 32
+    LONG_NAME = 64
+    """Another one, with a name of more than `LONG_XATTR_NAME_BYTES`."""
+
+
+LONG_XATTR_NAME_BYTES = 127
+"""Longer names do not fit on every file system (BeeGFS 8.3.1: 245 bytes)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,8 @@ def xattr_kinds(xattrs: Mapping[bytes, bytes]) -> XattrKinds:
     """The kinds of these attributes."""
     kinds = XattrKinds.NONE
     for key in xattrs:
+        if len(key) > LONG_XATTR_NAME_BYTES:
+            kinds |= XattrKinds.LONG_NAME
         if key.startswith(b"user."):
             kinds |= XattrKinds.USER
         elif key == ACL_ACCESS:

@@ -162,7 +162,7 @@ def check_capabilities(
         findings.append(
             warning(
                 check,
-                "the target keeps no ACLs or no extended attributes",
+                "the target keeps no extended attributes, or no ACLs, or cannot remove ACLs again",
                 "BeeGFS: sysXAttrsEnabled and sysACLsEnabled in beegfs-client.conf and storeClientXAttrs on the "
                 "metadata servers are off by default; turn them on, mount anew, run this again",
             )

@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -17,17 +17,16 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.units import MIB
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl, parse_acl
 from migrator.fs.beneath import Root, entry_path, held
-from migrator.fs.model import TargetCapabilities, syncfs_reaches_disks
+from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities, syncfs_reaches_disks
 from migrator.fs.rules import TEMPORARY_PREFIX
 
 _PROBED_TIMES_NS = (1_400_000_001_123_456_789, 1_500_000_000_999_999_999, -1_500_000_001)
 _GRANULARITIES_NS = (1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000)
 """One nanosecond (XFS, ext4), 100 (NTFS, SMB), a microsecond and a millisecond (NFS servers, object gateways), 10 ms
 (exFAT), a second (BeeGFS), two (FAT)."""
-_XATTR_SIZES_BYTES = (65536, 61440, 32768, 16384, 8192, 4096, 4000, 2048, 1024, 255)
-"""The kernel's limit first; 4,000 fit on BeeGFS and on ext4, where 4,096 do not."""
-_ACL_SIZES = (8191, 5461, 2048, 1000, 500, 400, 200, 100, 50, 25)
-"""The kernel's limit, XFS's, and smaller ones; BeeGFS takes 400 and refuses 500."""
+_XATTR_VALUE_LIMIT_BYTES = 65536
+_ACL_LIMIT_ENTRIES = 8191
+"""The kernel's limits. BeeGFS 8.3.1 takes names of 245 bytes (ERANGE) and values of about 4,000 (ENOSPC)."""
 _RESERVED_CANDIDATES = (b"#fSiDs#", b".snap", b".snapshot", b".zfs")
 """Names that BeeGFS, CephFS, filers and ZFS may keep for themselves in every directory."""
 _FILE_CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
@@ -72,12 +71,13 @@ def probe(root: Root, *, filesystem: str) -> TargetCapabilities:
 def _probe_in(fd: int) -> TargetCapabilities:
     granularity_ns = _time_granularity_ns(fd)
     makes_devices, keeps_device_numbers = _devices(fd)
-    keeps_acls = _keeps_acl(fd, ACL_ACCESS, 1) and _keeps_acl(fd, ACL_DEFAULT, 1)
+    keeps_acls = _keeps_acl(fd, ACL_ACCESS, 1)
     keeps_user_xattrs = _keeps_xattr(fd, b"user.migrator", b"x")
     symlink_mode, keeps_symlink_times, keeps_symlink_owner = _symlinks(fd, granularity_ns)
     return TargetCapabilities(
         time_granularity_ns=granularity_ns,
         keeps_acls=keeps_acls,
+        keeps_default_acls=keeps_acls and _keeps_acl(fd, ACL_DEFAULT, 1),
         keeps_user_xattrs=keeps_user_xattrs,
         keeps_security_xattrs=_keeps_xattr(fd, b"security.capability", _FILE_CAPABILITY),
         keeps_symlink_times=keeps_symlink_times,
@@ -87,11 +87,17 @@ def _probe_in(fd: int) -> TargetCapabilities:
         keeps_sparse=_keeps_sparse(fd),
         symlink_mode=symlink_mode,
         max_symlink_target_bytes=_largest(_SYMLINK_LIMIT_BYTES, lambda size: _keeps_symlink_target(fd, size)),
-        max_xattr_value_bytes=_first(
-            _XATTR_SIZES_BYTES,
-            lambda size: _keeps_xattr(fd, b"user.migrator", bytes(size)) if keeps_user_xattrs else False,
+        max_xattr_name_bytes=_largest(
+            XATTR_NAME_LIMIT_BYTES if keeps_user_xattrs else 0,
+            lambda size: _keeps_xattr(fd, b"user.".ljust(size, b"n"), b"x"),
         ),
-        max_acl_entries=_first(_ACL_SIZES, lambda count: _keeps_acl(fd, ACL_ACCESS, count) if keeps_acls else False),
+        max_xattr_value_bytes=_largest(
+            _XATTR_VALUE_LIMIT_BYTES if keeps_user_xattrs else 0,
+            lambda size: _keeps_xattr(fd, b"user.migrator", bytes(size)),
+        ),
+        max_acl_entries=_largest(
+            _ACL_LIMIT_ENTRIES if keeps_acls else 0, lambda count: _keeps_acl(fd, ACL_ACCESS, count)
+        ),
         makes_devices=makes_devices,
         makes_fifos=_makes_node(fd, stat.S_IFIFO, 0) is not None,
         makes_sockets=_makes_node(fd, stat.S_IFSOCK, 0) is not None,
@@ -197,20 +203,37 @@ def _keeps_xattr(fd: int, attribute: bytes, value: bytes) -> bool:
     return False
 
 
+def remove_acl(path: bytes, name: bytes) -> None:
+    """Remove an existing ACL. The client of BeeGFS 8.3.1 answers EINVAL to every removal on Linux 6.0 and 6.1, but removes
+    an access ACL that is set to what the mode says, and a default ACL that is set to one without entries. Raises
+    OSError.
+    """
+    try:
+        os.removexattr(path, name)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        os.setxattr(path, name, build_acl(_of_mode(os.stat(path).st_mode) if name == ACL_ACCESS else ()))
+
+
+def _of_mode(mode: int) -> tuple[AclEntry, ...]:
+    places = ((USER_OBJ, 6), (GROUP_OBJ, 3), (OTHER, 0))
+    return tuple(AclEntry(tag=tag, id=0, permissions=mode >> shift & 7) for tag, shift in places)
+
+
 def _keeps_acl(fd: int, attribute: bytes, entries: int) -> bool:
-    """Whether an ACL with this many entries is kept; at least five are tried, because fewer express only a mode."""
-    fixed = (
-        AclEntry(tag=USER_OBJ, id=0, permissions=6),
-        AclEntry(tag=GROUP_OBJ, id=0, permissions=4),
-        AclEntry(tag=MASK, id=0, permissions=6),
-        AclEntry(tag=OTHER, id=0, permissions=0),
-    )
+    """Whether an ACL with this many entries is kept, and can be removed. At least five are tried, because fewer express
+    only a mode.
+    """
+    fixed = (*_of_mode(0o640), AclEntry(tag=MASK, id=0, permissions=6))
     named = tuple(AclEntry(tag=USER, id=1000 + index, permissions=4) for index in range(max(entries - len(fixed), 1)))
     value = build_acl(fixed + named)
     with _directory(fd) if attribute == ACL_DEFAULT else _file(fd) as name, _Trial(no_space_answers=True):
         path = entry_path(fd, name)
-        os.setxattr(path, attribute, value, follow_symlinks=False)
-        return parse_acl(os.getxattr(path, attribute, follow_symlinks=False)) == parse_acl(value)
+        os.setxattr(path, attribute, value)
+        kept = parse_acl(os.getxattr(path, attribute)) == parse_acl(value)
+        remove_acl(path, attribute)
+        return kept and os.fsdecode(attribute) not in os.listxattr(path)
     return False
 
 
@@ -225,7 +248,7 @@ def _takes_name(fd: int, name: bytes) -> bool:
 
 def _largest(limit: int, works: Callable[[int], bool]) -> int:
     """The largest number up to the limit that works, assuming that all smaller ones work too; 0 if none does."""
-    if works(limit):
+    if not limit or works(limit):
         return limit
     low, high = 0, limit
     while high - low > 1:
@@ -235,11 +258,6 @@ def _largest(limit: int, works: Callable[[int], bool]) -> int:
         else:
             high = middle
     return low
-
-
-def _first(ladder: Sequence[int], works: Callable[[int], bool]) -> int:
-    """The first number of a falling series that works; 0 if none does."""
-    return next((step for step in ladder if works(step)), 0)
 
 
 class _Trial:

@@ -166,12 +166,18 @@ class Need:
     inodes: int = 0
 
 
+XATTR_NAME_LIMIT_BYTES = 255
+"""The kernel's limit for the name of an extended attribute, with its namespace."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCapabilities:
     """The properties of a file that the target keeps, as probed by `doctor`. The defaults are those of a local XFS."""
 
     time_granularity_ns: int = 1
     keeps_acls: bool = True
+    keeps_default_acls: bool = True
+    """Those of directories. False also if they cannot be removed again: new files would inherit them for ever."""
     keeps_user_xattrs: bool = True
     keeps_security_xattrs: bool = True
     keeps_symlink_times: bool = True
@@ -181,6 +187,7 @@ class TargetCapabilities:
     keeps_sparse: bool = True
     symlink_mode: int = 0o777
     max_symlink_target_bytes: int = 4095
+    max_xattr_name_bytes: int = XATTR_NAME_LIMIT_BYTES
     max_xattr_value_bytes: int = 65536
     max_acl_entries: int = 8191
     makes_devices: bool = True

@@ -50,8 +50,8 @@ def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> S
     the two POSIX ACLs are carried.
     """
     if name in _ACLS:
-        kept = capabilities.keeps_acls and acl_entries(value) <= capabilities.max_acl_entries
-        return None if kept else SurpriseKind.LOSS_ACL
+        keeps = capabilities.keeps_acls and (name == ACL_ACCESS or capabilities.keeps_default_acls)
+        return None if keeps and acl_entries(value) <= capabilities.max_acl_entries else SurpriseKind.LOSS_ACL
     if name in KERNEL_LABELS:
         return SurpriseKind.LOSS_XATTR_NAMESPACE
     if name.startswith(b"user."):
@@ -62,7 +62,8 @@ def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> S
         keeps = False
     if not keeps:
         return SurpriseKind.LOSS_XATTR_NAMESPACE
-    return SurpriseKind.LOSS_XATTR_SIZE if len(value) > capabilities.max_xattr_value_bytes else None
+    fits = len(name) <= capabilities.max_xattr_name_bytes and len(value) <= capabilities.max_xattr_value_bytes
+    return None if fits else SurpriseKind.LOSS_XATTR_SIZE
 
 
 def kept_xattrs(xattrs: Mapping[bytes, bytes], capabilities: TargetCapabilities) -> dict[bytes, bytes]:
@@ -246,7 +247,11 @@ def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capa
     if source_acl == target_acl:
         if source_acl is None:
             modes, target_mode = {_effective_mode(source)}, _effective_mode(target)
-    elif source_acl is not None and target_acl is None and _acl_is_lost(source.xattrs[ACL_ACCESS], capabilities):
+    elif (
+        source_acl is not None
+        and target_acl is None
+        and xattr_loss(ACL_ACCESS, source.xattrs[ACL_ACCESS], capabilities)
+    ):
         # Without its ACL, a file may show the mask or, which is safer, the effective rights of its owning group.
         found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
         modes.add(_effective_mode(source))
@@ -255,7 +260,11 @@ def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capa
         compared &= ~_GROUP_MASK
     default_source, default_target = source.xattrs.get(ACL_DEFAULT), target.xattrs.get(ACL_DEFAULT)
     if _entries(default_source) != _entries(default_target):
-        if default_source is not None and default_target is None and _acl_is_lost(default_source, capabilities):
+        if (
+            default_source is not None
+            and default_target is None
+            and xattr_loss(ACL_DEFAULT, default_source, capabilities)
+        ):
             found.loss(SurpriseKind.LOSS_ACL, f"default: {_acl_words(default_source)}")
         else:
             found.difference(
@@ -295,10 +304,6 @@ def _entries(value: bytes | None) -> tuple[AclEntry, ...] | bytes | None:
         return None
     parsed = parse_acl(value)
     return value if parsed is None else parsed
-
-
-def _acl_is_lost(value: bytes, capabilities: TargetCapabilities) -> bool:
-    return xattr_loss(ACL_ACCESS, value, capabilities) is not None
 
 
 def _effective_mode(entry: Entry) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
 from migrator.fs.beneath import Root, entry_path, exists, held, without_access_time
-from migrator.fs.capabilities import probe
+from migrator.fs.capabilities import probe, remove_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem, content_facts, read_xattrs
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
@@ -100,13 +100,10 @@ def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> N
 
 
 def remove_acls(path: bytes) -> None:
-    """Remove both ACLs, which a new entry may inherit from its directory. Follows a symlink at the end of the path.
-
-    Only existing ACLs are removed: the client of BeeGFS 8.3.1 answers EINVAL to every removal on Linux 6.0 and 6.1.
-    """
+    """Remove both ACLs, which a new entry may inherit from its directory. Follows a symlink at the end of the path."""
     for name in _present(path):
         if name in (ACL_ACCESS, ACL_DEFAULT):
-            os.removexattr(path, name)
+            remove_acl(path, name)
 
 
 def _present(path: bytes) -> list[bytes]:
@@ -286,8 +283,11 @@ def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
     The mode must be set afterwards: it agrees with the ACL's mask on the source, and removing an ACL changes it.
     """
     for name in _present(path):
-        inherited = name in (ACL_ACCESS, ACL_DEFAULT) or name.startswith(b"user.")
-        if inherited and name not in xattrs:
+        if name in xattrs:
+            continue
+        if name in (ACL_ACCESS, ACL_DEFAULT):
+            remove_acl(path, name)
+        elif name.startswith(b"user."):
             os.removexattr(path, name)
     for name, value in xattrs.items():
         if name != _CAPABILITY:

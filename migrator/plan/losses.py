@@ -6,7 +6,7 @@ from migrator.core.entry import XattrKinds
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_count, format_size
 from migrator.core.values import dataclass
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.plan.model import SurpriseKind as Kind
 
 _LINUX_NAME_LIMIT_BYTES = 255
@@ -69,8 +69,10 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
     owned = f"{symlink} AND (uid <> 0 OR gid <> 0)"
     yield not can.keeps_symlink_owner, Loss(Kind.LOSS_SYMLINK_OWNER, owned, "symlinks lose their owner")
     yield not can.keeps_symlink_times, Loss(Kind.LOSS_SYMLINK_TIME, symlink, "symlinks lose their times")
-    too_large = f"extended attributes of more than {format_size(largest)} are left out"
-    sized = f"xattr_kinds & {carried} <> 0 AND xattr_largest_bytes > {largest}"
+    too_large = f"extended attributes of more than {format_size(largest)}, or with a name of more than {can.max_xattr_name_bytes} bytes, are left out"
+    named = can.max_xattr_name_bytes < XATTR_NAME_LIMIT_BYTES
+    long = f" OR xattr_kinds & {int(XattrKinds.LONG_NAME)} <> 0" if named else ""
+    sized = f"xattr_kinds & {carried} <> 0 AND (xattr_largest_bytes > {largest}{long})"
     yield True, Loss(Kind.LOSS_XATTR_SIZE, sized, too_large)
     left_out = (
         f"extended attributes other than {' and '.join(kept)} are left out (file capabilities are security.*)"
@@ -80,7 +82,11 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
     yield True, Loss(Kind.LOSS_XATTR_NAMESPACE, f"xattr_kinds & {refused} <> 0", left_out)
     if can.keeps_acls:
         words = f"ACLs of more than {format_count(can.max_acl_entries)} entries are left out"
-        yield True, Loss(Kind.LOSS_ACL, f"{acl} AND acl_entries > {can.max_acl_entries}", words)
+        many = f"{acl} AND acl_entries > {can.max_acl_entries}"
+        if not can.keeps_default_acls:
+            words = f"default ACLs (of directories, for new files) and {words}"
+            many += f" OR xattr_kinds & {int(XattrKinds.ACL_DEFAULT)} <> 0"
+        yield True, Loss(Kind.LOSS_ACL, many, words)
     else:
         yield True, Loss(Kind.LOSS_ACL, acl, "ACLs are left out")
     copies = "the target has no hard links, or none across directories: every name becomes a file of its own"

@@ -105,7 +105,7 @@ def test_what_the_target_keeps() -> None:
     assert "times are cut to whole seconds" in finding.message
     assert "device nodes lose their numbers" in finding.message
     assert "hard links" not in finding.message
-    assert "ACLs of more than 400 entries" in finding.message
+    assert "ACLs of more than 499 entries" in finding.message
     off = replace(BEEGFS_CAPABILITIES, keeps_acls=False, keeps_user_xattrs=False)
     assert any("sysACLsEnabled" in finding.fix for finding in rules.check_capabilities(off, None, ""))
     changed = rules.check_capabilities(TargetCapabilities(), BEEGFS_CAPABILITIES, "")

@@ -14,7 +14,7 @@ from migrator.fs import acl as fs_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import compare, compare_tree_root, floored_time_ns, is_sampled
 from migrator.verify.model import DifferenceKind, DigestPolicy
-from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES
 from tests.support.entries import acl, entry
 
 XFS = TargetCapabilities()
@@ -109,8 +109,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], TargetCapabilities, str, 
     ("mask without names opened", {"mode": 0o664, "xattrs": {ACL_ACCESS: MASKED}}, {"mode": 0o664}, XFS, "mode", ""),
     ("default acl lost", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: NAMED}}, {"type": EntryType.DIRECTORY}, replace(XFS, keeps_acls=False), "", "loss-acl"),
     ("minimal default acl is one", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: MINIMAL}}, {"type": EntryType.DIRECTORY}, XFS, "acl", ""),
-    ("acl of as many entries as fit", {"xattrs": {ACL_ACCESS: bytes(4 + 8 * 400)}}, {}, BEEGFS_CAPABILITIES, "acl", ""),
-    ("acl of too many entries", {"xattrs": {ACL_ACCESS: bytes(4 + 8 * 401)}}, {}, BEEGFS_CAPABILITIES, "", "loss-acl"),
+    ("acl of as many entries as fit", {"xattrs": {ACL_ACCESS: bytes(4 + 8 * 499)}}, {}, BEEGFS_CAPABILITIES, "acl", ""),
+    ("default acl where none are kept", {"xattrs": {ACL_DEFAULT: MINIMAL}}, {}, STRICT_CAPABILITIES, "", "loss-acl"),
+    ("xattr with a name too long", {"xattrs": {b"user.".ljust(246, b"n"): b""}}, {}, BEEGFS_CAPABILITIES, "", "loss-xattr-too-big"),
+    ("acl of too many entries", {"xattrs": {ACL_ACCESS: bytes(4 + 8 * 500)}}, {}, BEEGFS_CAPABILITIES, "", "loss-acl"),
     ("no acl at all", {"xattrs": {ACL_ACCESS: b"rubbish"}}, {"xattrs": {ACL_ACCESS: b"garbage"}}, XFS, "acl", ""),
 ]  # fmt: skip
 

@@ -175,7 +175,7 @@ def test_what_cannot_be_there_is_what_the_copy_leaves_out(queries_of: Opener, ca
 
 
 def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
-    acl = b"\x02\x00\x00\x00" + b"entry..." * 401
+    acl = b"\x02\x00\x00\x00" + b"entry..." * 500
     entries = [
         invented(b"home/alice/time", mtime_ns=-1_500_000_000, size_bytes=3),
         invented(b"home/alice/exact", mtime_ns=5_000_000_000),
@@ -183,9 +183,10 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
         invented(b"home/alice/null", EntryType.CHARACTER, rdev=0),
         invented(b"home/alice/user-small", xattrs={b"user.a": b"v" * 4000}),
         invented(b"home/alice/user-big", xattrs={b"user.a": b"v" * 4001}),
+        invented(b"home/alice/user-long", xattrs={b"user.".ljust(246, b"n"): b""}),
         invented(b"home/alice/capability", xattrs={b"security.capability": b"v" * 20}),
         invented(b"home/alice/trusted", xattrs={b"trusted.x": b"v" * 9000}),
-        invented(b"home/alice/acl-small", xattrs={ACL_ACCESS: acl[: 4 + 400 * 8]}),
+        invented(b"home/alice/acl-small", xattrs={ACL_ACCESS: acl[: 4 + 499 * 8]}),
         invented(b"home/alice/acl-big", xattrs={ACL_ACCESS: acl}),
         invented(b"home/alice/sparse", size_bytes=10_000, blocks=8),
         symlink(b"home/alice/link", b"exact"),
@@ -195,7 +196,7 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
     assert {(one.kind, one.count, one.size_bytes, one.examples) for one in found} == {
         (SurpriseKind.LOSS_TIME, 1, 3, (b"home/alice/time",)),
         (SurpriseKind.LOSS_DEVICE, 1, 0, (b"home/alice/device",)),
-        (SurpriseKind.LOSS_XATTR_SIZE, 1, 0, (b"home/alice/user-big",)),
+        (SurpriseKind.LOSS_XATTR_SIZE, 2, 0, (b"home/alice/user-big", b"home/alice/user-long")),
         (SurpriseKind.LOSS_XATTR_NAMESPACE, 2, 0, (b"home/alice/capability", b"home/alice/trusted")),
         (SurpriseKind.LOSS_ACL, 1, 0, (b"home/alice/acl-big",)),
         (SurpriseKind.LOSS_SYMLINK_MODE, 1, 0, (b"home/alice/link",)),
@@ -212,7 +213,7 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
     counts = {one.kind: one.count for one in queries.findings(poor, long_path_bytes=4096)}
     assert counts == {
         SurpriseKind.LOSS_ACL: 2,
-        SurpriseKind.LOSS_XATTR_NAMESPACE: 4,
+        SurpriseKind.LOSS_XATTR_NAMESPACE: 5,
         SurpriseKind.LOSS_SYMLINK_TIME: 1,
         SurpriseKind.LOSS_SYMLINK_OWNER: 1,
         SurpriseKind.LOSS_SPARSENESS: 1,

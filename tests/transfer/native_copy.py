@@ -22,7 +22,7 @@ ALL = [
     "--privileged",
     "--sparse",
     "--hard-links",
-    "--acls",
+    *("--acls", "--default-acls"),
     "--user-xattrs",
     "--security-xattrs",
     "--symlink-times",

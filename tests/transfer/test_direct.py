@@ -17,7 +17,7 @@ from migrator.plan.model import ListedPath
 from migrator.transfer.model import FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
 from migrator.transfer.rules import copy_name, part_name
 from tests.conftest import MakeXfs
-from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.native_builds import SANITIZED, built
 from tests.support.snapshots import names_of, snapshot
 from tests.support.streams import Streams, copy_tree, engine_of, make_trees
@@ -47,22 +47,25 @@ def test_onto_a_target_that_keeps_less(
     if reason := missing_for_fuse():
         pytest.skip(reason)
     tree, _ = odd_tree
+    for size in (245, 246):
+        os.setxattr(tree / "odd", b"user.".ljust(size, b"n"), b"1")
     backing = make_xfs()
     rsync = engine_of()
-    with beegfs_like(backing.path) as mounted:
+    with beegfs_like(backing.path, strict=True) as mounted:
         (ours, theirs) = make_trees(mounted / "ours", mounted / "theirs", tree=TREE)
-        made = Streams(direct_engine(), xfs_source.path, mounted / "ours", BEEGFS_CAPABILITIES)
+        made = Streams(direct_engine(), xfs_source.path, mounted / "ours", STRICT_CAPABILITIES)
         directories, others = names_of(os.fsencode(tree))
         fitting = [TREE + b"/" + name for name in others if rsync.fits(TREE, TREE + b"/" + name)]
         folders = [TREE + b"/" + name for name in directories if rsync.fits(TREE, TREE + b"/" + name)]
         order = ((folders, ChunkKind.DIRECTORIES), (fitting, ChunkKind.FILES), (folders, ChunkKind.DIRECTORY_TIMES))
-        by_rsync = Streams(rsync, xfs_source.path, mounted / "theirs", BEEGFS_CAPABILITIES)
+        by_rsync = Streams(rsync, xfs_source.path, mounted / "theirs", STRICT_CAPABILITIES)
         bad: set[bytes] = set()
         for paths, kind in order:
             ran = made.run(paths, tree=TREE, kind=kind)
             assert ran.outcome.verdict is Verdict.DONE, ran
             bad |= {suspect.path for suspect in ran.outcome.suspects}
-            by_rsync.run(paths, tree=TREE, kind=kind)
+            ran = by_rsync.run(paths, tree=TREE, kind=kind)
+            assert kind is ChunkKind.FILES or not ran.outcome.suspects
         here, there = snapshot(os.fsencode(ours)), snapshot(os.fsencode(theirs))
         assert {name: here.get(name) for name in here | there if here.get(name) != there.get(name)} == {}
         assert not bad

@@ -92,7 +92,10 @@ ATTRIBUTES = {
     ("capabilities", "kept"),
     [
         (TargetCapabilities(), ("user.", "security.", "system.posix_acl_access")),
-        (TargetCapabilities(keeps_security_xattrs=False), ("user.", "system.posix_acl_access")),
+        (
+            TargetCapabilities(keeps_security_xattrs=False, keeps_default_acls=False),
+            ("user.", "system.posix_acl_access"),
+        ),
         (TargetCapabilities(keeps_acls=False), ("user.", "security.")),
         (TargetCapabilities(keeps_user_xattrs=False), ("security.", "system.posix_acl_access")),
         (TargetCapabilities(keeps_user_xattrs=False, keeps_security_xattrs=False), ("system.posix_acl_access",)),
@@ -108,6 +111,8 @@ def test_only_the_attributes_travel_that_the_target_keeps(
     path = source / "it"
     path.mkdir() if kind is ChunkKind.DIRECTORIES else path.write_text("content")
     os.setxattr(path, "system.posix_acl_access", acl(7, 5, 5, 5, 0, uid=12345))
+    if kind is ChunkKind.DIRECTORIES and not capabilities.keeps_default_acls:
+        os.setxattr(path, "system.posix_acl_default", acl(7, 5, 5, 5, 0, uid=12345))
     for name, value in ATTRIBUTES.items():
         os.setxattr(path, name, value)
     streams = Streams(engine_of(program), mount.path / "s", mount.path / "t", capabilities)

@@ -74,6 +74,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--sparse", &options->sparse},
         {"--hard-links", &options->hard_links},
         {"--acls", &options->acls},
+        {"--default-acls", &options->default_acls},
         {"--user-xattrs", &options->user_xattrs},
         {"--security-xattrs", &options->security_xattrs},
         {"--symlink-times", &options->symlink_times},
@@ -86,6 +87,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--granularity-ns", &granularity_ns},
         {"--bwlimit", &options->bwlimit_bytes_per_s},
         {"--max-xattr-bytes", &options->max_xattr_bytes},
+        {"--max-xattr-name-bytes", &options->max_xattr_name_bytes},
         {"--max-acl-entries", &options->max_acl_entries},
     };
     bool kind_seen = false;
@@ -212,7 +214,7 @@ static int usage(const char *message, int code) {
 }
 
 int copy_main(int argc, char **argv) {
-    struct options options = {.max_xattr_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
+    struct options options = {.max_xattr_bytes = INT64_MAX, .max_xattr_name_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
     struct list list;
     struct copier copier = {.options = &options, .list = &list, .source_directory = -1, .target_directory = -1};
     if (!take_options(argc, argv, &options))

@@ -43,6 +43,7 @@ struct options {
     bool sparse;
     bool hard_links;
     bool acls;
+    bool default_acls;
     bool user_xattrs;
     bool security_xattrs;
     bool symlink_times;
@@ -53,6 +54,7 @@ struct options {
     int64_t granularity_ns;
     uint64_t bwlimit_bytes_per_s; /* 0: no limit */
     uint64_t max_xattr_bytes;
+    uint64_t max_xattr_name_bytes;
     uint64_t max_acl_entries;
 };
 

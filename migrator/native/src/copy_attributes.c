@@ -16,6 +16,10 @@
 #define CAPABILITY "security.capability"
 #define ACL_HEADER_BYTES 4
 #define ACL_ENTRY_BYTES 8
+/* Tags of entries (linux/posix_acl.h). */
+#define ACL_OWNER 0x01
+#define ACL_GROUP 0x04
+#define ACL_OTHERS 0x20
 #define NS_PER_S 1000000000
 #define MODE_BITS 07777
 
@@ -31,7 +35,7 @@ static bool is_kernel_label(const char *name) {
 /* Whether an attribute of this name is carried: nothing of `trusted.*`, and only the ACLs of `system.*`. */
 static bool travels(const struct options *options, const char *name) {
     if (is_acl(name))
-        return options->acls;
+        return strcmp(name, ACL_DEFAULT) == 0 ? options->default_acls : options->acls;
     if (begins(name, "user."))
         return options->user_xattrs;
     return options->security_xattrs && begins(name, "security.") && !is_kernel_label(name);
@@ -40,7 +44,7 @@ static bool travels(const struct options *options, const char *name) {
 /* Attributes that are known to exceed the target's limits are left out: the plan has announced that loss. */
 static bool has_room(const struct options *options, const char *name, size_t length) {
     if (!is_acl(name))
-        return length <= options->max_xattr_bytes;
+        return length <= options->max_xattr_bytes && strlen(name) <= options->max_xattr_name_bytes;
     return length < ACL_HEADER_BYTES || (length - ACL_HEADER_BYTES) / ACL_ENTRY_BYTES <= options->max_acl_entries;
 }
 
@@ -191,8 +195,26 @@ static const struct xattr *find(const struct attributes *attributes, const char 
     return NULL;
 }
 
+/* The client of BeeGFS 8.3.1 answers EINVAL to every removal of an ACL on Linux 6.0 and 6.1, but removes an access ACL
+ * that is set to what the mode says, and a default ACL that is set to one without entries. */
+static int empty_acl(struct handle handle, const char *name) {
+    unsigned char acl[ACL_HEADER_BYTES + 3 * ACL_ENTRY_BYTES] = {2};
+    size_t length = ACL_HEADER_BYTES;
+    struct stat facts;
+    if ((handle.fd >= 0 ? fstat(handle.fd, &facts) : lstat(handle.name, &facts)) < 0)
+        return -1;
+    for (int shift = 6; shift >= 0 && strcmp(name, ACL_ACCESS) == 0; shift -= 3, length += ACL_ENTRY_BYTES) {
+        acl[length] = shift == 6 ? ACL_OWNER : shift == 3 ? ACL_GROUP : ACL_OTHERS;
+        acl[length + 2] = facts.st_mode >> shift & 7;
+        memset(acl + length + 4, 0xff, 4); /* no id */
+    }
+    return handle.fd >= 0 ? fsetxattr(handle.fd, name, acl, length, 0) : lsetxattr(handle.name, name, acl, length, 0);
+}
+
 static int remove_xattr(struct copier *copier, struct handle handle, const char *name) {
     int result = handle.fd >= 0 ? fremovexattr(handle.fd, name) : lremovexattr(handle.name, name);
+    if (result < 0 && errno == EINVAL && is_acl(name))
+        result = empty_acl(handle, name);
     if (result < 0 && errno != ENODATA && errno != EOPNOTSUPP)
         return failed(copier, SIDE_TARGET, "remove xattr");
     return 0;

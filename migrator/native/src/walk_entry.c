@@ -24,13 +24,14 @@
 #define TARGET_BYTES 65536
 #define NEW_S 60
 #define LOOKS_AT_NEW 10
+#define LONG_NAME_BYTES 127 /* the same figure as LONG_XATTR_NAME_BYTES of core/entry.py */
 #define MOMENT_NS 20000000
 /* The size and blocks that a mount shows of every directory (DHT's fixed values). */
 #define DIRECTORY_SIZE 4096
 #define DIRECTORY_BLOCKS 8
 
 enum { KIND_USER = 1, KIND_ACL_ACCESS = 2, KIND_ACL_DEFAULT = 4, KIND_CAPABILITY = 8, KIND_SECURITY = 16,
-       KIND_TRUSTED = 32 };
+       KIND_TRUSTED = 32, KIND_LONG_NAME = 64 };
 
 enum outcome { DONE, VANISHED, CHANGED, NAMELESS };
 
@@ -135,7 +136,7 @@ static int read_carried(struct worker *worker, const char *name, struct row *row
         put_length(&hash, (size_t)length);
         blake2b_update(&hash, worker->value, (size_t)length);
         int32_t kind = kind_of(key);
-        kinds |= kind;
+        kinds |= kind | (strlen(key) > LONG_NAME_BYTES ? KIND_LONG_NAME : 0);
         if ((int32_t)length > largest)
             largest = (int32_t)length;
         if (kind == KIND_ACL_ACCESS || kind == KIND_ACL_DEFAULT) {

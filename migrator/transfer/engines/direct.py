@@ -281,6 +281,7 @@ def _record(work: ChunkWork, listed: ListedPath) -> bytes:
 def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
     flags = (
         (capabilities.keeps_acls, b"--acls"),
+        (capabilities.keeps_acls and capabilities.keeps_default_acls, b"--default-acls"),
         (capabilities.keeps_user_xattrs, b"--user-xattrs"),
         (capabilities.keeps_security_xattrs, b"--security-xattrs"),
         (capabilities.keeps_symlink_times, b"--symlink-times"),
@@ -295,5 +296,6 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
         *(flag for kept, flag in flags if kept),
         *(b"--granularity-ns", b"%d" % capabilities.time_granularity_ns),
         *(b"--max-xattr-bytes", b"%d" % capabilities.max_xattr_value_bytes),
+        *(b"--max-xattr-name-bytes", b"%d" % capabilities.max_xattr_name_bytes),
         *(b"--max-acl-entries", b"%d" % capabilities.max_acl_entries),
     )

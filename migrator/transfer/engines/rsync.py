@@ -9,7 +9,7 @@ from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.core.values import dataclass
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.transfer.engines import rules_rsync as rules
@@ -223,11 +223,15 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
     filter's rule from its pattern.
 
     Any filter for attributes disables rsync's own, so the filters have to exclude everything else by name: `system.*`
-    would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
+    would carry ACLs a second way (the only way to carry access ACLs alone), `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
     and rsync also matches after every slash (so it does not send a `user.a/trusted.b`, and verification reports it).
-    Excluded attributes are neither sent nor removed on the target.
+    Excluded attributes are neither sent nor removed on the target. A name with slashes that is too long is tried, and the
+    file is then copied by descriptor.
     """
-    rules = ["-x trusted.**", "-x system.**"]
+    access_alone = capabilities.keeps_acls and not capabilities.keeps_default_acls
+    rules = [*(["+x system.posix_acl_access"] if access_alone else []), "-x trusted.**", "-x system.**"]
+    if capabilities.max_xattr_name_bytes < XATTR_NAME_LIMIT_BYTES:
+        rules.append(f"-x {'?' * (capabilities.max_xattr_name_bytes + 1)}**")
     if capabilities.keeps_user_xattrs:
         rules.append("+x user.**")
     if capabilities.keeps_security_xattrs:
@@ -238,8 +242,8 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
         (capabilities.keeps_sparse, ["-S"]),
         (capabilities.time_granularity_ns == 1, ["--modify-window=-1"]),
         (not capabilities.keeps_symlink_times, ["-J"]),
-        (capabilities.keeps_acls, ["-A"]),
-        (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs, ["-X", *filters]),
+        (capabilities.keeps_acls and not access_alone, ["-A"]),
+        (access_alone or capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs, ["-X", *filters]),
     )
     return [word for wanted, words in optional if wanted for word in words]
 
