@@ -23,7 +23,7 @@ from migrator.transfer.run import run_batches
 
 @click.command("run")
 @call.choices
-@click.option("--recopy", is_flag=True, help="Send every file again, even if size and times match.")
+@click.option("--recopy", is_flag=True, help="Seed pass: send every file, even if size and times match.")
 @click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing.")
 @click.option(
     "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams per host (default: site.toml)."

@@ -178,25 +178,31 @@ def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[b
     )
 
 
-def problem_of_part(ledger: "Ledger", plan: Plan, chosen: Chosen) -> str:
-    """Why only some trees of a batch cannot be copied; empty if they can."""
-    if chosen.whole or not chosen.batch.trees:
-        return ""
+def refusal_of(ledger: "Ledger", plan: Plan, chosen: Chosen, *, recopy: bool) -> BatchRefused | None:
+    """Why this batch, or only some of its trees, cannot be copied in this way; None if they can."""
     number = chosen.batch.number
     seed = ledger.passes.find(plan.name, number, PassKind.SEED)
-    if seed is not None and seed.state is PassState.DONE:
-        return ""
-    return f"the seed pass over batch {number} is not done: single users of it can be copied only after it"
-
-
-def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool) -> None:
-    """Raises BatchRefused or UsageError if only some trees of a batch cannot be copied."""
-    if problem := problem_of_part(ledger, plan, chosen):
-        raise BatchRefused(
-            problem,
-            cause="a seed pass is one over the whole batch",
-            hint=f"run `migrator run --user-batch {chosen.batch.number}` first",
+    is_done = seed is not None and seed.state is PassState.DONE
+    if recopy and is_done:
+        return BatchRefused(
+            f"batch {number} had been copied before, and only a seed pass can send every file again",
+            cause="its seed pass is done; delta passes send what has changed since",
+            hint="leave --recopy out. To send every file again, make another plan (`migrator scan`, `migrator plan --activate`) "
+            "and run it with --recopy. `migrator verify --reread` only compares the content of both sides",
         )
+    if chosen.whole or not chosen.batch.trees or is_done:
+        return None
+    return BatchRefused(
+        f"the seed pass over batch {number} is not done: single users of it can be copied only after it",
+        cause="a seed pass is one over the whole batch",
+        hint=f"run `migrator run --user-batch {number}` first",
+    )
+
+
+def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool, recopy: bool) -> None:
+    """Raises BatchRefused (see `refusal_of`), or UsageError for single users without delta passes."""
+    if refusal := refusal_of(ledger, plan, chosen, recopy=recopy):
+        raise refusal
     if not chosen.whole and chosen.batch.trees and not deltas:
         raise UsageError(
             "delta passes copy single users of a batch, and this run makes none",

@@ -507,7 +507,8 @@ async def _run_one(hooking: Hooking, chosen: bases.Chosen, deltas: Deltas | None
         invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", chosen.words)
     if not batch.trees and left_alone:
         return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
-    bases.require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None)
+    recopy = invocation.request.recopy
+    bases.require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None, recopy=recopy)
     return replace(await BatchRun(hooking=hooking, chosen=chosen, deltas=deltas).run(), left_alone=left_alone)
 
 
@@ -553,9 +554,9 @@ async def _preview(
     findings, _, _ = await find_problems(
         world, request, site, plan, batch, need=left.need, left=() if begun else left.trees
     )
-    if problem := bases.problem_of_part(world.ledger, plan, chosen):
-        findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(problem,)))
-    finished = left.record is not None and not left.chunks and not at_most
+    if refusal := bases.refusal_of(world.ledger, plan, chosen, recopy=request.recopy):
+        findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(refusal.message,)))
+    finished = left.record is not None and not left.chunks and not at_most and not request.recopy
     to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
     return transfer.BatchSummary(
         batch=batch.number,

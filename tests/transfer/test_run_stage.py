@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.core.errors import Interrupted, Refused
+from migrator.core.errors import ExitCode, Interrupted, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
@@ -68,6 +68,9 @@ async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_an
     tried = len(world.streams.recopied)
     await world.run(jobs=1)
     assert world.streams.recopied[tried:] == [True] * tried + [False] * (len(world.streams.recopied) - 2 * tried)
+    with pytest.raises(Refused, match="only a seed pass can send every file again"):
+        await world.run(jobs=1, recopy=True)
+    assert (await world.run(dry_run=True, recopy=True)).exit_code is ExitCode.REFUSED
 
 
 @pytest.mark.parametrize(("times", "bad"), [(1, []), (99, ["home/alice/sub/f03"])])
