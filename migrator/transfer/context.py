@@ -26,7 +26,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
 from migrator.transfer.executors import Executor
 from migrator.transfer.governor import Governing, Governor
-from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
+from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason, StreamCounters
 from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
 
@@ -268,6 +268,8 @@ class Tally:
     files: int = 0
     size_bytes: int = 0
     written_bytes: int = 0
+    shown: StreamCounters = field(default_factory=StreamCounters)
+    """The most that progress has shown, which never decreases: what a chunk had copied when it is taken back too."""
     by_kind: dict[ChunkKind, int] = field(default_factory=dict)
 
     def add(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:

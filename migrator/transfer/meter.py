@@ -137,6 +137,9 @@ class Meter:
                 counters = reader.counters
                 files += min(counters.files, stream.chunk.files)
                 size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
+        most = self._pass.tally.shown
+        files, size_bytes = max(files, most.files), max(size_bytes, most.size_bytes)
+        self._pass.tally.shown = StreamCounters(files=files, size_bytes=size_bytes)
         now = (now_s, files, size_bytes)
         self._recent.append(now)
         while now_s - self._recent[0][0] > _RECENT_S:

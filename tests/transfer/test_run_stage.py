@@ -10,6 +10,7 @@ import pytest
 
 from migrator.core.errors import ExitCode, Interrupted, Refused
 from migrator.core.events import EventKind, Severity
+from migrator.core.progress import RunProgress
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
 from migrator.ledger.locks import of_call, of_tree
@@ -85,6 +86,10 @@ async def test_a_stall_while_both_sides_answer_costs_its_chunk_or_a_file(
     retried = [one.message for one in events if one.kind is EventKind.CHUNK_RETRIED]
     assert retried
     assert all("both sides answer" in message for message in retried)
+    shown = [one.files for one in world.progress.snapshots if isinstance(one, RunProgress)]
+    assert shown == sorted(shown), (
+        "what a chunk that is taken back had copied stays counted until others have done more"
+    )
     assert world.is_copied(*(name.encode() for name in bad))
 
 
