@@ -332,12 +332,16 @@ def scanning(
             workers=SCAN_WORKERS,
             only=tuple(trees),
         )
+        catalogs = wiring.catalogs()
         async with bricks(site, world.source, via=via, hosts=hosts) as walks:
+            if walks is not None and via != "mount":
+                # Loaded in the background while the volume and the bricks are checked.
+                asyncio.get_running_loop().run_in_executor(None, catalogs.load_for_bricks)
             return await scan(
                 request,
                 source=world.source,
                 ledger=world.ledger,
-                catalogs=wiring.catalogs(),
+                catalogs=catalogs,
                 progress=world.progress,
                 clock=wiring.clock,
                 walks=walks,

@@ -376,14 +376,16 @@ class Comparisons:
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
-            _compare(connection, reap_list)
-            yield Comparison(connection, before.record, after.record, sorted(set(trees)))
+            differ = _compare(connection, reap_list)
+            yield Comparison(connection, before.record, after.record, sorted(set(trees)), differ=differ)
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> None:
-    """Create all tables of a comparison."""
+def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> bool:
+    """Create all tables of a comparison; False, without them, if no path differs."""
     connection.execute(_CANDIDATES)
     (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
+    if not candidates:
+        return False
     parts = candidates // _JOINED_PATHS + 1
     for part in range(parts):
         into = "INSERT INTO differing" if part else "CREATE TEMP TABLE differing AS"
@@ -398,6 +400,7 @@ def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> N
     connection.execute(_REAPED.format(listed=f"read_parquet(['{literal}'])" if reap_list is not None else none))
     for query in (_MATCHED, _SENT, _VANISHED):
         connection.execute(query)
+    return True
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[object]]) -> None:
@@ -469,14 +472,20 @@ class Comparison:
     """Two compared catalogs, for some trees. Queries are out of core, one at a time. Blocking."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, base: CatalogRecord, now: CatalogRecord, trees: Sequence[bytes]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        base: CatalogRecord,
+        now: CatalogRecord,
+        trees: Sequence[bytes],
+        *,
+        differ: bool,
     ) -> None:
         self._connection = connection
         self._bricks = sorted(walk.brick for walk in now.bricks)
-        self._chosen = False
+        self._differ, self._chosen = differ, False
         before = {tree: (names, size) for tree, names, size in connection.execute(_BEFORE).fetchall()}
         tallies: defaultdict[bytes, dict[ChangeKind, model.ChangeTally]] = defaultdict(dict)
-        for tree, kind, paths, directories, size in connection.execute(_TALLIES).fetchall():
+        for tree, kind, paths, directories, size in self._rows(_TALLIES):
             tallies[tree][ChangeKind(kind)] = model.ChangeTally(paths=paths, directories=directories, size_bytes=size)
         changed = []
         for tree in trees:
@@ -485,6 +494,8 @@ class Comparison:
         self.changes = model.Changes(base=base.name, now=now.name, trees=tuple(changed))
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        if not self._differ:
+            return
         for block in self._connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
@@ -522,6 +533,8 @@ class Comparison:
         A changed file adds all names of its link group. A new, renamed or removed entry adds its directories, because
         their times change.
         """
+        if not self._differ:
+            return iter(())
         if not self._chosen:
             self._connection.execute(_ENTRIES)
             self._chosen = True
