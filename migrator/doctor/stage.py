@@ -1,7 +1,7 @@
 """`doctor`: all preflight checks, each finding with its fix.
 
-Its only change: if the target is the recorded one, it probes which attributes of a file the target keeps, in a
-directory of its own, and records the result in the ledger.
+Its only change: if the target is the recorded one, it probes which attributes of a file the target keeps, records that in
+the ledger, and writes as a run does; both in directories of its own.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from migrator.cutover.files import SymlinkedPaths, links_of, real_place
 from migrator.cutover.rules import check_open_files, check_way_back, missing_freeze_hook, what_is_unseen
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
+from migrator.doctor.trial import Trial
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import VolumeState
@@ -535,9 +536,14 @@ async def _capabilities(
     if rules_guards.mount_problems(record.target, identity):
         return rules.check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
     probed, error = await ask(world, world.target.probe, timeout_s=PROBE_TIMEOUT_S)
-    if probed is not None:
-        _record(world, ledger, record, probed)
-    return rules.check_capabilities(probed, record.capabilities, error)
+    if probed is None:
+        return rules.check_capabilities(None, record.capabilities, error)
+    _record(world, ledger, record, probed)
+    euid = os.geteuid() if world.euid is None else world.euid
+    trial = Trial(
+        target=world.target, capabilities=probed, processes=world.processes, blocking=world.blocking, euid=euid
+    )
+    return [*rules.check_capabilities(probed, record.capabilities, error), await trial.check()]
 
 
 def _record(world: DoctorWorld, ledger: "Ledger", record: SiteRecord, probed: TargetCapabilities) -> None:

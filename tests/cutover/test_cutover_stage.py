@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
-from tests.support.cut_site import CutSite, change, cut_site, top_facts
+from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
+from tests.support.entries import acl
 from tests.support.records import rows_of
+from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -172,28 +175,39 @@ def test_a_user_who_could_not_be_moved_back_is_not_moved(scratch: Path, make_xfs
     if reason := missing_for_fuse():
         pytest.skip(f"needs FUSE: {reason}")
 
-    def write(cutover: str = "") -> None:
-        site.write(freeze="top", cutover=cutover)
+    def fill(tree: Path) -> None:
+        fill_tree(tree, files=12, size_bytes=3000, uid=OWNERS["ann"])
+        (tree / "shared" / "inner").mkdir(parents=True)
+        for name in (ACL_ACCESS, ACL_DEFAULT):
+            os.setxattr(tree / "shared", name, acl(7, 7, 5, 7, 0))
+        os.setxattr(tree / "shared", b"user.".ljust(250, b"n"), b"longer than the target takes")
+
+    def write(cutover: str = "", *, freeze: str = "top") -> None:
+        site.write(freeze=freeze, cutover=cutover)
         place = f'mount = "{target}"\n'
         site.site.file.write_text(site.site.file.read_text().replace(place, f"{place}inodes_free = 1000000\n"))
 
     mounted: Any = Mounted
     with (
-        beegfs_like(scratch) as target,
-        cut_site(scratch, make_xfs(), mounted(target), stages=(), prepared=False) as site,
+        beegfs_like(scratch, strict=True) as target,
+        cut_site(scratch, make_xfs(), mounted(target), stages=(), prepared=False, fill=fill) as site,
     ):
         write()
         site.call("run", "--all", "--json")
         site.call("verify", "--all", "--json")
         doubt = "what other machines have open there is not known here"
         problems = refused(site, "ann could not be moved back", doubt, "[cutover] require_rollback = false")
-        (finding,) = [one for one in site.call("doctor", "--json").json if one["check"] == "rollback"]
-        assert (finding["status"], doubt in finding["message"]) == ("warning", True)
+        told = {one["check"]: one for one in site.call("doctor", "--json").json}
+        assert (told["rollback"]["status"], doubt in told["rollback"]["message"]) == ("warning", True)
+        assert told["target writing"]["status"] == "ok", "with a client that refuses every removal of an ACL"
         write("require_rollback = false")
         found = site.call("cutover", "--user", "ann", "--dry-run", "--json", code=None).outcome
         # Nothing else is against it, but for a machine on which not every process can be read.
         assert found["problems"] == [one for one in problems if "moved back" not in one]
         assert "moved, and could not be moved back: " in found["words"] or found["problems"]
+        site.hook("pre-freeze.d/10-nobody")
+        write(freeze="hook")
+        assert [site.cutover()["ending"], site.rollback()["ending"]] == ["moved", "moved"]
 
 
 @dataclass

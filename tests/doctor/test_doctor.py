@@ -1,11 +1,12 @@
 """`doctor` on real directories and file systems, with the real rsync and a real ledger; of hosts (this machine stands for them) and hooks."""
 
 import asyncio
+import errno
 import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from msgspec.structs import replace as change
 
 from migrator.bricks.retire.model import RetirementState
+from migrator.core.entry import Entry
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
@@ -102,6 +104,16 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
     mounts = ("source mount", "source ACLs", "target mount", "target keeps")
     for check in ("rsync", "user", "confinement", *mounts, "clock"):
         assert [finding.status for finding in found[check]] == [OK], check
+    assert found["target writing"][0].status is OK
+
+    class Refusing(MountedTarget):
+        def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
+            super().make_parents(tree, like)
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    with closing(Refusing(os.fsencode(site.target.root))) as target:
+        refused = failures(doctor(site, lambda world: replace(world, target=target)))
+    assert refused == {"target writing": "making a closed directory, as of a user tree: Invalid argument"}
     assert sorted(os.listdir(site.target.root)) == [SENTINEL]
     with open_ledger(site.ledger_file) as ledger:
         record = ledger.site.read()
