@@ -42,7 +42,7 @@ def _measure(lab: BenchLab, options: Options) -> Section:
     if not left_out("rsync"):
         by_rsync = through_the_mount(lab, BIG)["rsync -a"][1]
         contestants.append(Contestant(name="rsync -a, mount", work=by_rsync, prepare=prepare, check=check))
-    series = alternate(contestants, options.rounds(3))
+    series = alternate(contestants, options.rounds(2))
     by_name = {one.name: one for one in series}
     runs = [run.parts_s.get("run_s", 0.0) for run in by_name[PROGRAM].runs]
     rsyncs = by_name["rsync -a, mount"].times_s if "rsync -a, mount" in by_name else []

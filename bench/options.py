@@ -14,12 +14,13 @@ BUILD = REPOSITORY / "build" / "bench"
 class Options:
     """`scale` 1 has the sizes that the documentation speaks of; smaller ones show only that all of it works.
 
-    `repeat` None: every measurement has a number of its own. `cold`: caches are dropped and the volume is mounted anew
+    With `large`, the sizes that take long are measured too. `repeat` None: every measurement has a number of its own. `cold`: caches are dropped and the volume is mounted anew
     before everything that is timed. `via` is how `migrator` reads the volume, `jobs` its streams on each host.
     """
 
     directory: Path
     keep: bool
+    large: bool
     repeat: int | None
     scale: float
     seed: int
@@ -44,7 +45,10 @@ def parse_options(arguments: list[str], description: str | None) -> Options:
         help="where the labs live; one that was kept with the same scale and seed is used again (default: %(default)s)",
     )
     parser.add_argument("--keep", action="store_true", help="leave the labs up")
-    parser.add_argument("--repeat", type=int, help="rounds (default: 2 to 5, depending on the measurement)")
+    parser.add_argument(
+        "--large", action="store_true", help="200,000 files for scans, bulk and passes, and up to 10^8 paths: hours"
+    )
+    parser.add_argument("--repeat", type=int, help="rounds (default: 1 to 5, depending on the measurement)")
     parser.add_argument("--scale", type=float, default=1.0, help="of files and bytes (default: 1)")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal trees (default: 1)")
     parser.add_argument("--warm", action="store_true", help="leave caches as they are (default: drop them)")
@@ -66,6 +70,7 @@ def parse_options(arguments: list[str], description: str | None) -> Options:
     return Options(
         directory=found.dir.absolute(),
         keep=found.keep,
+        large=found.large,
         repeat=found.repeat,
         scale=found.scale,
         seed=found.seed,

@@ -38,7 +38,7 @@ def scaling(options: Options) -> Section:
         for lab in labs.values():
             throttle.take(processes_in(tuple(host.namespace for host in lab.state.hosts)))
         series = alternate(
-            [_contestant(lab, options, hosts, throttle) for hosts, lab in labs.items()], options.rounds(2)
+            [_contestant(lab, options, hosts, throttle) for hosts, lab in labs.items()], options.rounds(1)
         )
         fullest = {hosts: lab.fullest_share(GROUP) for hosts, lab in labs.items()}
         expected = labs[1].tally(GROUP)

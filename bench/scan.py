@@ -30,7 +30,7 @@ def scan(lab: BenchLab, options: Options) -> Section:
     program = new_site(lab, options, [f"{TREE}/*"])
     tables: list[Table] = []
     for cold in (True, False) if options.cold else (False,):
-        series = alternate(_contestants(lab, options, program, expected, cold=cold), options.rounds(3))
+        series = alternate(_contestants(lab, options, program, expected, cold=cold), options.rounds(2))
         title = "Caches cold" if cold else "Caches warm"
         tables.append(Table(title=title, series=series, ratios=_ratios(series, COLD_TIMES if cold else WARM_TIMES)))
     notes = [

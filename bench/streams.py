@@ -87,7 +87,7 @@ def _section(options: Options, place: Path) -> Section:
         Series(name=f"a ledger that another process holds for {HELD_S:g} s"),
     )
     found: dict[str, list[Measured]] = {free.name: [], held.name: []}
-    for _ in range(options.rounds(3)):
+    for _ in range(options.rounds(1)):
         for series, hold_s in ((free, 0.0), (held, HELD_S)):
             load = os.getloadavg()[0]
             measured = asyncio.run(_measure(_prepared(place), hold_s))

@@ -73,7 +73,7 @@ def _measured(options: Options, group: str, users: tuple[UserSpec, ...]) -> tupl
         if "xxh128sum" not in missing:
             contestants.append(_contestant(lab, options, XXHSUM, lambda: _sums(lab, group)))
         contestants.append(_contestant(lab, options, READ, lambda: _read(lab, group)))
-        return alternate(contestants, options.rounds(2)), describe(lab.tally(group))
+        return alternate(contestants, options.rounds(1)), describe(lab.tally(group))
 
 
 def _contestant(lab: BenchLab, options: Options, name: str, work: Callable[[], None]) -> Contestant:

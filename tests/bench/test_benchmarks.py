@@ -29,7 +29,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
-    done = bench("scale", "--scale", "0.00005", "--dir", str(tmp_path), "--output", str(tmp_path))
+    done = bench("scale", "--large", "--scale", "0.00005", "--dir", str(tmp_path), "--output", str(tmp_path))
     assert done.returncode == 0, done.stderr
     facts = read_results(tmp_path)["scale"]["facts"]
     assert facts["5,000 paths, plan"].startswith("5,000 found")
