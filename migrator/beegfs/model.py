@@ -61,6 +61,11 @@ class StorageTarget:
     free_inodes: int | None = None
 
     @property
+    def percent_free(self) -> float | None:
+        """The free share of its bytes."""
+        return None if self.free_bytes is None or not self.total_bytes else 100.0 * self.free_bytes / self.total_bytes
+
+    @property
     def shown(self) -> str:
         """The target for people."""
         return f"{self.kind.value} target {self.name} ({self.number}, on {self.node})"
@@ -91,6 +96,15 @@ class StorageSeen:
     targets: tuple[StorageTarget, ...]
     storage_pool: int | None = None
     unanswered: tuple[TargetKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSample:
+    """The targets at one time; the newest of each day is kept. `day` counts from the epoch."""
+
+    day: int
+    at_s: float
+    targets: tuple[StorageTarget, ...]
 
 
 # Quotas: a user's usage and limits on the target.

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
 
+from migrator.beegfs.model import StorageSample
 from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement
 from migrator.core.documents import encode
 from migrator.core.errors import UsageError
@@ -148,6 +149,15 @@ class CapacityRecords(Records):
             query = query.add_columns(func.max(_capacity.at_s).label("newest"))
             query = query.group_by(_capacity.side, cast(_capacity.at_s / span_s, Integer))
         return self._all(CapacitySample, query)
+
+    def add_storage(self, sample: StorageSample) -> None:
+        """Store a sample of the storage targets, replacing that of the same day."""
+        self._put(tables.storage_samples, [columns_of(tables.storage_samples, sample)])
+
+    def storage(self) -> Sequence[StorageSample]:
+        """The first and the newest sample of the storage targets."""
+        samples = self._all(StorageSample, select(tables.storage_samples).order_by(tables.storage_samples.c.day))
+        return (*samples[:1], *samples[1:][-1:])
 
 
 # Limits that operators set, and the limits that the governor set for runs.

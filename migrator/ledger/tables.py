@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
@@ -246,6 +246,9 @@ capacity_samples = _table(
     "side:text! at_s:float! total_bytes:int free_bytes:int total_inodes:int? free_inodes:int?",
     sqlite_with_rowid=False,
 )
+
+# The storage and metadata targets of a BeeGFS target: the newest sample of each day.
+storage_samples = _table("storage_samples", "day:int! at_s:float targets:text")
 
 # One row per minute and side; old rows are thinned out. A row without times had no answer, or failed.
 probes = _table(

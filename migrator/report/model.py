@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from migrator.beegfs.model import StorageSample
 from migrator.bench.model import BenchmarkResult
 from migrator.bricks.add.model import AdditionStanding
 from migrator.bricks.drain.model import DrainStanding
@@ -475,6 +476,7 @@ class StatusFacts:
     - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
     - `governing` has the limits that operators set, and the number of streams that the newest run may have.
     - `at_work` are the processes at work on this machine now, with what they hold.
+    - `storage` has the first and the newest sample of the storage and metadata targets of a BeeGFS target.
     """
 
     at_s: float
@@ -503,6 +505,7 @@ class StatusFacts:
     retirement: RetirementRecord | None = None
     governing: GoverningFacts = field(default_factory=GoverningFacts)
     at_work: tuple[Holder, ...] = ()
+    storage: tuple[StorageSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,6 +201,7 @@ def read_status(
         site=name,
         scan=scan,
         plan=plan_facts,
+        storage=tuple(ledger.capacity.storage()),
         overall=overall,
         verified=rules.add_up(trees, counts=rules.PROVEN),
         verified_content_bytes=rules.verified_content_bytes(trees, proofs),

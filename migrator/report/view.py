@@ -273,6 +273,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Bricks", _brick_blocks(report)),
         ("Reaped files", _reaped_blocks(report.reaped, report.plan)),
         ("Capacity", capacity_blocks(report.capacity, report.outlook)),
+        ("Storage targets", view_status.storage_blocks(status.storage)),
         ("Benchmarks", (block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True))),
         ("Verifications", _verified(report)),
         ("Files that need attention", [view_status.attention_table(status.attention, status.attention_total)]),

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from migrator.beegfs.model import StorageSample, StorageSeen, StorageTarget, TargetKind
+from migrator.beegfs.rules import room_words, state_words, target_problems
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.catalog.model import CatalogRecord
 from migrator.core.events import Finding, FindingStatus
@@ -233,6 +235,7 @@ def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.
         ("Limits and streams", governing_blocks(status.governing)),
         ("Latency of small operations", [doc.records("", _PROBE, status.probes)]),
         ("Bricks", brick_blocks(status)),
+        ("Storage targets", storage_blocks(status.storage)),
         ("Cutovers", cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows)),
         ("Files that need attention", [attention_table(status.attention, status.attention_total)]),
         ("The newest scan", scan_blocks(status.scan)),
@@ -247,6 +250,41 @@ def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     yield addition_table(status.additions)
     if status.retirement is not None:
         yield retirement_facts(status.retirement)
+
+
+def storage_blocks(samples: Sequence[StorageSample]) -> Iterator[doc.Block]:
+    """The targets of the newest sample: imbalance, problems, room, and the change since the first sample."""
+    if not samples:
+        return
+    first, newest = samples[0], samples[-1]
+    before = {(one.kind, one.number): one.free_bytes for one in first.targets}
+    free = [
+        share for one in newest.targets if one.kind is TargetKind.STORAGE and (share := one.percent_free) is not None
+    ]
+    if free:
+        words = (
+            f"Of the fullest storage target {doc.percent(min(free))} is free, of the emptiest {doc.percent(max(free))}"
+        )
+        yield doc.paragraph(f"{words}. Plans count on storage targets that fill alike.")
+    for problem in target_problems(StorageSeen(targets=newest.targets)):
+        yield doc.paragraph(f"{problem}.", alert=True)
+
+    def change(one: StorageTarget) -> str:
+        free, was = one.free_bytes, before.get((one.kind, one.number))
+        if free is None or was is None:
+            return doc.NONE
+        return f"{'+' if free >= was else '-'}{format_size(abs(free - was))}"
+
+    cells = (*_TARGET, (doc.figure(f"since {doc.when(first.at_s)}"), change))
+    yield doc.records("", cells, newest.targets, note=f"As of {doc.when(newest.at_s)}.")
+
+
+_TARGET: doc.Cells[StorageTarget] = (
+    (doc.wide("target"), lambda one: one.shown),
+    (doc.text("state"), state_words),
+    (doc.wide("room"), room_words),
+    (doc.figure("free"), lambda one: doc.percent(one.percent_free)),
+)
 
 
 def blocker_table(blocked: Sequence[model.Blocker]) -> doc.Block:

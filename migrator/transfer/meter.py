@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migrator.beegfs.model import StorageSample
+from migrator.beegfs.tool import look_at_storage
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
-from migrator.core.units import HOUR_S
+from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
 from migrator.hosts.ports import Activity
 from migrator.ledger.model import PassTotals
@@ -275,3 +277,7 @@ async def _sample(world: World, timeout_s: float) -> None:
             )
         )
     world.ledger.later(partial(world.ledger.capacity.add, samples))
+    if (storage := (await look_at_storage(world.storage)).seen) is not None:
+        at_s = world.clock.now_s()
+        sample = StorageSample(day=int(at_s // DAY_S), at_s=at_s, targets=storage.targets)
+        world.ledger.later(partial(world.ledger.capacity.add_storage, sample))

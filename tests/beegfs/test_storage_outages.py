@@ -20,6 +20,9 @@ from migrator.core.units import GIB, TIB
 from migrator.fs.model import Need
 from migrator.plan.model import SurpriseKind
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.render.text import to_markdown
+from migrator.report.status import read_status
+from migrator.report.view_status import status_document
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.making import made
@@ -205,6 +208,19 @@ async def test_a_batch_is_refused_for_what_df_does_not_show(world: World, storag
 
 
 @pytest.mark.exhaustive
+@in_loop
+async def test_status_has_the_targets_as_they_are_and_were(world: World, storage: Storage) -> None:
+    early = beegfs.StorageSample(day=-1, at_s=0.0, targets=(target(101), target(201)))
+    world.ledger.capacity.add_storage(early)
+    sick = {"free_bytes": GIB // 4, "consistency": beegfs.Consistency.NEEDS_RESYNC}
+    storage.change = lambda one: target(201, **sick) if one.number == 201 else one
+    await world.run()
+    text = to_markdown(status_document(read_status(world.ledger, now_s=world.clock.now_s()))).replace("\\", "")
+    assert "Of the fullest storage target 25.0 % is free, of the emptiest 50.0 %" in text
+    assert "storage target target_201 (201, on node_201): Online, Needs-resync." in text
+    assert "-256.0 MiB" in text
+
+
 @in_loop
 async def test_a_tool_that_cannot_be_asked_counts_where_something_hangs_on_it(world: World, storage: Storage) -> None:
     storage.failure = "BeeGFS's command is missing"

@@ -340,19 +340,9 @@ def test_mounts_beneath_are_relative_and_without_the_place_itself() -> None:
     assert b"mnt/gl" in mounts_beneath(mounts, b"/")
 
 
-@pytest.mark.parametrize(
-    ("filesystem", "reaches"),
-    [
-        ("xfs", True),
-        ("nfs4", True),
-        ("beegfs", False),
-        ("fuse.glusterfs", False),
-        ("something new", False),
-        ("", False),
-    ],
-)
-def test_one_call_syncs_local_disks_and_clients_that_forward_it(filesystem: str, reaches: bool) -> None:
-    assert syncfs_reaches_disks(filesystem) is reaches
+def test_one_call_syncs_local_disks_and_clients_that_forward_it() -> None:
+    for filesystem in ("xfs", "nfs4", "beegfs", "fuse.glusterfs", "something new", ""):
+        assert syncfs_reaches_disks(filesystem) is (filesystem in ("xfs", "nfs4"))
 
 
 @given(st.binary(max_size=300))

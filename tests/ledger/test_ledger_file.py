@@ -176,7 +176,7 @@ class TestBackup:
         assert not (tmp_path / "b").exists()
 
 
-SCHEMA = (7, "863b84075168063d")
+SCHEMA = (8, "e37a6b80b9884e7d")
 """The schema version and the digest of its tables. A change of the tables needs a new version, and with it a new digest here."""
 
 
