@@ -494,6 +494,7 @@ _NAMES = st.binary(min_size=1, max_size=60).filter(
         b'rsync: [receiver] rsync_xal_set: fsetxattr("/target/%s","user.x") failed: No space left on device (28)',
         b'rsync: [generator] symlink "/target/%s" -> "%s" failed: Operation not permitted (1)',
         b"rsync: [receiver] set_acl: xacl_set(%s, ACL_TYPE_ACCESS): No space left on device (28)",
+        b"rsync: [generator] set_acl: sys_acl_delete_def_file(%s): Invalid argument (22)",
         b'file has vanished: "/source/%s"',
         b"could not make way for new regular file: %s",
         b"ERROR: %s failed verification -- update discarded.",

@@ -96,7 +96,7 @@ def dotted(version: tuple[int, int, int]) -> str:
 
 _ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
 _SYSTEM_ERROR = re.compile(rb"rsync: \[([A-Za-z]+)\] (.*): ([^:]*) \((\d+)\)")
-_ACL_CALL = re.compile(rb"\w+: \w+\((.*), ?ACL_TYPE_[A-Z]+\)(?: failed)?")
+_ACL_CALL = re.compile(rb"\w+: (?:\w+\((.*), ?ACL_TYPE_[A-Z]+\)|sys_acl_delete_def_file\((.*)\))(?: failed)?")
 _VANISHED = re.compile(rb"(?:file|directory) has vanished: (\".*\")")
 _VERIFICATION = re.compile(rb"(WARNING|ERROR): (.*) failed verification -- update [a-z ]+?( \(will try again\))?\.")
 _NAMED = re.compile(
@@ -186,7 +186,7 @@ def _parse(line: bytes) -> Message:
 
 def _names(text: bytes) -> tuple[bytes, ...]:
     if match := _ACL_CALL.fullmatch(text):
-        return (unescape(match[1]),)
+        return (unescape(match[1] or match[2]),)
     return _quoted_names(text)
 
 
