@@ -394,8 +394,11 @@ class MountedTarget(ReadingFileSystem):
                 os.unlink(name, dir_fd=root_fd)
 
     def probe(self) -> TargetCapabilities:
-        """The capabilities of this file system, as the port. Raises OSError if nothing can be written."""
-        return probe(self.beneath, filesystem=self.identity().filesystem)
+        """The capabilities of this file system, as the port; later copies go by them. Raises OSError if nothing can be
+        written.
+        """
+        self._capabilities = probe(self.beneath, filesystem=self.identity().filesystem)
+        return self._capabilities
 
     def _make_parent(self, path: bytes, like: Entry | None) -> None:
         with self.beneath.parent(path) as (fd, name):
