@@ -260,17 +260,19 @@ def _measured(job: str, work: Path) -> str:
         future = pool.submit(_run, job, work)
         while not wait([future], timeout=0.5).done:
             most_bytes = max(most_bytes, _disk_bytes(work) - before_bytes)
-        found, elapsed_s, peak_bytes = future.result()
+        found, elapsed_s, processor_s, peak_bytes = future.result()
     return (
-        f"{found:,} found in {elapsed_s:.1f} s, at most {format_size(peak_bytes)} of memory and "
+        f"{found:,} found in {elapsed_s:.1f} s ({processor_s:.1f} s of processor time), at most {format_size(peak_bytes)} of memory and "
         f"{format_size(most_bytes)} of disk"
     )
 
 
-def _run(job: str, work: Path) -> tuple[int, float, int]:
-    begun_s = time.monotonic()
+def _run(job: str, work: Path) -> tuple[int, float, float, int]:
+    begun_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
     found = JOBS[job](work)
-    return found, time.monotonic() - begun_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    elapsed_s, after = time.monotonic() - begun_s, resource.getrusage(resource.RUSAGE_SELF)
+    processor_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return found, elapsed_s, processor_s, after.ru_maxrss * 1024
 
 
 def _disk_bytes(directory: Path) -> int:
