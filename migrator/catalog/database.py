@@ -21,6 +21,11 @@ _SPILLED_BYTES = 256
 """Of a row, at most: a plan and a comparison of synthetic catalogs spill 150 to 230 (`python -m bench scale`)."""
 
 
+ABOVE = """CREATE TEMP MACRO above(path) AS
+    unhex(regexp_extract(hex(path), '^((?:..)*)2F(?:[013-9A-F].|2[0-9A-E])*$', 1))"""
+"""The directory of a path. DuckDB has few functions on BLOB; on `hex` the expression is exact."""
+
+
 def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """A database in memory that spills to `scratch` (made when missing). Raises Refused if its disk has no room for
     `rows`.

@@ -3,7 +3,6 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,11 +12,9 @@ import pyarrow.parquet as pq
 
 from migrator.catalog import ports
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
-from migrator.catalog.listing import DirectoryListing
-from migrator.catalog.sorted_rows import SortedRows, write_sorted
-from migrator.core.durable import file_digest, replacing, sync
+from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.units import DAY_S
@@ -77,13 +74,8 @@ def _algorithm(row: ports.VerifiedPath, algorithm: str) -> str | None:
 
 Row = TypeVar("Row")
 
-ROWS = "SELECT * FROM read_parquet($rows)"
 DRAFT_DIRECTORY = "draft"
 READINGS_DIRECTORY = ".readings"
-LISTING_FILE = "listing.parquet"
-_FIRST_AFTER_SLASH = b"0"
-"""`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
-
 # Names outside the batch on both sides are links that an earlier plan made when the trees shared a batch. Only names
 # that one side has in excess are findings.
 _LINK_QUERY = """
@@ -128,6 +120,7 @@ class ParquetDraft:
         self._catalogs = catalogs
         self._abandoned = threading.Event()
         self._closed = False
+        self._joined = 0
         self._database = connect(scratch)
         self._verified: _Parts[ports.VerifiedPath] = _Parts(
             self._draft,
@@ -185,30 +178,28 @@ class ParquetDraft:
                 problems.append(error.message)
         return tuple(problems)
 
-    def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """The paths of the trees that are in any of the catalogs but were not added, in order, in blocks. Spills to
-        disk; more may be added while this is read.
-        """
-        files = [str(file) for name in catalogs for file in numbered(self._catalogs.directory / name, "part").values()]
-        if not files or not trees:
-            return
-        for parts in (self._verified, self._differences, self._losses):
-            parts.flush()
-        within = " OR ".join(["path = ? OR (path >= ? AND path < ?)"] * len(trees))
-        bounds = [bound for tree in trees for bound in (tree, tree + b"/", tree + _FIRST_AFTER_SLASH)]
-        accounted = [*self._verified.files(), *self._differences.files(), *self._losses.files()]
-        # Only placeholders are composed: every path is a parameter.
-        query = f"""
-            CREATE OR REPLACE TEMP TABLE unaccounted AS
-            SELECT seen.path AS path
-            FROM (SELECT DISTINCT path FROM read_parquet(?) WHERE {within}) AS seen
-            ANTI JOIN (SELECT path FROM read_parquet(?, union_by_name = true)) AS added ON seen.path = added.path
-            ORDER BY path
-        """  # noqa: S608
-        self._database.execute(query, [files, *bounds, accounted])
-        cursor = self._database.execute("SELECT path FROM unaccounted ORDER BY path")
-        while rows := cursor.fetchmany(_PIECE_ROWS):
-            yield [path for (path,) in rows]
+    @property
+    def scratch(self) -> Path:
+        """A directory that goes with the draft."""
+        return self._draft
+
+    def catalog_files(self, catalogs: Sequence[str]) -> list[str]:
+        """The files with the rows of these catalogs, as far as they exist."""
+        return [str(file) for name in catalogs for file in numbered(self._catalogs.directory / name, "part").values()]
+
+    def place_for(self, name: str) -> str | None:
+        """A new file for rows of a kind (`verified`, `loss`, `link`) that are added as a whole; None after `abandon`."""
+        if self._abandoned.is_set():
+            return None
+        self._joined += 1
+        return str(self._draft / f"{name}-joined-{self._joined:06d}.parquet")
+
+    def accounted(self) -> list[str]:
+        """The files with all paths that were added so far."""
+        parts = (self._verified, self._differences, self._losses)
+        for some in parts:
+            some.flush()
+        return [file for some in parts for file in some.files()]
 
     def close(self) -> ports.ClosedManifest:
         """Sort the parts into the final files, durably; the manifest has no path with a difference. Raises OSError."""
@@ -243,10 +234,40 @@ class ParquetDraft:
         shutil.rmtree(self._directory)
 
     def _write(self, name: str, parts: "_Parts[Any]", *, order: str, without: Sequence[str] = ()) -> None:
-        """Write rows to a file, except the paths of `without`, in order: temporary name, fsync, rename."""
+        """Write rows to a file, except the paths of `without`, in order (of the path first): temporary name, fsync, rename."""
+        rows = f"(SELECT {', '.join(parts.schema.names)} FROM read_parquet($rows))"  # noqa: S608 - our own columns
+        given: dict[str, object] = {"rows": parts.files()}
+        ((count,),) = self._database.execute(f"SELECT count(*) FROM {rows}", given).fetchall()  # noqa: S608
+        every = count // _SORTED_AT_ONCE + 1
+        # Paths that cut the rows into parts of about that many.
+        drawn: list[Any] = []
+        if every > 1:
+            drawing = f"SELECT path FROM {rows} WHERE hash(path) % $every = 0 ORDER BY path"  # noqa: S608
+            each = {**given, "every": max(count // (_DRAWN_PATHS * every), 1)}
+            drawn = self._database.execute(drawing, each).fetchall()
+        cuts = [cut for (cut,) in drawn[len(drawn) // every :: len(drawn) // every or 1]]
+        beyond = "".join(f" WHEN path < $cut{number} THEN {number}" for number in range(1, len(cuts) + 1))
+        query = f"SELECT *, CASE{beyond} WHEN true THEN {len(cuts) + 1} END AS part FROM {rows}"  # noqa: S608
+        given |= {f"cut{place}": cut for place, cut in enumerate(cuts, start=1)}
+        if without:
+            query += " ANTI JOIN read_parquet($without) AS without USING (path)"
+            given["without"] = without
         file = self._directory / name
-        rows = {"rows": parts.files()}
-        write_sorted(self._database, ROWS, rows, file, parts.schema, order=order, without=without)
+        temporary = temporary_name(file)
+        in_order = sorted_parts(
+            self._database, query, given, parts=len(cuts) + 1, order=order, rows_at_once=_ROW_GROUP_ROWS
+        )
+        with pq.ParquetWriter(temporary, parts.schema, compression="zstd") as writer:
+            for batch in in_order:
+                writer.write_batch(batch.cast(parts.schema), row_group_size=_ROW_GROUP_ROWS)
+        sync(temporary)
+        temporary.replace(file)
+
+
+_ROW_GROUP_ROWS = 20_480
+"""Small, so that a reader can hold some row groups."""
+_SORTED_AT_ONCE = 4_000_000
+_DRAWN_PATHS = 1000
 
 
 @dataclass(slots=True)
@@ -300,50 +321,12 @@ class _Parts(Generic[Row]):
         self._written += 1
 
 
-# --- Content readings of an earlier manifest
+# --- Readings of content
 
 
-_COLUMNS = (
-    *("ino", "size", "mtime_ns", "ctime_ns", "target_ino", "target_mtime_ns", "target_ctime_ns", "digest", "read_by"),
-    *("source_clock_ns", "target_clock_ns"),
-)
-
-
-class ParquetEarlierManifest:
-    """The content readings of an earlier verification. Thread-safe; constant memory."""
-
-    def __init__(self, file: Path) -> None:
-        try:
-            self._rows = SortedRows(file, key="path", columns=_COLUMNS)
-        except (OSError, pa.ArrowException) as error:
-            raise Refused(
-                "the manifest of a verification cannot be read",
-                cause=f"{file}: {error}",
-                hint="verify the batch again",
-            ) from error
-
-    def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
-        """The readings of these paths. Unknown paths are left out, and so are paths whose part of the manifest has
-        become unreadable. Fast for neighbouring paths. Never raises OSError.
-        """
-        found: dict[bytes, ReadContent] = {}
-        with suppress(OSError, pa.ArrowException):
-            for path, row in self._rows.rows(paths):
-                content = _content(row)
-                if content is not None:
-                    found[path] = content
-        return found
-
-    def close(self) -> None:
-        """Release the file."""
-        self._rows.close()
-
-
-def _content(row: tuple[Any, ...]) -> ReadContent | None:
-    """The reading in a row of `_COLUMNS`. A digest implies the same size on both sides."""
+def reading_of(row: Sequence[Any]) -> ReadContent:
+    """A row of `READINGS_SCHEMA` without its path. A digest implies the same size on both sides."""
     ino, size_bytes, mtime_ns, ctime_ns, target_ino, target_mtime_ns, target_ctime_ns, digest, read_by, *clocks_ns = row
-    if digest is None or read_by is None:
-        return None
     return ReadContent(
         source=SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns),
         target=SideFacts(ino=target_ino, size_bytes=size_bytes, mtime_ns=target_mtime_ns, ctime_ns=target_ctime_ns),
@@ -363,12 +346,9 @@ _READINGS: Columns[ReadContent] = Columns(
     source_clock_ns:int64?=reading.source_clock_ns target_clock_ns:int64?=reading.target_clock_ns
     """
 )
-"""The columns of a manifest that `ParquetEarlierManifest` reads."""
-_SORTED = "sorted.parquet"
+READINGS_SCHEMA = _READINGS.schema
+"""A manifest has these columns too."""
 _RESUMABLE_S = DAY_S
-_OF_ONE = "SELECT * REPLACE ($verification AS read_by) FROM read_parquet($rows)"
-"""A verification that was interrupted is resumed: its readings count as those of the one that resumes it. Of several
-readings of a path, from lists of several passes, the one of its newest state counts, which is the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,15 +371,9 @@ class ReadingParts:
             rows = _READINGS.batch(tuple(readings.values()), path=tuple(readings))
             pq.write_table(pa.Table.from_batches([rows]), stream, compression="zstd")
 
-    def open(self, verification: int) -> ParquetEarlierManifest | None:
-        """All of them in order of path, as readings of this verification; None if there are none. Raises OSError."""
-        parts = [str(file) for file in self.directory.glob("chunk-*.parquet")]
-        if not parts:
-            return None
-        with connect(self.scratch) as database:
-            given = {"rows": parts, "verification": verification}
-            write_sorted(database, _OF_ONE, given, self.directory / _SORTED, _READINGS.schema, order="path, ctime_ns")
-        return ParquetEarlierManifest(self.directory / _SORTED)
+    def files(self) -> list[str]:
+        """The files with all of them. A path may have several, from lists of several passes."""
+        return [str(file) for file in self.directory.glob("chunk-*.parquet")]
 
     def forget_if_old(self, now_s: float) -> None:
         """Remove them all if the newest is older than a day: disks may have lost since what was read."""
@@ -453,11 +427,9 @@ class ManifestDirectories:
         """What hosts have read for verifications of this name."""
         return ReadingParts(self.directory / READINGS_DIRECTORY / name, self.scratch)
 
-    def listing(self, catalog: str, directory: Path, *, trees: Sequence[bytes]) -> DirectoryListing:
-        """The entries of a catalog by directory, in a file of a directory that the caller removes. Raises OSError, Refused."""
-        directory.mkdir(parents=True, exist_ok=True)
-        opened = self.catalogs.open(catalog)
-        return DirectoryListing(opened, directory / LISTING_FILE, trees=trees, scratch=self.scratch)
+    def rows_of(self, catalog: str) -> list[str]:
+        """The files with the rows of a closed catalog. Raises Refused."""
+        return [str(file) for file in self.catalogs.open(catalog).part_files]
 
     def examples(self, manifest: str, *, per_kind: int = 5) -> ports.Examples:
         """Some findings of each kind, in order of path."""
@@ -489,9 +461,10 @@ class ManifestDirectories:
         """The digest of the manifest's file as it is now."""
         return file_digest(_existing(Path(manifest)))
 
-    def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
-        """Open the manifest of an earlier verification. Raises Refused if it is unreadable or its digest differs."""
-        return ParquetEarlierManifest(_intact(Path(manifest), digest))
+    @staticmethod
+    def intact(manifest: str, *, digest: str) -> str:
+        """The file of an earlier manifest. Reads it once; raises Refused if it is missing or its digest differs."""
+        return str(_intact(Path(manifest), digest))
 
 
 def differences_of(manifest: str, *, digest: str | None) -> Path:

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import connect
+from migrator.catalog.database import ABOVE, connect
 from migrator.catalog.files import ClosedCatalogs
-from migrator.catalog.listing import ABOVE
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.ports import Scratch

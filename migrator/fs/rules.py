@@ -25,7 +25,7 @@ KERNEL_LABELS = frozenset({b"security.selinux", b"security.ima", b"security.evm"
 """Attributes that a kernel sets by its own policy: a copy has those of its own system."""
 
 _ACLS = (ACL_ACCESS, ACL_DEFAULT)
-_SAMPLE_RANGE = 2**64
+_SAMPLE_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +101,18 @@ def _reasons_for_absence(source: Entry, capabilities: TargetCapabilities) -> Ite
 
 def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
     """Whether a file's content is compared: the same path and seed give the same answer on every machine."""
-    if policy.share >= 1.0:
-        return True
-    seed = policy.seed.to_bytes(16, "big", signed=True)
-    value = int.from_bytes(hashlib.blake2b(path, digest_size=8, key=seed).digest(), "big")
-    return value < policy.share * _SAMPLE_RANGE
+    hashed = hashlib.md5(sample_seed(policy) + path, usedforsecurity=False).hexdigest()
+    return policy.share >= 1.0 or hashed[:_SAMPLE_DIGITS] < sample_limit(policy)
+
+
+def sample_seed(policy: DigestPolicy) -> bytes:
+    """What precedes a path in the MD5 of `is_sampled`. DuckDB computes it too."""
+    return policy.seed.to_bytes(16, "big", signed=True)
+
+
+def sample_limit(policy: DigestPolicy) -> str:
+    """The 16 hexadecimal digits below which the first ones of that MD5 have to be; `share` below 1."""
+    return f"{int(policy.share * 16**_SAMPLE_DIGITS):0{_SAMPLE_DIGITS}x}"
 
 
 # The comparison of one path.

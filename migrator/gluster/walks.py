@@ -11,7 +11,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.core.values import dataclass
 from migrator.gluster.model import Brick, BrickRules
-from migrator.hosts.ports import Command, Completed, Host, Hosts
+from migrator.hosts.ports import Command, Completed, Host, Hosts, Processes
 
 
 class BrickLost(MigratorError):
@@ -243,21 +243,39 @@ class HostBrickWalks:
             *(b"--times", b"mdata" if rules.times_from_mdata else b"file"),
             *(flag for flag, wanted in flags if wanted),
         )
-        stream = _Stream(brick, listener)
-        completed = await host.processes.stream(
-            Command(argv=argv, stdin=b"".join(tree + b"\0" for tree in trees), timeout_s=None),
-            on_start=lambda _identity: None,
-            on_stdout=stream.take,
-            on_stderr=stream.take_stderr,
-        )
-        return stream.end(completed)
+        return await _walk(host.processes, argv, trees, f"brick {brick.name}", listener)
+
+
+async def walk_mount(
+    processes: Processes, program: bytes, root: bytes, *, trees: Sequence[bytes], listener: BrickListener
+) -> BrickTotals:
+    """Walk trees of a mounted file system by the program at this path, as `HostBrickWalks.walk` walks a brick."""
+    argv = (program, b"walk", b"--mount", root, b"--only-trees", b"--workers", b"%d" % _MOUNT_WORKERS)
+    return await _walk(processes, argv, trees, f"the mount {show(root)}", listener)
+
+
+_MOUNT_WORKERS = 16
+"""Each call on the mount of a network file system waits for a server."""
+
+
+async def _walk(
+    processes: Processes, argv: Sequence[bytes], trees: Sequence[bytes], where: str, listener: BrickListener
+) -> BrickTotals:
+    stream = _Stream(where, listener)
+    completed = await processes.stream(
+        Command(argv=tuple(argv), stdin=b"".join(tree + b"\0" for tree in trees), timeout_s=None),
+        on_start=lambda _identity: None,
+        on_stdout=stream.take,
+        on_stderr=stream.take_stderr,
+    )
+    return stream.end(completed)
 
 
 class _Stream:
-    """Passes the output of one walk to its listener, frame by frame."""
+    """Passes the output of one walk to its listener, frame by frame. `where`: what it walks, in words."""
 
-    def __init__(self, brick: Brick, listener: BrickListener) -> None:
-        self._brick = brick
+    def __init__(self, where: str, listener: BrickListener) -> None:
+        self._where = where
         self._listener = listener
         self._reader = FrameReader()
         self._greeted = False
@@ -278,22 +296,22 @@ class _Stream:
             return self._totals
         if completed.exit_code == _NOT_A_BRICK:
             raise BrickLost(
-                f"{self._brick.name} is no root of a brick",
+                f"{self._where} is no root of a brick",
                 cause="its file system is not mounted there, or glusterd names another path",
-                hint=f"look at {show(self._brick.path)} on host {self._brick.host} and at `gluster volume info`",
+                hint="look at that directory on its host and at `gluster volume info`",
             )
         how = f"exit code {completed.exit_code}" if completed.exit_code >= 0 else f"signal {-completed.exit_code}"
         said = " ".join(self._stderr.decode("utf-8", "backslashreplace").split())
         raise BrickLost(
-            f"the walk of brick {self._brick.name} broke off ({how}){': ' + said if said else ''}",
-            cause="its program was ended on the host, or the brick's file system is ill",
-            hint="look at the host's kernel log, then run `migrator scan` again",
+            f"the walk of {self._where} broke off ({how}){': ' + said if said else ''}",
+            cause="its program was ended, or the file system is ill",
+            hint="look at the host's kernel log, then run the same command again",
         )
 
     async def _hand_out(self, kind: FrameKind, payload: memoryview) -> None:
         if self._totals is not None or self._greeted == (kind is FrameKind.HELLO):
             raise BrickLost(
-                f"the walk of brick {self._brick.name} sends its frames in the wrong order",
+                f"the walk of {self._where} sends its frames in the wrong order",
                 cause="another version of migrator placed it on that host",
             )
         match kind:

@@ -1,19 +1,20 @@
-"""`verify`: guards, walk of both sides, hard links, earlier catalogs, guards again, manifest, record."""
+"""`verify`: guards, content, listings of both sides and their join, what is left path by path, hard links, guards again, manifest."""
 
 import asyncio
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
-from migrator.core.entry import Entry, EntryType
+from migrator.core.entry import EntryType
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import parent, show
@@ -23,11 +24,14 @@ from migrator.core.tasks import again_and_again
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.ports import Block, Digest, ReadablePaths, SourceFileSystem, TargetFileSystem
+from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import copies
+from migrator.gluster.walks import walk_mount
+from migrator.hosts.process import LocalProcesses
 from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.native.program import native_program
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import after_verification
 from migrator.reap.archive import ProvenArchives
@@ -36,66 +40,59 @@ from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
 from migrator.transfer.governor import governed
 from migrator.transfer.model import CopiedChunk
-from migrator.verify import walk
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentPass, Readers
-from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from migrator.verify.joined import Joined, Left, Listing, ListingWriter
+from migrator.verify.model import ContentReading, DigestPolicy, VerificationRecord, earlier_verifications
+from migrator.verify.paths import Absences, PathComparison, StorageWait, Tally, compare_links
 
 if TYPE_CHECKING:
-    from migrator.catalog.listing import DirectoryListing
-    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest, ReadingParts
+    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ReadingParts
     from migrator.ledger.ledger import Ledger
     from migrator.reap.store import ReapListFiles
 
-# --- Accounting: every path that any scan saw is in the manifest, is reported, or is proven gone
+# --- Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone
 
 
-async def compare_with_catalogs(
+async def compare_the_rest(
     scans: Sequence[CatalogRecord],
     draft: "ParquetDraft",
-    comparison: walk.TreeComparison,
+    joined: Joined,
+    comparison: PathComparison,
     *,
-    trees: tuple[bytes, ...],
+    workers: int,
 ) -> tuple[str, ...]:
-    """Account for every path that any scan saw in the trees; return why catalogs could not be used.
+    """Account for every path of the trees that the join has left; return why catalogs could not be used.
 
-    Walk a directory that the walk missed now, and query the rest again: the directory may hold more than any scan saw.
+    List a directory that nobody has listed, and query the rest again: the directory may hold more than any scan saw.
     """
-    catalogs = [scan.name for scan in scans]
     # A scan that cannot be resumed discards its catalog when it is interrupted.
     kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
     problems = await asyncio.to_thread(draft.catalog_problems, kept)
+    earlier = draft.catalog_files([scan.name for scan in scans])
     while True:
         comparison.tally.proven_gone = 0
-        pieces = draft.unaccounted(catalogs, trees)
-        while piece := await asyncio.to_thread(next, pieces, ()):
-            await _account_piece(piece, comparison)
-        if not comparison.late_directories:
+        blocks = joined.left(earlier, draft)
+        while block := await asyncio.to_thread(next, blocks, ()):
+            await _compare_block({one.path: one for one in block}, comparison, workers)
+        if not comparison.late:
             return problems
-        comparison.late_directories.clear()
-        await comparison.run()
+        while comparison.late:
+            path, sides = comparison.late.popitem()
+            await asyncio.to_thread(comparison.list_late, path, sides)
 
 
-async def _account_piece(piece: Sequence[bytes], comparison: walk.TreeComparison) -> None:
-    """Proceed from the outermost paths inwards: paths in a directory that is walked now wait for that walk."""
-    left = set(piece)
-    while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
+async def _compare_block(left: dict[bytes, Left], comparison: PathComparison, workers: int) -> None:
+    """Proceed from the outermost paths inwards: paths in a directory that will be listed wait for that."""
+    while left := {path: one for path, one in left.items() if not _has_above(path, comparison.late)}:
         outermost = sorted(path for path in left if not _has_above(path, left))
-        share = -(-len(outermost) // max(comparison.workers, 1))
-        parts = [outermost[start : start + share] for start in range(0, len(outermost), share)]
-        await asyncio.gather(*(asyncio.to_thread(_account, part, comparison) for part in parts))
-        left.difference_update(outermost)
+        waiting = deque(left.pop(path) for path in outermost)
 
+        def work(waiting: deque[Left] = waiting) -> None:
+            with suppress(IndexError):
+                while not comparison.stopped.is_set():
+                    comparison.compare(waiting.popleft())
 
-def _account(paths: Sequence[bytes], comparison: walk.TreeComparison) -> None:
-    """Compare each path, or prove that it is gone; record it as unproven otherwise."""
-    for path in paths:
-        try:
-            if not comparison.compare_late(path):
-                comparison.tally.gone()
-        except OSError as error:
-            words = f"cannot be looked at: {problem_of(path, 'look', error).reason}"
-            seen = "an earlier scan saw it"
-            comparison.tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
+        await asyncio.gather(*(asyncio.to_thread(work) for _ in range(min(workers, len(waiting)))))
 
 
 def _has_above(path: bytes, directories: Container[bytes]) -> bool:
@@ -104,37 +101,6 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
         if path in directories:
             return True
     return False
-
-
-# --- The source as a scan of its bricks lists it: a mount of Gluster lists some hundred paths a second, bricks list thousands
-
-
-@dataclass(frozen=True, slots=True)
-class ScannedSource:
-    """Directories come from the listing, with digests of attributes only, and everything else from the mount. Thread-safe.
-
-    A path that was made since the scan is missing from its directory; the comparison looks paths up before it reports one.
-    """
-
-    mount: ReadablePaths
-    listing: "DirectoryListing"
-
-    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        """As the port."""
-        entries = self.listing.directory(path)
-        try:
-            while block := tuple(islice(entries, block_entries)):
-                yield Block(entries=block, problems=())
-        except OSError as error:
-            yield Block(entries=(), problems=(problem_of(path, "list", error),))
-
-    def look(self, path: bytes) -> Entry | None:
-        """As the port."""
-        return self.mount.look(path)
-
-    def digest(self, path: bytes, algorithm: str) -> Digest:
-        """As the port."""
-        return self.mount.digest(path, algorithm)
 
 
 # --- The stage
@@ -177,7 +143,7 @@ class Verification:
 
     `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification
     of this site read is not read again if the file has not changed since on either side (`is_carried_over`).
-    `workers` is the number of threads; each holds at most `held_entries` names of one directory in memory.
+    `workers` is the number of threads.
 
     The caller holds the lock `run`, and passes file systems that were opened for this call.
 
@@ -208,15 +174,14 @@ class Verification:
     trees: tuple[bytes, ...] = ()
     carry: bool = False
     workers: int = 4
-    held_entries: int = walk.HELD_ENTRIES
-    _waiting: walk.StorageWait | None = field(init=False, default=None)
+    _waiting: StorageWait | None = field(init=False, default=None)
     _content: ContentPass | None = field(init=False, default=None)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
     _copies: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
     _batch: Batch = field(init=False)
     _capabilities: TargetCapabilities = field(init=False)
-    _tally: walk.Tally = field(init=False)
+    _tally: Tally = field(init=False)
 
     async def run(self) -> VerificationRecord:
         """Run the stage.
@@ -229,7 +194,7 @@ class Verification:
         site, state, trees = self._check_request()
         batch = self._batch
         if self.storage is not None:
-            self._waiting = walk.StorageWait(self.storage, self.clock, self._event)
+            self._waiting = StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
         before = await self._check_sides(site)
         self._copies = copies(before.state)
@@ -239,7 +204,7 @@ class Verification:
         self._event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
         name = f"{self.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.policy.algorithm)
-        self._tally = tally = walk.Tally(draft)
+        self._tally = tally = Tally(draft)
         try:
             manifest = await self._compare(draft, number)
         except asyncio.CancelledError:
@@ -336,7 +301,7 @@ class Verification:
         return await asyncio.to_thread(mounts_not_recorded, site, self.source, self.target)
 
     @staticmethod
-    async def _wait_for_storage(waiting: walk.StorageWait) -> None:
+    async def _wait_for_storage(waiting: StorageWait) -> None:
         """Wait for lost storage first: access to a mount whose servers do not answer may hang."""
         try:
             await waiting.until_back()
@@ -348,33 +313,23 @@ class Verification:
 
     async def _compare(self, draft: "ParquetDraft", number: int) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
-        carrying = await asyncio.to_thread(self._open_earlier) if self.carry else None
+        earlier = await asyncio.to_thread(self._earlier) if self.carry else []
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
-        readings, listing = None, None
         try:
-            if self._is_read_by_hosts(carrying):
-                readings = await self._read_by_hosts(reading)
-            listing = await self._list_from_bricks()
-            source = self.source if listing is None else ScannedSource(self.source, listing)
-            manifest = await self._compare_trees(draft, reading, carrying, readings, source)
+            # Not if little is left to read because an earlier verification has read it.
+            if self.policy.algorithm == HOSTS_ALGORITHM and not earlier:
+                await self._read_by_hosts(reading)
+            manifest = await self._compare_trees(draft, reading, earlier)
         finally:
             ticker.cancel()
-            for opened in (carrying, readings, listing):
-                if opened is not None:
-                    opened.close()
         self._show()
         if self.readers is not None:
             await asyncio.to_thread(self._readings().remove)
         return manifest
 
-    def _is_read_by_hosts(self, carrying: walk.Carrying | None) -> bool:
-        """Whether hosts read the content first: not if little is left to read because an earlier verification has read it."""
-        earlier = carrying is not None and not carrying.is_empty
-        return self.readers is not None and self.policy.algorithm == HOSTS_ALGORITHM and not earlier
-
-    async def _read_by_hosts(self, reading: ContentReading) -> "ParquetEarlierManifest | None":
+    async def _read_by_hosts(self, reading: ContentReading) -> None:
         if self.readers is None:
-            return None
+            return
         parts = self._readings()
         self._content = ContentPass(
             readers=self.readers,
@@ -396,23 +351,34 @@ class Verification:
         )
         async with governor as self._content.governor:
             await self._content.run(copied, {tree.path for tree in self._batch.trees})
-        return await asyncio.to_thread(parts.open, reading.verification)
 
     def _copied(self) -> list[tuple[PassRecord, Sequence[CopiedChunk]]]:
         passes = self.ledger.passes
         return [(one, passes.copied(one.id, KINDS)) for one in passes.of_batch(self.plan.name, self.batch)]
 
-    async def _list_from_bricks(self) -> "DirectoryListing | None":
-        """The directories as a scan of the bricks lists them now; None if that is not possible: then the mount lists them."""
+    async def _listings(self, trees: Sequence[bytes], directory: Path) -> tuple[Listing, Listing]:
+        """The source, as a scan of the bricks lists it if that is possible, and the target."""
+        source = await self._list_from_bricks(trees)
+        return source or await self._list(self.source, trees, directory / "source"), await self._list(
+            self.target, trees, directory / "target"
+        )
+
+    @staticmethod
+    async def _list(side: FileSystem, trees: Sequence[bytes], directory: Path) -> Listing:
+        """A side as its mount shows it."""
+        await asyncio.to_thread(directory.mkdir)
+        writer = ListingWriter(directory, trees)
+        await walk_mount(LocalProcesses(), native_program().path, side.root, trees=trees, listener=writer)
+        return await asyncio.to_thread(writer.close)
+
+    async def _list_from_bricks(self, trees: Sequence[bytes]) -> Listing | None:
         if self.readers is None or self.readers.scan is None:
             return None
-        trees = [tree.path for tree in self._batch.trees]
         try:
             record = await self.readers.scan(trees)
             reasons = record.reasons
             if record.whole:
-                place = self._readings().directory
-                return await asyncio.to_thread(self.manifests.listing, record.name, place, trees=trees)
+                return Listing(files=tuple(await asyncio.to_thread(self.manifests.rows_of, record.name)))
         except Interrupted:
             raise
         except MigratorError as error:
@@ -445,54 +411,79 @@ class Verification:
         self.target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
-    def _open_earlier(self) -> walk.Carrying:
-        carrying = walk.Carrying(self.manifests, (self.own or self.ledger).verifications, self.policy)
-        carrying.open([tree.path for tree in self._batch.trees])
-        for problem in carrying.problems:
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
-        return carrying
+    def _earlier(self) -> list[str]:
+        """The best manifest of each tree whose digest is the ledger's. Reads each once."""
+        records = (self.own or self.ledger).verifications
+        found: dict[int, str | None] = {}
+        for tree in self._batch.trees:
+            for record in earlier_verifications(records.covering(tree.path), self.policy):
+                if record.id not in found:
+                    found[record.id] = self._intact(record)
+                if found[record.id] is not None:
+                    break
+        return [file for file in found.values() if file is not None]
+
+    def _intact(self, record: VerificationRecord) -> str | None:
+        try:
+            return self.manifests.intact(record.manifest or "", digest=record.manifest_digest or "")
+        except (Refused, OSError) as error:
+            words = error.cause if isinstance(error, Refused) else error.strerror
+            said = f"verification {record.id} cannot be asked what it read: {words or show(str(error).encode())}"
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{said}; its files are read again")
+            return None
 
     async def _compare_trees(
-        self,
-        draft: "ParquetDraft",
-        reading: ContentReading,
-        carrying: walk.Carrying | None,
-        readings: "ParquetEarlierManifest | None",
-        source: ReadablePaths,
+        self, draft: "ParquetDraft", reading: ContentReading, earlier: Sequence[str]
     ) -> ClosedManifest:
         tally = self._tally
-        comparison = walk.TreeComparison(
-            source=source,
+        comparison = PathComparison(
+            source=self.source,
             target=self.target,
             tally=tally,
             capabilities=self._capabilities,
             policy=self.policy,
             root_owner=(os.geteuid(), os.getegid()),
-            workers=self.workers,
             reading=reading,
-            carrying=carrying,
-            readings=readings,
-            held_entries=self.held_entries,
             absences=await asyncio.to_thread(self._absences),
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, comparison)
-        await comparison.run()
-        scans = await asyncio.to_thread(self.ledger.scans.all)
-        self._reasons += await compare_with_catalogs(scans, draft, comparison, trees=trees)
+        source, target = await self._listings(trees, draft.scratch)
+        joined = await asyncio.to_thread(
+            Joined,
+            source,
+            target,
+            trees=trees,
+            now=[] if self._content is None else self._readings().files(),
+            before=earlier,
+            verification=reading.verification,
+            policy=self.policy,
+            capabilities=self._capabilities,
+            scratch=self.manifests.scratch,
+        )
+        try:
+            equal = joined.equal(draft)
+            while (totals := await asyncio.to_thread(next, equal, None)) is not None:
+                tally.add_equal(totals)
+            scans = await asyncio.to_thread(self.ledger.scans.all)
+            self._reasons += await compare_the_rest(scans, draft, joined, comparison, workers=self.workers)
+        finally:
+            comparison.stopped.set()
+            joined.stop()
+            await asyncio.to_thread(joined.close)
         # Last, because paths found through a catalog may be further names of a file.
-        await asyncio.to_thread(walk.compare_links, draft, tally, self._capabilities)
+        await asyncio.to_thread(compare_links, draft, tally, self._capabilities)
         manifest = await asyncio.to_thread(draft.close)
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
 
-    def _absences(self) -> walk.Absences:
+    def _absences(self) -> Absences:
         trees = frozenset(tree.path for tree in self._batch.trees)
         reaped = self.reap_lists.index(self.plan.reap, trees=trees) if self.reap_lists else None
-        return walk.Absences(capabilities=self._capabilities, trees=trees, reaped=reaped, archived=self.archived)
+        return Absences(capabilities=self._capabilities, trees=trees, reaped=reaped, archived=self.archived)
 
-    def _find_trees(self, comparison: walk.TreeComparison) -> tuple[bytes, ...]:
+    def _find_trees(self, comparison: PathComparison) -> tuple[bytes, ...]:
         """The trees that exist on the source. A missing one makes the verification not whole."""
         found: list[bytes] = []
         for tree in self._batch.trees:
@@ -509,7 +500,7 @@ class Verification:
             elif root.type is not EntryType.DIRECTORY:
                 self._reasons.append(f"user tree {show(tree.path)} is a {root.type.value} on the source now")
             else:
-                comparison.add_tree(root)
+                comparison.compare_root(root)
                 found.append(tree.path)
         return tuple(found)
 

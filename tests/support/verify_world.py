@@ -115,7 +115,7 @@ class World:
     async def verify_now(
         self, batch: int = 1, *, share: float = 1.0, algorithm: str = "xxh3_128", **options: Any
     ) -> VerificationRecord:
-        ports = {"workers": 2, "held_entries": 1000, "clock": SystemClock(), **options}
+        ports = {"workers": 2, "clock": SystemClock(), **options}
         return await Verification(
             plan=self.plan,
             batch=batch,

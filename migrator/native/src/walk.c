@@ -36,7 +36,8 @@ static _Noreturn void usage(const char *what)
 {
     fprintf(stderr,
             "migrator-native walk: %s\n"
-            "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--workers N] [--block-rows N]\n",
+            "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--workers N] [--block-rows N]\n"
+            "       migrator-native walk --mount PATH [--only-trees] [--workers N] [--block-rows N]\n",
             what);
     exit(2);
 }
@@ -174,6 +175,7 @@ int walk_main(int argc, char **argv)
 {
     static const struct option OPTIONS[] = {
         {"brick", required_argument, NULL, 'b'},
+        {"mount", required_argument, NULL, 'm'},
         {"times", required_argument, NULL, 't'},
         {"only-trees", no_argument, NULL, 'o'},
         {"own", no_argument, NULL, 'p'},
@@ -183,12 +185,13 @@ int walk_main(int argc, char **argv)
         {NULL, 0, NULL, 0},
     };
     static struct walk walk = {.block_rows = BLOCK_ROWS};
-    const char *brick = NULL, *times = NULL;
+    const char *root = NULL, *times = NULL;
     unsigned workers = 0;
     int option;
     while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
         switch (option) {
-        case 'b': brick = optarg; break;
+        case 'b': root = optarg; break;
+        case 'm': root = optarg; walk.plain = true; break;
         case 't': times = optarg; break;
         case 'o': walk.only_trees = true; break;
         case 'p': walk.own = true; break;
@@ -198,8 +201,10 @@ int walk_main(int argc, char **argv)
         default: usage("an option is not known");
         }
     }
-    if (brick == NULL || times == NULL || optind != argc)
-        usage("--brick and --times are needed, and nothing else");
+    if (walk.plain && times == NULL)
+        times = "file";
+    if (root == NULL || times == NULL || optind != argc)
+        usage("--brick and --times are needed, or --mount, and nothing else");
     if (strcmp(times, "mdata") != 0 && strcmp(times, "file") != 0)
         usage("--times is mdata or file");
     walk.times_from_mdata = strcmp(times, "mdata") == 0;
@@ -211,12 +216,12 @@ int walk_main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     struct stat facts;
-    walk.root = open(brick, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    walk.root = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (walk.root < 0 || fstat(walk.root, &facts) != 0)
-        die("cannot open the brick %s: %s", brick, strerror(errno));
+        die("cannot open %s: %s", root, strerror(errno));
     walk.device = facts.st_dev;
-    if (!say_hello(&walk)) {
-        fprintf(stderr, "migrator-native: %s is not a brick's root: is its file system mounted?\n", brick);
+    if (!say_hello(&walk) && !walk.plain) {
+        fprintf(stderr, "migrator-native: %s is not a brick's root: is its file system mounted?\n", root);
         return 3;
     }
     if (workers == 0)

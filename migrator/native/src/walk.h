@@ -1,4 +1,4 @@
-/* Walking a brick: its rows are written to stdout as frames. */
+/* Walking a brick, or a mounted file system: its rows are written to stdout as frames. */
 #ifndef MIGRATOR_WALK_H
 #define MIGRATOR_WALK_H
 
@@ -32,6 +32,7 @@ struct totals {
 struct walk {
     int root;
     dev_t device;
+    bool plain; /* a mounted file system, where Gluster's rules do not hold */
     bool times_from_mdata;
     bool distributed; /* the volume has several subvolumes */
     bool only_trees; /* outside the trees, read only the entries that lead to one */

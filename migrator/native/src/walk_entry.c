@@ -282,6 +282,7 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     struct statx facts;
     struct row row = {.directory = directory->path, .directory_length = directory->path_length, .name = name};
     uint8_t gfid[GLUSTER_GFID_BYTES], digest[DIGEST_BYTES];
+    bool plain = worker->walk->plain;
 
     if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &facts) != 0)
         return failed(worker, directory, name, "lstat");
@@ -301,10 +302,10 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     }
     if (read_list(worker, name) != 0)
         return failed(worker, directory, name, "xattrs");
-    if (row.type == TYPE_FILE && !is_row(worker, directory, name, &facts, &row))
+    if (row.type == TYPE_FILE && !plain && !is_row(worker, directory, name, &facts, &row))
         return DONE;
 
-    if (read_gfid(worker, name, gfid) != 0) {
+    if (!plain && read_gfid(worker, name, gfid) != 0) {
         if (errno != 0)
             return failed(worker, directory, name, "xattrs");
         nameless->directory = row.type == TYPE_DIRECTORY;
@@ -319,14 +320,14 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
             return VANISHED;
         worker_problem(worker, directory, name, "xattrs", errno, NULL);
     }
-    row.gfid = gfid;
-    row.ino = gluster_ino(gfid);
+    row.gfid = plain ? NULL : gfid;
+    row.ino = plain ? facts.stx_ino : gluster_ino(gfid);
     row.uid = facts.stx_uid;
     row.gid = facts.stx_gid;
     row.rdev = makedev(facts.stx_rdev_major, facts.stx_rdev_minor);
     if (row.type == TYPE_DIRECTORY) {
-        row.size = DIRECTORY_SIZE;
-        row.blocks = DIRECTORY_BLOCKS;
+        row.size = plain ? (int64_t)facts.stx_size : DIRECTORY_SIZE;
+        row.blocks = plain ? (int64_t)facts.stx_blocks : DIRECTORY_BLOCKS;
         row.nlink = facts.stx_nlink;
         worker->totals.directories++;
         rows_add(&worker->directories, &row);
@@ -335,9 +336,9 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     row.size = (int64_t)facts.stx_size;
     /* As Gluster reports it: no more than the size needs, although XFS may preallocate beyond the end. */
     uint64_t most = facts.stx_size / 512 + (facts.stx_size % 512 != 0);
-    row.blocks = (int64_t)(facts.stx_blocks < most ? facts.stx_blocks : most);
-    /* One of the names is Gluster's own, in .glusterfs. */
-    row.nlink = facts.stx_nlink > 1 ? facts.stx_nlink - 1 : 1;
+    row.blocks = (int64_t)(plain || facts.stx_blocks < most ? facts.stx_blocks : most);
+    /* On a brick, one of the names is Gluster's own, in .glusterfs. */
+    row.nlink = plain ? facts.stx_nlink : facts.stx_nlink > 1 ? facts.stx_nlink - 1 : 1;
     worker->totals.rows++;
     if (row.type == TYPE_FILE)
         worker->totals.size_bytes += facts.stx_size;

@@ -1,25 +1,22 @@
-"""The comparison: worker threads walk both sides of user trees and compare every path."""
+"""The comparison of single paths, by worker threads: what the join of both sides has left."""
 
 import asyncio
 import errno
 import re
 import threading
 import time
-import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
 from migrator.core.clock import Clock
-from migrator.core.entry import Entry, EntryType, xattr_digest
-from migrator.core.errors import Refused
+from migrator.core.entry import Entry, EntryType
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
-from migrator.core.tasks import WorkPool
-from migrator.core.values import dataclass, field, replace
+from migrator.core.values import KW_ONLY, dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest, ReadablePaths
 from migrator.fs.reading import problem_of
@@ -28,10 +25,10 @@ from migrator.plan.model import SurpriseKind
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ArchivedMember, ReapAction, is_archive_path, same_file
 from migrator.verify import model
+from migrator.verify.joined import EqualTotals, Left
 
 if TYPE_CHECKING:
-    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest
-    from migrator.ledger.plans import VerificationRecords
+    from migrator.catalog.manifest import ParquetDraft
     from migrator.reap.store import ReapIndex
 
 # --- Waiting for lost storage of the target: its files are unreadable meanwhile, not different
@@ -108,7 +105,7 @@ def _leads_nowhere(file_system: ReadablePaths, path: bytes) -> bool:
 # --- Tally: thread-safe counters that feed the manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Content:
     """The digest of content that is equal on both sides, the verification that read it, and whether that was an earlier
     one, or hosts before the comparison.
@@ -116,6 +113,7 @@ class Content:
 
     digest: bytes
     reading: model.ContentReading
+    _: KW_ONLY
     carried: bool = False
     by_hosts: bool = False
 
@@ -175,6 +173,23 @@ class Tally:
         )
         arrived = not differences and (target is not None or archived is not None)
         self.note(differences, losses, verified=(verified,) if arrived else (), links=_linked(source, target))
+
+    def add_equal(self, totals: EqualTotals) -> None:
+        """Count paths that are in the draft already."""
+        with self._lock:
+            self.paths += totals.paths
+            self.files += totals.files
+            self.size_bytes += totals.size_bytes
+            self.digested_files += totals.digested_files
+            self.host_files += totals.digested_files
+            self.digested_bytes += totals.digested_bytes
+            self.carried_files += totals.carried_files
+            self.carried_bytes += totals.carried_bytes
+            kinds = (
+                (SurpriseKind.LOSS_TIME.value, totals.floored_times),
+                (SurpriseKind.LOSS_SYMLINK_MODE.value, totals.symlink_modes),
+            )
+            self.expected += Counter(dict(kinds))
 
     def note(
         self,
@@ -325,78 +340,6 @@ def _changed(entry: Entry, words: str, *, on_source: bool) -> model.Difference:
     return _difference(entry.path, model.DifferenceKind.CHANGED, *sides)
 
 
-# --- Carrying over readings of earlier verifications
-
-
-def still_valid(manifest: "ParquetEarlierManifest", pairs: Sequence[Pair]) -> Mapping[bytes, model.ReadContent]:
-    """The readings of those pairs whose content cannot have changed since."""
-    known = manifest.find([pair.source.path for pair in pairs])
-    return {
-        pair.source.path: known[pair.source.path]
-        for pair in pairs
-        if pair.source.path in known and model.is_carried_over(known[pair.source.path], pair.source, pair.target)
-    }
-
-
-@dataclass(slots=True)
-class Carrying:
-    """The manifests of earlier verifications, one per tree. Thread-safe; `close` may be called again.
-
-    `problems` are manifests that could not be opened: the content that only they prove is read again.
-    """
-
-    manifests: "ManifestDirectories"
-    records: "VerificationRecords"
-    policy: model.DigestPolicy
-    problems: list[str] = field(init=False, default_factory=list)
-    _opened: dict[int, "ParquetEarlierManifest | None"] = field(init=False, default_factory=dict)
-    _by_tree: dict[bytes, "ParquetEarlierManifest"] = field(init=False, default_factory=dict)
-
-    def open(self, trees: Sequence[bytes]) -> None:
-        """Open the best manifest of each tree whose digest is the ledger's. Reads each once. Blocking."""
-        for tree in trees:
-            for record in model.earlier_verifications(self.records.covering(tree), self.policy):
-                manifest = self._open(record.id, record.manifest or "", record.manifest_digest or "")
-                if manifest is not None:
-                    self._by_tree[tree] = manifest
-                    break
-
-    def find(self, pairs: Sequence[Pair]) -> Mapping[bytes, model.ReadContent]:
-        """The earlier readings of those pairs (all of one directory) whose content need not be read again."""
-        manifest = self._of_tree(pairs[0].source.path) if pairs else None
-        return {} if manifest is None else still_valid(manifest, pairs)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no tree has a usable manifest."""
-        return not self._by_tree
-
-    def close(self) -> None:
-        """Release the manifests; `find` then returns nothing."""
-        for manifest in self._opened.values():
-            if manifest is not None:
-                manifest.close()
-
-    def _open(self, number: int, manifest: str, digest: str) -> "ParquetEarlierManifest | None":
-        if number not in self._opened:
-            try:
-                self._opened[number] = self.manifests.open_earlier(manifest, digest=digest)
-            except (Refused, OSError) as error:
-                self._opened[number] = None
-                words = error.cause if isinstance(error, Refused) else error.strerror
-                self.problems.append(
-                    f"verification {number} cannot be asked what it read: {words or show(str(error).encode())}"
-                )
-        return self._opened[number]
-
-    def _of_tree(self, path: bytes) -> "ParquetEarlierManifest | None":
-        while path:
-            if path in self._by_tree:
-                return self._by_tree[path]
-            path = parent(path)
-        return None
-
-
 # --- Hard links
 
 
@@ -498,45 +441,18 @@ def _loss(path: bytes, kind: SurpriseKind, detail: str) -> Loss:
     return Loss(path=path, kind=kind, detail=detail)
 
 
-# --- The walk
+# --- The comparison
 
 
-HELD_ENTRIES = 20_000
-"""A larger directory is read several times, with a part of its names in memory each time."""
-
-_FILES_IN_TASK = 64
 _RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryTask:
-    """A directory to compare; if it is on one side only, everything in it is missing or extra."""
-
-    path: bytes
-    on_source: bool = True
-    on_target: bool = True
-
-
 @dataclass(slots=True, kw_only=True)
-class _SourceSide:
-    """The source's entries of one share of a directory, which one reading compares: the names whose hash modulo `count`
-    is `index`. `whole` is False if parts of the directory were unreadable.
-    """
+class PathComparison:
+    """Compares single paths as they are now, and reports to the tally. Thread-safe, except `late`.
 
-    index: int
-    count: int
-    entries: dict[bytes, Entry] = field(default_factory=dict)
-    troubled: set[bytes] = field(default_factory=set)
-    whole: bool = True
-
-    def has(self, path: bytes) -> bool:
-        return self.count == 1 or zlib.crc32(path) % self.count == self.index
-
-
-@dataclass(slots=True, kw_only=True)
-class TreeComparison:
-    """Compares trees with worker threads, and reports to the tally. `late_directories` are those that `compare_late` found;
-    another `run` compares their content.
+    `late` has the directories that were met and whose entries nobody has listed, with the sides on which they exist. After
+    `stop`, what is not compared yet is left out.
     """
 
     source: ReadablePaths
@@ -545,23 +461,18 @@ class TreeComparison:
     capabilities: TargetCapabilities
     policy: model.DigestPolicy
     root_owner: tuple[int, int]
-    workers: int
     reading: model.ContentReading
     absences: "Absences"
-    carrying: Carrying | None = None
-    readings: "ParquetEarlierManifest | None" = None
-    held_entries: int = HELD_ENTRIES
     storage: StorageWait | None = None
-    late_directories: set[bytes] = field(init=False, default_factory=set)
+    late: dict[bytes, tuple[bool, bool]] = field(init=False, default_factory=dict)
+    stopped: threading.Event = field(init=False, default_factory=threading.Event)
     _content: ContentComparison = field(init=False)
-    _pool: WorkPool[DirectoryTask, tuple[Pair, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._content = ContentComparison(self.source, self.target, self.policy.algorithm)
-        self._pool = WorkPool(self.workers, do_wide=self._compare_directory, do_narrow=self._compare_content)
 
-    def add_tree(self, root: Entry) -> None:
-        """Compare the root of a tree, whose source entry is fresh, and queue its content. Blocking."""
+    def compare_root(self, root: Entry) -> None:
+        """Compare the root of a tree, whose source entry is fresh. Blocking."""
         try:
             target = self.target.look(root.path)
         except OSError as error:
@@ -572,186 +483,89 @@ class TreeComparison:
             self.tally.record(root, None, differences=[missing])
         else:
             self._record(root, target, compare_tree_root(root, target, owner=self.root_owner))
-        both = target is not None and target.type is EntryType.DIRECTORY
-        self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
 
-    async def run(self) -> None:
-        """Compare everything that was added. May be called again. Raises errors that concern more than a single path."""
-        await self._pool.run()
-
-    def compare_late(self, path: bytes) -> bool:
-        """Compare one path that the walk missed; return False if it is proven gone. Raises OSError."""
-        source = look_or_prove_gone(self.source, path)
-        if source is None:
-            return False
-        target = look_or_prove_gone(self.target, path)
-        if EntryType.DIRECTORY in (source.type, target.type if target else None):
-            self.late_directories.add(path)
-        if target is None:
+    def compare(self, left: Left) -> None:
+        """Look at a path on both sides and compare it, or prove that it is gone. Blocking."""
+        source: Entry | None = None
+        on_source = True
+        try:
+            source = look_or_prove_gone(self.source, left.path)
+            on_source = False
+            target = look_or_prove_gone(self.target, left.path)
+        except OSError as error:
+            self._unknown(left, source, error, on_source=on_source)
+            return
+        new = (
+            source is not None and source.type is EntryType.DIRECTORY and not left.on_source,
+            target is not None and target.type is EntryType.DIRECTORY and not left.on_target,
+        )
+        if any(new):
+            self.late[left.path] = new
+        if source is not None and target is not None:
+            self._compare_pair(source, target, left.readings)
+        elif source is not None:
             self._missing(source)
+        # A path in an archive directory is not from the source.
+        elif target is None or any(is_archive_path(tree, target.path) for tree in self.absences.trees):
+            self.tally.gone()
         else:
-            files = _FilesToRead(self._compare_content)
-            self._compare_pair(source, target, files)
-            files.flush()
-        return True
+            self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
 
-    def _compare_directory(self, task: DirectoryTask) -> None:
-        files = _FilesToRead(self._pool.put_narrow)
-        index, count = 0, 1
-        while index < count and not self._pool.stopped:
-            side = self._read_source(task, index, count)
-            count = side.count
-            self._compare_with_target(task, side, files)
-            index += 1
-        files.flush()
+    def list_late(self, path: bytes, sides: tuple[bool, bool]) -> None:
+        """Compare the entries of a directory that nobody has listed on these sides. Blocking."""
+        for on_source, (file_system, wanted) in zip(
+            (True, False), zip((self.source, self.target), sides, strict=True), strict=True
+        ):
+            for block in file_system.read_directory(path) if wanted else ():
+                for problem in block.problems:
+                    if problem.path == path:
+                        self.tally.unreadable(problem, on_source=on_source)
+                    else:
+                        self.compare(Left(problem.path))
+                for entry in block.entries:
+                    if self.stopped.is_set():
+                        return
+                    if on_source or not self._is_on_source(entry.path):
+                        self.compare(Left(entry.path))
 
-    def _read_source(self, task: DirectoryTask, index: int, count: int) -> _SourceSide:
-        """The source's entries of a share. The first reading determines the number of shares."""
-        side = _SourceSide(index=index, count=count)
-        if not task.on_source:
-            return side
-        for block in self.source.read_directory(task.path):
-            for problem in block.problems:
-                if problem.path == task.path:
-                    side.whole = False
-                    self.tally.unreadable(problem, on_source=True)
-                elif side.has(problem.path):
-                    side.troubled.add(problem.path)
-                    self.tally.unreadable(problem, on_source=True)
-            for entry in block.entries:
-                if side.has(entry.path) and entry.path not in side.troubled:
-                    side.entries[entry.path] = entry
-            while index == 0 and len(side.entries) > self.held_entries:
-                side.count *= 2
-                side.entries = {path: entry for path, entry in side.entries.items() if side.has(path)}
-            if self._pool.stopped:
-                break
-        return side
+    def _is_on_source(self, path: bytes) -> bool:
+        try:
+            return self.source.look(path) is not None
+        except OSError:
+            return False
 
-    def _compare_with_target(self, task: DirectoryTask, side: _SourceSide, files: "_FilesToRead") -> None:
-        whole = True
-        for block in self.target.read_directory(task.path) if task.on_target else ():
-            problems = {problem.path: problem for problem in block.problems}
-            if task.path in problems:
-                whole = False
-                self.tally.unreadable(problems.pop(task.path), on_source=False)
-            for path, problem in problems.items():
-                if side.has(path) and path not in side.troubled:
-                    self._target_trouble(side.entries.pop(path, None), problem)
-            for entry in block.entries:
-                if entry.path in problems or entry.path in side.troubled or not side.has(entry.path):
-                    continue
-                source = side.entries.pop(entry.path, None)
-                if source is not None:
-                    self._compare_pair(source, entry, files)
-                elif side.whole:
-                    self._target_alone(task, entry, files)
-            if self._pool.stopped:
-                return
-        if whole:
-            for source in side.entries.values():
-                self._source_alone(task, source, files)
+    def _unknown(self, left: Left, source: Entry | None, error: OSError, *, on_source: bool) -> None:
+        """Count a path that cannot be looked at; expected for a symlink that is too long to be read on the target."""
+        problem = problem_of(left.path, "look", error)
+        loss = None if source is None else absence(source, self.capabilities)
+        if source is not None and loss is not None:
+            self.tally.record(source, None, losses=[loss])
+        elif left.now:
+            self.tally.unreadable(problem, on_source=on_source)
+        else:
+            words, seen = f"cannot be looked at: {problem.reason}", "an earlier scan saw it"
+            self.tally.note([_difference(left.path, model.DifferenceKind.UNPROVEN, words, seen)])
 
     def _missing(self, source: Entry) -> None:
-        """Count a path that is not on the target, and everything in it."""
         found = self.absences.of(source)
         if found is None:
             missing = _difference(source.path, model.DifferenceKind.MISSING, source.type.value, "none")
             self.tally.record(source, None, differences=[missing])
         else:
             self.tally.record(source, None, losses=[found.loss], archived=found.member)
-        if source.type is EntryType.DIRECTORY:
-            self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
 
-    def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
-        """Count an unreadable path of the target; expected for a symlink that is too long to be read there."""
-        loss = None if source is None else absence(source, self.capabilities)
-        if source is not None and loss is not None:
-            self.tally.record(source, None, losses=[loss])
-            return
-        self.tally.unreadable(problem, on_source=False)
-        if source is not None and source.type is EntryType.DIRECTORY:
-            self._pool.put_wide(DirectoryTask(path=source.path))
-
-    def _target_alone(self, task: DirectoryTask, target: Entry, files: "_FilesToRead") -> None:
-        """Handle a path that the source's listing lacked: look it up, because a listing during renames misses names."""
-        if task.on_source:
-            known, source = self._look(target.path, on_source=True)
-            if source is not None:
-                self._compare_pair(source, target, files)
-            if source is not None or not known:
-                return
-        # A path in an archive directory is not from the source.
-        if any(is_archive_path(tree, target.path) for tree in self.absences.trees):
-            return
-        self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
-        if target.type is EntryType.DIRECTORY:
-            self._pool.put_wide(DirectoryTask(path=target.path, on_source=False))
-
-    def _source_alone(self, task: DirectoryTask, source: Entry, files: "_FilesToRead") -> None:
-        """Handle a path that the target's listing lacked: look it up on both sides, because the source may have lost it since."""
-        if task.on_target:
-            known, target = self._look(source.path, on_source=False)
-            if target is not None:
-                self._compare_pair(source, target, files)
-            if target is not None or not known:
-                return
-        _, still = self._look(source.path, on_source=True)
-        if still is not None:
-            self._missing(source)
-
-    def _with_attributes(self, source: Entry, target: Entry) -> Entry | None:
-        """The source with its attributes, if only their digest is known. None if it is gone or cannot be looked up, which counts."""
-        if source.xattr_digest is None:
-            return source
-        if xattr_digest(target.xattrs) == source.xattr_digest:
-            return replace(source, xattrs=target.xattrs, xattr_digest=None)
-        known, found = self._look(source.path, on_source=True)
-        if known and found is None:
-            self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
-        return found
-
-    def _look(self, path: bytes, *, on_source: bool) -> tuple[bool, Entry | None]:
-        """Whether the state of a path on a side is known, and its entry. Counts a path that cannot be looked up."""
-        try:
-            return True, look_or_prove_gone(self.source if on_source else self.target, path)
-        except OSError as error:
-            self.tally.unreadable(problem_of(path, "look", error), on_source=on_source)
-            return False, None
-
-    def _compare_pair(self, listed: Entry, target: Entry, files: "_FilesToRead") -> None:
-        source = self._with_attributes(listed, target)
-        if source is None:
-            return
+    def _compare_pair(self, source: Entry, target: Entry, readings: Sequence[model.ReadContent]) -> None:
         comparison = compare(source, target, self.capabilities)
-        if source.type is not target.type:
-            self._record(source, target, comparison)
-            if source.type is EntryType.DIRECTORY:
-                self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
-            elif target.type is EntryType.DIRECTORY:
-                self._pool.put_wide(DirectoryTask(path=source.path, on_source=False))
-            return
-        if source.type is EntryType.DIRECTORY:
-            self._pool.put_wide(DirectoryTask(path=source.path))
-        same_size = all(difference.kind is not model.DifferenceKind.SIZE for difference in comparison.differences)
+        same_size = all(one.kind not in _OTHER_CONTENT for one in comparison.differences)
+        content: Content | None = None
         if source.type is EntryType.FILE and same_size and is_sampled(source.path, self.policy):
-            files.add(Pair(source=source, target=target, comparison=comparison))
-        else:
-            self._record(source, target, comparison)
-
-    def _compare_content(self, pairs: tuple[Pair, ...]) -> None:
-        known = {} if self.carrying is None else self.carrying.find(pairs)
-        read = {} if self.readings is None else still_valid(self.readings, pairs)
-        for pair in pairs:
-            if self._pool.stopped:
-                return
-            if (earlier := known.get(pair.source.path)) is not None:
-                content: Content | None = Content(digest=earlier.digest, reading=earlier.reading, carried=True)
-            elif (now := read.get(pair.source.path)) is not None:
-                content = Content(digest=now.digest, reading=now.reading, by_hosts=True)
+            found = next((one for one in readings if model.is_carried_over(one, source, target)), None)
+            if found is None:
+                content = self._read(Pair(source=source, target=target, comparison=comparison))
             else:
-                content = self._read(pair)
-            self._record(pair.source, pair.target, pair.comparison, content)
+                by_hosts = found.reading.verification == self.reading.verification
+                content = Content(found.digest, found.reading, carried=not by_hosts, by_hosts=by_hosts)
+        self._record(source, target, comparison, content)
 
     def _read(self, pair: Pair) -> Content | None:
         digest, difference = self._content.compare(pair)
@@ -759,7 +573,7 @@ class TreeComparison:
             digest, difference = self._content.compare(pair)
         if difference is not None:
             pair.comparison.differences.append(difference)
-        return None if digest is None else Content(digest=digest, reading=self.reading)
+        return None if digest is None else Content(digest, self.reading)
 
     def _may_be_back(self, difference: model.Difference) -> bool:
         """Whether the target's file was unreadable because of lost storage that is back now."""
@@ -769,28 +583,13 @@ class TreeComparison:
             or difference.target == NOT_COMPARED
         ):
             return False
-        return self.storage.was_lost(stopped=lambda: self._pool.stopped)
+        return self.storage.was_lost(stopped=self.stopped.is_set)
 
     def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None = None) -> None:
         self.tally.record(source, target, differences=comparison.differences, losses=comparison.losses, content=content)
 
 
-class _FilesToRead:
-    """Collects files of one directory into tasks."""
-
-    def __init__(self, hand_out: Callable[[tuple[Pair, ...]], None]) -> None:
-        self._hand_out = hand_out
-        self._pairs: list[Pair] = []
-
-    def add(self, pair: Pair) -> None:
-        self._pairs.append(pair)
-        if len(self._pairs) >= _FILES_IN_TASK:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._pairs:
-            pairs, self._pairs = tuple(self._pairs), []
-            self._hand_out(pairs)
+_OTHER_CONTENT = (model.DifferenceKind.SIZE, model.DifferenceKind.TYPE)
 
 
 def _extra_words(target: Entry) -> str:

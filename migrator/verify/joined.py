@@ -1,0 +1,345 @@
+"""Both sides of a batch, each listed by one compiled walk, and joined out of core: most paths are equal, the rest is left."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from migrator.catalog.brick_parts import decode_rows, write_part
+from migrator.catalog.database import ABOVE, connect
+from migrator.catalog.files import ROW_SCHEMA, part_name
+from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
+from migrator.catalog.model import ScanProblem
+from migrator.catalog.ports import Scratch
+from migrator.core.values import KW_ONLY, dataclass, field, fields
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules import BLOCK_BYTES, SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
+from migrator.gluster.walks import BrickHello
+from migrator.plan.model import SurpriseKind
+from migrator.verify import model
+from migrator.verify.model import DigestPolicy, ReadContent
+
+# --- Listings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One side: files with the rows of a catalog, and what could not be read."""
+
+    files: tuple[str, ...]
+    problems: tuple[bytes, ...] = ()
+
+
+_PART_ROWS = 200_000
+
+
+@dataclass(slots=True)
+class ListingWriter:
+    """The `BrickListener` port: writes what a walk of a mount sends to a directory, which has to exist."""
+
+    directory: Path
+    trees: Sequence[bytes]
+    problem_paths: list[bytes] = field(init=False, default_factory=list)
+    _device: int = field(init=False, default=0)
+    _batches: list[pa.RecordBatch] = field(init=False, default_factory=list)
+    _rows: int = field(init=False, default=0)
+    _files: list[str] = field(init=False, default_factory=list)
+
+    async def hello(self, hello: BrickHello) -> None:
+        """Take the device of the mount."""
+        self._device = hello.device
+
+    async def rows(self, payload: memoryview) -> None:
+        """Add entries. Raises OSError."""
+        batch = decode_rows(payload, trees=self.trees, brick="", dev=self._device)
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= _PART_ROWS:
+            self._write()
+
+    directories = rows
+
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        """Keep the paths: each is looked at once more."""
+        self.problem_paths.extend(one.path for some in (problems, to_ask, strange) for one in some)
+
+    def close(self) -> Listing:
+        """Write the rest. Raises OSError."""
+        self._write()
+        return Listing(files=tuple(self._files), problems=tuple(self.problem_paths))
+
+    def _write(self) -> None:
+        file = self.directory / part_name(len(self._files))
+        write_part(file, pa.Table.from_batches(self._batches, schema=ROW_SCHEMA))
+        self._files.append(str(file))
+        self._batches, self._rows = [], 0
+
+
+# --- The join
+#
+# A path is equal if `fs.rules.compare` would find no difference, and no loss but those of times and of the modes of symlinks,
+# which every path of a target may have; and if its content, where that is compared, has a reading that is carried over
+# (`model.is_carried_over`). Paths that are listed twice on a side, that had a problem, or whose directory had one, are left.
+
+
+_JOINED_ROWS = 10_000_000
+"""Of one join, at most: larger batches are joined in parts, by a hash of the path (as in `delta/store.py`)."""
+_LEFT_AT_ONCE = 16_384
+_FIRST_AFTER_SLASH = b"0"
+"""`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
+
+_SETTINGS = f"""
+    {ABOVE};
+    CREATE TEMP TABLE wanted (tree BLOB);
+    CREATE TEMP TABLE doubtful (path BLOB, of_source BOOLEAN)
+"""
+
+_TWICE = """
+    CREATE OR REPLACE TEMP TABLE twice AS
+    SELECT hash(path) AS key FROM source_rows WHERE hash(path) % $parts = $part GROUP BY key HAVING count(*) > 1
+    UNION ALL
+    SELECT hash(path) AS key FROM target_rows WHERE hash(path) % $parts = $part GROUP BY key HAVING count(*) > 1
+"""
+
+_FLOORED = "s.mtime_ns::HUGEINT - (s.mtime_ns::HUGEINT % $grain_ns + $grain_ns) % $grain_ns"
+
+_ALIKE = f"""
+    CREATE OR REPLACE TEMP TABLE alike AS
+    SELECT s.path, s.type, s.size, s.mtime_ns, s.ctime_ns, s.ino, s.uid, s.gid, s.mode, s.symlink_target, s.rdev,
+        s.link_group, s.xattr_digest, r.digest, CASE WHEN r.digest IS NOT NULL THEN $algorithm END AS algorithm,
+        t.ino AS target_ino, t.mtime_ns AS target_mtime_ns, t.ctime_ns AS target_ctime_ns, r.read_by,
+        r.source_clock_ns, r.target_clock_ns, NULL::BIGINT AS archive,
+        s.nlink AS source_nlink, t.nlink AS target_nlink, t.mode AS target_mode
+    FROM source_rows s JOIN target_rows t ON s.path = t.path LEFT JOIN lasting r ON s.type = 'file' AND {{sampled}} AND r.path = s.path
+        AND r.ino = s.ino AND r.size = s.size AND r.mtime_ns = s.mtime_ns AND r.ctime_ns = s.ctime_ns
+        AND r.target_ino = t.ino AND r.target_mtime_ns = t.mtime_ns AND r.target_ctime_ns = t.ctime_ns
+    WHERE hash(s.path) % $parts = $part AND hash(t.path) % $parts = $part
+        AND s.path NOT IN (SELECT tree FROM wanted) AND hash(s.path) NOT IN (SELECT key FROM twice)
+        AND s.type = t.type AND s.uid = t.uid AND s.gid = t.gid
+        AND s.xattr_digest IS NOT DISTINCT FROM t.xattr_digest
+        AND (s.mode = t.mode OR (s.type = 'symlink' AND t.mode = $symlink_mode))
+        AND (s.mtime_ns = t.mtime_ns OR t.mtime_ns = {_FLOORED})
+        AND CASE s.type
+            WHEN 'file' THEN s.size = t.size AND (r.digest IS NOT NULL OR NOT {{sampled}})
+                AND (s.blocks * {BLOCK_BYTES} >= s.size OR t.blocks * {BLOCK_BYTES}
+                    <= {SPARSENESS_FACTOR} * s.blocks * {BLOCK_BYTES} + {SPARSENESS_SLACK_BYTES})
+            WHEN 'symlink' THEN s.symlink_target = t.symlink_target
+            WHEN 'block' THEN s.rdev = t.rdev
+            WHEN 'character' THEN s.rdev = t.rdev
+            ELSE true
+        END
+        {{undoubted}}
+"""  # noqa: S608 - constants of this program
+
+_UNDOUBTED = """
+    AND s.path NOT IN (SELECT path FROM doubtful) AND coalesce(above(s.path), ''::BLOB) NOT IN (SELECT path FROM doubtful)
+"""
+
+_TOTALS = """
+    SELECT count(*), count(*) FILTER (type = 'file'),
+        coalesce(sum(size // greatest(source_nlink, 1)) FILTER (type = 'file'), 0)::BIGINT,
+        count(digest) FILTER (read_by = $verification), count(digest) FILTER (read_by <> $verification),
+        coalesce(sum(size // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by = $verification), 0)::BIGINT,
+        coalesce(sum(size // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by <> $verification), 0)::BIGINT,
+        count(*) FILTER (mtime_ns <> target_mtime_ns), count(*) FILTER (mode <> target_mode)
+    FROM alike
+"""
+
+_LOSSES = f"""
+    SELECT path, '{SurpriseKind.LOSS_TIME}' AS kind, mtime_ns || ' ns becomes ' || target_mtime_ns || ' ns' AS detail
+    FROM alike WHERE mtime_ns <> target_mtime_ns
+    UNION ALL
+    SELECT path, '{SurpriseKind.LOSS_SYMLINK_MODE}', format('{{:04o}} shows as {{:04o}}', mode, target_mode)
+    FROM alike WHERE mode <> target_mode
+"""  # noqa: S608 - kinds of this program
+
+_LINKS = """
+    SELECT path, ino AS source_ino, source_nlink, target_ino, target_nlink
+    FROM alike WHERE type <> 'directory' AND greatest(source_nlink, target_nlink) > 1
+"""
+
+_OUTPUTS = {"verified": f"SELECT {', '.join(MANIFEST_SCHEMA.names)} FROM alike", "loss": _LOSSES, "link": _LINKS}  # noqa: S608
+
+_LEFT = """
+    CREATE OR REPLACE TEMP TABLE left_over AS
+    SELECT path, bool_or(on_source) AS on_source, bool_or(on_target) AS on_target, bool_or(now) AS now
+    FROM (
+        SELECT path, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE of_source) AS on_source,
+            false AS on_target, true AS now
+        FROM source_rows
+        UNION ALL
+        SELECT path, false, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE NOT of_source), true
+        FROM target_rows
+        UNION ALL SELECT path, false, false, true FROM doubtful
+        {earlier}
+    ) AS seen ANTI JOIN (SELECT path FROM read_parquet($accounted, union_by_name = true)) AS added USING (path)
+    WHERE hash(path) % $parts = $part
+    GROUP BY path
+"""
+
+_LEFT_WITH_READINGS = """
+    SELECT l.path, l.on_source, l.on_target, l.now, r.ino, r.size, r.mtime_ns, r.ctime_ns, r.target_ino,
+        r.target_mtime_ns, r.target_ctime_ns, r.digest, r.read_by, r.source_clock_ns, r.target_clock_ns
+    FROM left_over l LEFT JOIN lasting r ON r.path = l.path ORDER BY l.path
+"""
+
+_READING_COLUMNS = """path, ino, size, mtime_ns, ctime_ns, target_ino, target_mtime_ns, target_ctime_ns, digest, read_by,
+    source_clock_ns, target_clock_ns"""
+_LASTING = f"""
+    SELECT {_READING_COLUMNS} FROM readings
+    WHERE digest IS NOT NULL AND read_by IS NOT NULL AND ctime_ns + {{margin_ns}} <= source_clock_ns
+        AND target_ctime_ns + {{margin_ns}} <= target_clock_ns
+"""  # noqa: S608 - constants of this program
+"""The condition of `model.is_carried_over` that does not depend on the present state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualTotals:
+    """What was added to the manifest as equal; `carried_*` by an earlier verification. Sizes as in `walk.Tally`."""
+
+    paths: int
+    files: int
+    size_bytes: int
+    digested_files: int
+    carried_files: int
+    digested_bytes: int
+    carried_bytes: int
+    floored_times: int
+    symlink_modes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A path to look at. `on_source` and `on_target`: it was a directory there, whose entries were listed. `now`: it was
+    listed now, and not only by an earlier scan. `readings` are of its content, some of an earlier state.
+    """
+
+    path: bytes
+    _: KW_ONLY
+    on_source: bool = False
+    on_target: bool = False
+    now: bool = True
+    readings: tuple[ReadContent, ...] = ()
+
+
+class Joined:
+    """Both sides of some trees. Blocking; one call at a time; to be closed.
+
+    `now` are readings of this `verification`, whatever number they were made under; `before` those of earlier manifests.
+    """
+
+    def __init__(
+        self,
+        source: Listing,
+        target: Listing,
+        *,
+        trees: Sequence[bytes],
+        now: Sequence[str],
+        before: Sequence[str],
+        verification: int,
+        policy: DigestPolicy,
+        capabilities: TargetCapabilities,
+        scratch: Scratch,
+    ) -> None:
+        self._policy = policy
+        self._verification = verification
+        self._given: dict[str, object] = {
+            "algorithm": policy.algorithm,
+            "grain_ns": max(capabilities.time_granularity_ns, 1),
+            "symlink_mode": capabilities.symlink_mode,
+        }
+        self._trees = tuple(trees)
+        self._doubted = bool(source.problems or target.problems)
+        self._database = connect(scratch)
+        self._database.execute(_SETTINGS)
+        doubtful = pa.array([*source.problems, *target.problems], type=pa.binary())
+        of_source = pa.array([True] * len(source.problems) + [False] * len(target.problems), type=pa.bool_())
+        self._fill("wanted", pa.table({"tree": pa.array(self._trees, type=pa.binary())}))
+        self._fill("doubtful", pa.table({"path": doubtful, "of_source": of_source}))
+        for name, listing in (("source_rows", source), ("target_rows", target)):
+            rows = self._rows(listing.files, ROW_SCHEMA)
+            rows.filter("tree IN (SELECT tree FROM wanted)").create_view(name)
+        read = self._rows(now, READINGS_SCHEMA).project(
+            f"{_READING_COLUMNS.replace('read_by', f'{verification} AS read_by')}"
+        )
+        read.union(self._rows(before, READINGS_SCHEMA).project(_READING_COLUMNS)).create_view("readings")
+        self._database.execute(f"CREATE TEMP VIEW lasting AS {_LASTING.format(margin_ns=model.CTIME_MARGIN_NS)}")
+        ((rows_of_source,),) = self._database.execute("SELECT count(*) FROM source_rows").fetchall()
+        self._parts = rows_of_source // _JOINED_ROWS + 1
+
+    def equal(self, draft: ParquetDraft) -> Iterator[EqualTotals]:
+        """Add all equal paths to a draft, part by part. Raises OSError."""
+        sampled, undoubted = "true", _UNDOUBTED if self._doubted else ""
+        given = dict(self._given)
+        if self._policy.share < 1.0:
+            sampled = "left(md5($seed || s.path), 16) < $limit"
+            given |= {"seed": sample_seed(self._policy), "limit": sample_limit(self._policy)}
+        query = _ALIKE.format(sampled=sampled, undoubted=undoubted)
+        for part in range(self._parts):
+            of_part = {"parts": self._parts, "part": part}
+            self._database.execute(_TWICE, of_part)
+            self._database.execute(query, given | of_part)
+            # Content may have been read for several passes that listed the same file.
+            ((doubled,),) = self._database.execute("SELECT count(*) > count(DISTINCT hash(path)) FROM alike").fetchall()
+            if doubled:
+                self._database.execute("CREATE OR REPLACE TEMP TABLE alike AS SELECT DISTINCT ON (path) * FROM alike")
+            for name, rows in _OUTPUTS.items():
+                if (file := draft.place_for(name)) is not None:
+                    self._database.execute(f"COPY ({rows}) TO $file (FORMAT parquet, COMPRESSION zstd)", {"file": file})
+            (totals,) = self._database.execute(_TOTALS, {"verification": self._verification}).fetchall()
+            self._database.execute("DROP TABLE alike")
+            yield EqualTotals(**dict(zip((one.name for one in fields(EqualTotals)), totals, strict=True)))
+
+    def left(self, earlier: Sequence[str], draft: ParquetDraft) -> Iterator[Sequence[Left]]:
+        """The paths of both sides, and of earlier catalogs (their files), that are not in the draft, in order, in blocks. More may
+        be added to the draft meanwhile.
+        """
+        given: dict[str, object] = {"accounted": draft.accounted(), "parts": self._parts}
+        seen = ""
+        if earlier and self._trees:
+            # Only placeholders are composed: every path is a parameter.
+            bounds = [(tree, tree + b"/", tree + _FIRST_AFTER_SLASH) for tree in self._trees]
+            given |= {
+                f"{name}{number}": bound
+                for number, three in enumerate(bounds)
+                for name, bound in zip("abc", three, strict=True)
+            }
+            within = " OR ".join(f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds)))
+            seen = f"UNION ALL SELECT path, false, false, false FROM read_parquet($earlier) WHERE {within}"  # noqa: S608
+            given["earlier"] = list(earlier)
+        for part in range(self._parts):
+            self._database.execute(_LEFT.format(earlier=seen), given | {"part": part})
+            cursor = self._database.execute(_LEFT_WITH_READINGS)
+            rows = chain.from_iterable(iter(partial(cursor.fetchmany, _LEFT_AT_ONCE), []))
+            paths = (_left(list(some)) for _, some in groupby(rows, key=itemgetter(0)))
+            while block := tuple(islice(paths, _LEFT_AT_ONCE)):
+                yield block
+
+    def close(self) -> None:
+        """Release the memory. May be called again."""
+        self._database.close()
+
+    def stop(self) -> None:
+        """Interrupt a running query of another thread."""
+        self._database.interrupt()
+
+    def _rows(self, files: Sequence[str], schema: pa.Schema) -> duckdb.DuckDBPyRelation:
+        return self._database.read_parquet(list(files)) if files else self._database.from_arrow(schema.empty_table())
+
+    def _fill(self, table: str, rows: pa.Table) -> None:
+        self._database.register("given", rows)
+        self._database.execute(f"INSERT INTO {table} SELECT * FROM given")  # noqa: S608 - a name of this module
+        self._database.unregister("given")
+
+
+def _left(rows: Sequence[tuple[Any, ...]]) -> Left:
+    path, on_source, on_target, now, *_ = rows[0]
+    readings = tuple(reading_of(row[4:]) for row in rows if row[4] is not None)
+    return Left(path, on_source=on_source, on_target=on_target, now=now, readings=readings)
