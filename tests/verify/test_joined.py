@@ -1,0 +1,156 @@
+"""The join of two listings decides as the comparison of single paths does, and leaves what that has to look at."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator.catalog.brick_parts import write_part
+from migrator.catalog.files import ClosedCatalogs, rows_of
+from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.ports import Scratch
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType
+from migrator.core.units import NS_PER_S
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules import compare, is_sampled
+from migrator.plan.model import SurpriseKind
+from migrator.verify.joined import Joined, Left, Listing
+from migrator.verify.model import CTIME_MARGIN_NS, ContentReading, DigestPolicy, ReadContent, facts_of, is_carried_over
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.entries import acl, entry
+
+TREE = b"home/alice"
+CLOCK_NS = 2_000_000_000 * NS_PER_S
+CAPABILITIES = st.sampled_from([TargetCapabilities(), BEEGFS_CAPABILITIES])
+TIMES_NS = st.sampled_from([0, 7, -1_500_000_000, -2_000_000_000, 1_500_000_000, NS_PER_S, -(2**63), 2**63 - 1])
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(EntryType),
+        "size_bytes": st.sampled_from([0, 8192, 8193, 10 * 2**20]),
+        "blocks": st.sampled_from([0, 16, 5000]),
+        "uid": st.just(7),
+        "gid": st.just(7),
+        "mode": st.sampled_from([0o644, 0o755, 0o777, 0o2644]),
+        "mtime_ns": TIMES_NS,
+        "ctime_ns": st.sampled_from([2, CLOCK_NS - CTIME_MARGIN_NS, CLOCK_NS - CTIME_MARGIN_NS + 1]),
+        "ino": st.sampled_from([4, 5, 2**64 - 1]),
+        "nlink": st.sampled_from([1, 2]),
+        "rdev": st.sampled_from([0, 259]),
+        "symlink_target": st.sampled_from([b"a", b"b\xff", None]),
+        "xattrs": st.sampled_from([{}, {b"user.a": b"1"}, {b"user.a": b"2"}, {ACL_ACCESS: acl(6, 6, 4, 6, 4)}]),
+    },
+)
+CLOCKS_NS = st.sampled_from([CLOCK_NS, CLOCK_NS + 1, CLOCK_NS, None])
+
+
+def listing(directory: Path, entries: Sequence[Entry]) -> Listing:
+    file = directory / f"{len(list(directory.iterdir()))}.parquet"
+    write_part(file, pa.Table.from_batches([rows_of(TREE, entries)]))
+    return Listing(files=(str(file),))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Entry, Entry | None, ReadContent | None]:
+    """A path of the source, of the target, and a reading of an earlier state or of this one."""
+    source = entry(**draw(st.just({}) | CHANGES))
+    target = draw(st.none() | st.builds(lambda changes: replace(source, **changes), st.just({}) | CHANGES))
+    if target is None or draw(st.integers(0, 3)) == 0:
+        return source, target, None
+    read = [
+        replace(side, **draw(st.just({}) | st.just({"ino": 9}) | st.just({"ctime_ns": 9}))) for side in (source, target)
+    ]
+    clocks = ContentReading(
+        verification=draw(st.sampled_from([1, 2])), source_clock_ns=draw(CLOCKS_NS), target_clock_ns=draw(CLOCKS_NS)
+    )
+    return source, target, ReadContent(source=facts_of(read[0]), target=facts_of(read[1]), digest=b"d", reading=clocks)
+
+
+@settings(max_examples=40)
+@given(
+    drawn=st.lists(pairs(), min_size=1, max_size=30),
+    twice=st.sets(st.integers(0, 29), max_size=2),
+    doubted=st.sets(st.integers(0, 29), max_size=2),
+    capabilities=CAPABILITIES,
+    share=st.sampled_from([1.0, 0.5, 0.0]),
+)
+def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
+    drawn: list[tuple[Entry, Entry | None, ReadContent | None]],
+    twice: set[int],
+    doubted: set[int],
+    capabilities: TargetCapabilities,
+    share: float,
+) -> None:
+    policy = DigestPolicy(algorithm="xxh3_128", share=share, seed=7)
+    named = [TREE + b"/d%d/\xff" % number for number in range(len(drawn))]
+    sources = [replace(source, path=path) for path, (source, _, _) in zip(named, drawn, strict=True)]
+    targets = [
+        None if target is None else replace(target, path=path)
+        for path, (_, target, _) in zip(named, drawn, strict=True)
+    ]
+    expected: dict[bytes, ReadContent | None] = {}
+    times, modes = set[bytes](), set[bytes]()
+    for number, (source, target, (_, _, reading)) in enumerate(zip(sources, targets, drawn, strict=True)):
+        if target is None or number in twice | doubted:
+            continue
+        found = compare(source, target, capabilities)
+        wanted = source.type is EntryType.FILE and is_sampled(source.path, policy)
+        carried = reading if wanted and reading is not None and is_carried_over(reading, source, target) else None
+        kinds = {loss.kind for loss in found.losses}
+        usual = {SurpriseKind.LOSS_TIME, SurpriseKind.LOSS_SYMLINK_MODE}
+        if not found.differences and kinds <= usual and (carried is not None or not wanted):
+            expected[source.path] = carried
+            times |= {source.path} if SurpriseKind.LOSS_TIME in kinds else set()
+            modes |= {source.path} if SurpriseKind.LOSS_SYMLINK_MODE in kinds else set()
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        (directory / "lists").mkdir()
+        manifests = ManifestDirectories(
+            directory / "manifests",
+            catalogs=ClosedCatalogs(directory, lambda _: None),
+            scratch=Scratch(directory / "t"),
+        )
+        draft = manifests.create("one", algorithm="xxh3_128")
+        again = [source for number, source in enumerate(sources) if number in twice]
+        doubtful = tuple(path.rpartition(b"/")[0] for number, path in enumerate(named) if number in doubted)
+        readings = [manifests.readings("now"), manifests.readings("before")]
+        for source, (_, _, reading) in zip(sources, drawn, strict=True):
+            if reading is not None:
+                for kept in (readings[0], readings[reading.reading.verification - 1]):
+                    kept.add(source.path.hex(), {source.path: reading})
+        joined = Joined(
+            replace(listing(directory / "lists", [*sources, *again]), problems=doubtful),
+            listing(directory / "lists", [target for target in targets if target is not None]),
+            trees=[TREE],
+            now=readings[0].files(),
+            before=readings[1].files(),
+            verification=1,
+            policy=policy,
+            capabilities=capabilities,
+            scratch=manifests.scratch,
+        )
+        (totals,) = joined.equal(draft)
+        left = {one.path: one for block in joined.left([], draft) for one in block}
+        joined.close()
+        manifest = draft.close()
+        rows = {row["path"]: row for row in pq.read_table(manifest.file).to_pylist()}
+        losses = pq.read_table(Path(manifest.file).with_name("expected.parquet")).to_pylist()
+    assert {path: row["digest"] for path, row in rows.items()} == {
+        path: reading and reading.digest for path, reading in expected.items()
+    }
+    assert {(row["path"], row["kind"]) for row in losses} == {(path, SurpriseKind.LOSS_TIME) for path in times} | {
+        (path, SurpriseKind.LOSS_SYMLINK_MODE) for path in modes
+    }
+    assert (totals.paths, totals.floored_times, totals.symlink_modes) == (len(expected), len(times), len(modes))
+    assert totals.digested_files + totals.carried_files == sum(one is not None for one in expected.values())
+    assert set(left) == set(named) - set(expected) | set(doubtful)
+    for source, target in zip(sources, targets, strict=True):
+        if source.path in left:
+            sides = [one is not None and one.type is EntryType.DIRECTORY for one in (source, target)]
+            seen = Left(source.path, on_source=sides[0], on_target=sides[1])
+            assert replace(left[source.path], readings=()) == seen
