@@ -195,12 +195,11 @@ class ContentPass:
     async def _read(self, lane: HostLane, listed: _Listed, number: int) -> bool:
         """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
         try:
-            paths, known = await asyncio.to_thread(self._known, listed)
+            paths, known, to_read = await asyncio.to_thread(self._known, listed)
         except Refused as error:
             # A list of a finished pass was removed since: that is no reason against a verification.
             self._say_once(f"hosts do not read the files of a pass: {error.message}")
             return True
-        to_read = [path for path in paths if path not in known]
         brick = copy_on(lane, listed.chunk.brick, self.copies)
         if brick is not None and to_read and not await self._is_quiet(brick):
             return False
@@ -226,8 +225,10 @@ class ContentPass:
         await asyncio.to_thread(self.parts.add, listed.name, _equal({**known, **read}, target.result()))
         return True
 
-    def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known]:
-        """The paths of a chunk to compare, and what the stream that copied them digested. Raises Refused."""
+    def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known, Sequence[bytes]]:
+        """The paths of a chunk to compare, what the stream that copied them digested, and the paths to read on the source.
+        Raises Refused.
+        """
         chunk, copied = listed.chunk, listed.copied
         paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
         output = b""
@@ -243,8 +244,12 @@ class ContentPass:
         linked = {one.link_group: found[one.path] for one in given if one.link_group is not None and one.path in found}
         found |= {one.path: linked[one.link_group] for one in given if one.link_group in linked}
         reading = replace(self.reading, source_clock_ns=int(listed.of_pass.started_at_s * NS_PER_S))
-        wanted = [one.path for one in paths if is_sampled(one.path, self.policy)]
-        return wanted, {path: (*found[path], reading) for path in wanted if path in found}
+        wanted = [one for one in paths if is_sampled(one.path, self.policy)]
+        known = {one.path: (*found[one.path], reading) for one in wanted if one.path in found}
+        unread = [one for one in wanted if one.path not in known]
+        # Symlinks and the like are listed too, without a size.
+        with_content = any(one.file_size_bytes or one.size_bytes for one in unread)
+        return [one.path for one in wanted], known, [one.path for one in unread] if with_content else []
 
     async def _sync(self, lane: HostLane, way: Way) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""

@@ -20,7 +20,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import parent, show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
-from migrator.core.tasks import again_and_again
+from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
@@ -316,9 +316,6 @@ class Verification:
         earlier = await asyncio.to_thread(self._earlier) if self.carry else []
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
         try:
-            # Not if little is left to read because an earlier verification has read it.
-            if self.policy.algorithm == HOSTS_ALGORITHM and not earlier:
-                await self._read_by_hosts(reading)
             manifest = await self._compare_trees(draft, reading, earlier)
         finally:
             ticker.cancel()
@@ -448,7 +445,12 @@ class Verification:
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, comparison)
-        source, target = await self._listings(trees, draft.scratch)
+        async with task_group() as group:
+            listings = group.create_task(self._listings(trees, draft.scratch))
+            # Not if little is left to read because an earlier verification has read it.
+            if self.policy.algorithm == HOSTS_ALGORITHM and not earlier:
+                await self._read_by_hosts(reading)
+        source, target = listings.result()
         joined = await asyncio.to_thread(
             Joined,
             source,

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,7 +48,7 @@ CHANGES = st.fixed_dictionaries(
     },
 )
 CLOCKS_NS = st.sampled_from([(CLOCK_NS, CLOCK_NS), (CLOCK_NS, CLOCK_NS + 1), (None, CLOCK_NS), (CLOCK_NS, None)])
-READ_BEFORE: list[dict[str, int]] = [{}, {}, {"ino": 9}, {"ctime_ns": 9}, {"mtime_ns": 9}]
+READ_BEFORE: list[dict[str, Any]] = [{}, {}, {"ino": 9}, {"ctime_ns": 9}, {"mtime_ns": 9}]
 
 
 def listing(directory: Path, entries: Sequence[Entry]) -> Listing:
