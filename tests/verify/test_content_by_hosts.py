@@ -30,6 +30,7 @@ from migrator.transfer.ports import BrickLook, Way
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentPass, Readers, parse_line
 from migrator.verify.model import DifferenceKind, VerificationRecord
+from migrator.verify.stage import Verification
 from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import built, missing_for_native, placing
 from tests.support.verify_world import TREE, World, verify_world
@@ -225,13 +226,19 @@ def test_a_file_that_changed_since_hosts_read_it_is_read_again(
     site: Site, monkeypatch: pytest.MonkeyPatch, change: Callable[[Site], None], differences: dict[str, int]
 ) -> None:
     site.list_files(NAMES)
-    read = ContentPass.run
+    read, listed, changed = ContentPass.run, Verification._listings, asyncio.Event()
 
     async def change_afterwards(content: ContentPass, *given: Any) -> None:
         await read(content, *given)
         change(site)
+        changed.set()
+
+    async def list_then(work: Verification, *given: Any) -> Any:
+        await changed.wait()
+        return await listed(work, *given)
 
     monkeypatch.setattr(ContentPass, "run", change_afterwards)
+    monkeypatch.setattr(Verification, "_listings", list_then)
     record = site.verify()
     assert site.reads == [b"a"]
     assert dict(record.differences) == differences
