@@ -12,7 +12,6 @@ import pytest
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState
 from migrator.core.units import NS_PER_S
-from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world
@@ -216,21 +215,3 @@ def test_trees_are_known_from_whatever_batch_and_plan_they_were_in(world: World,
     assert (record.digested_files, record.carried_files) == (1, 5)
     assert reads == [OTHER_TREE + b"/file"]
     assert again(world).carried_files == 6
-
-
-@pytest.mark.exhaustive
-def test_names_with_every_byte_are_found_in_an_earlier_manifest(scratch: Path) -> None:
-    with verify_world(scratch, capabilities=TargetCapabilities()) as world:
-        world.tree.mkdir(parents=True)
-        root = os.fsencode(world.tree)
-        for directory in (b"d", b"d-", b"d\xff", b"d/e", b"d0"):
-            os.makedirs(root + b"/" + directory)
-        for number in range(6000):
-            directory = (b"", b"/d", b"/d-", b"/d\xff", b"/d/e", b"/d0")[number % 6]
-            name = root + directory + b"/" + bytes([1 + number % 46]) + b"\n%d\xfe" % number
-            os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
-        world.copy_trees()
-        grow_old()
-        first = world.verify()
-        record = again(world)
-        assert (first.digested_files, record.digested_files, record.carried_files) == (6000, 0, 6000)

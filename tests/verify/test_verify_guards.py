@@ -4,10 +4,11 @@ import asyncio
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,9 +19,10 @@ from migrator.core.entry import Entry
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind
 from migrator.core.states import BatchState
-from migrator.fs.ports import Block, Digest
+from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster.model import SourceHealth
+from migrator.verify.joined import Listing, ListingWriter
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from migrator.verify.stage import exit_code
 from tests.support.catalogs import whole_catalog
@@ -56,16 +58,6 @@ def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), clo
         world.ledger.scans.finish(closed)
     else:
         opened.writer.abandon()
-
-
-def without(missed: bytes, read_directory: Callable[..., Iterator[Block]]) -> Callable[..., Iterator[Block]]:
-    """A listing that misses one path, as a Gluster mount's can while entries are renamed."""
-
-    def read(path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        for block in read_directory(path, block_entries=block_entries):
-            yield replace(block, entries=tuple(entry for entry in block.entries if entry.path != missed))
-
-    return read
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -123,8 +115,16 @@ def test_a_directory_that_both_listings_missed_is_walked_after_all(
         world.copy_trees()
         shutil.move(world.directory / "aside", world.tree / "late")
     (world.tree / "late" / "inner" / "new").write_text("no scan has seen it")
-    for side in (world.source, world.target):
-        monkeypatch.setattr(side, "read_directory", without(TREE + b"/late", side.read_directory))
+    plain = ListingWriter.close
+
+    def close(writer: ListingWriter) -> Listing:
+        """A listing that misses a directory, as a Gluster mount's can while entries are renamed."""
+        for number, batch in enumerate(writer._batches):
+            late = [TREE + b"/late" in (path or b"") for path in batch.column("path").to_pylist()]
+            writer._batches[number] = batch.filter(pa.array([not one for one in late]))
+        return plain(writer)
+
+    monkeypatch.setattr(ListingWriter, "close", close)
     record = world.verify()
     missing = missing_paths(record)
     new = TREE + b"/late/inner/new"
