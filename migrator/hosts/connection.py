@@ -323,7 +323,8 @@ class Connection:
             stream.input_window_bytes += wire.NUMBER.unpack(payload)[0]
             stream.input_room.set()
         elif kind == wire.STARTED:
-            stream.started.set_result(ProcessIdentity(**wire.unpack(payload)[0]))
+            if not stream.started.done():  # a call that is cancelled does not wait for it any more
+                stream.started.set_result(ProcessIdentity(**wire.unpack(payload)[0]))
         elif kind in (wire.NOT_STARTED, wire.EXITED):
             del self._streams[number]
             fields = wire.unpack(payload)[0]

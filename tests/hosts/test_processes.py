@@ -201,6 +201,22 @@ def test_cancellation_leaves_nothing(processes: Processes, token: str, script: s
     in_loop(cancel())
 
 
+def test_a_cancellation_before_the_start_disturbs_no_other_program(processes: Processes) -> None:
+    async def cancel() -> None:
+        errors: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        await processes.run(Command(argv=(b"true",)))  # connected
+        tasks = [asyncio.create_task(processes.run(Command(argv=(b"true",)))) for _ in range(2)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        cancelled, other = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(cancelled, asyncio.CancelledError)
+        assert isinstance(other, Completed)
+        assert errors == []
+
+    in_loop(cancel())
+
+
 @pytest.mark.parametrize("where", ["on_start", "on_stdout", "on_stderr"])
 def test_a_callback_that_raises_ends_it(processes: Processes, token: str, where: str) -> None:
     class Trouble(Exception):
