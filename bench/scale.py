@@ -14,7 +14,7 @@ from bench.results import Section
 from bench.timing import say
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs, close_catalog, open_closed, part_name
-from migrator.catalog.manifest import DRAFT_DIRECTORY, MANIFEST_FILE, ManifestDirectories
+from migrator.catalog.manifest import MANIFEST_FILE, ManifestDirectories
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
@@ -29,6 +29,8 @@ from migrator.plan.stage import PlanRequest, make_plan
 from migrator.plan.store import CatalogQueryFiles
 from migrator.purge.proofs import open_proofs
 from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection
+from migrator.verify.joined import Joined, Listing
+from migrator.verify.model import DigestPolicy
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 NAME = "scale"
@@ -75,13 +77,12 @@ ROWS = """
 """
 
 
-# What a verification adds, before the manifest is sorted: digests of files, in parts as the walk leaves them.
-MANIFEST = """
-    SELECT path, type, size, mtime_ns, ctime_ns, ino, uid, gid, mode, symlink_target, rdev, link_group, xattr_digest,
-        CASE WHEN type = 'file' THEN unhex(md5(path)) END AS digest, 'xxh3_128' AS algorithm, ino AS target_ino,
-        mtime_ns AS target_mtime_ns, ctime_ns AS target_ctime_ns, 1::BIGINT AS read_by, NULL::BIGINT AS source_clock_ns,
-        NULL::BIGINT AS target_clock_ns, NULL::BIGINT AS archive
-    FROM read_parquet($files)
+# What hosts have read of the first catalog's files, as they leave it: the target shows whole seconds.
+READINGS = """
+    SELECT path, ino, size, mtime_ns, ctime_ns, ino AS target_ino, mtime_ns AS target_mtime_ns,
+        ctime_ns AS target_ctime_ns, unhex(md5(path)) AS digest, 1::BIGINT AS read_by,
+        ctime_ns + 5000000000 AS source_clock_ns, ctime_ns + 5000000000 AS target_clock_ns
+    FROM read_parquet($files) WHERE type = 'file'
 """
 
 
@@ -188,17 +189,38 @@ def delta(work: Path) -> int:
         return moved + sum(len(listing.paths) for listing in comparison.listings([trees]))
 
 
-def manifest(work: Path) -> int:
-    """Sort what a verification found into its manifest; the number of paths."""
+def verification(work: Path) -> int:
+    """Join both catalogs as the two sides of a verification, and sort its manifest; the paths of both. Those that differ are
+    only counted: looking at them takes real files.
+    """
+    catalogs = [open_closed(work / "catalogs" / name) for name in CATALOGS]
     directories = ManifestDirectories(work / "manifests", catalogs=_catalogs(work), scratch=_scratch(work))
     draft = directories.create("bench", algorithm="xxh3_128")
-    files = sorted((work / "catalogs" / CATALOGS[0]).glob("part-*.parquet"))
+    readings: list[str] = []
     with connect(_scratch(work)) as connection:
-        for number, file in enumerate(files, start=1):
-            part = work / "manifests" / "bench" / DRAFT_DIRECTORY / f"verified-{number:06d}.parquet"
-            query = MANIFEST.replace("$files", f"'{file}'")
-            connection.execute(f"COPY ({query}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)")
-    return draft.close().rows
+        for file in catalogs[0].part_files:
+            readings.append(str(work / "manifests" / f"read-{file.name}"))
+            query = READINGS.replace("$files", f"'{file}'")
+            connection.execute(f"COPY ({query}) TO '{readings[-1]}' (FORMAT parquet, COMPRESSION zstd)")
+    source, target = (Listing(files=tuple(map(str, catalog.part_files))) for catalog in catalogs)
+    joined = Joined(
+        source,
+        target,
+        trees=[tree.path for tree in catalogs[0].record.trees],
+        now=readings,
+        before=(),
+        verification=1,
+        policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
+        capabilities=BEEGFS_CAPABILITIES,
+        scratch=directories.scratch,
+    )
+    equal = sum(totals.paths for totals in joined.equal(draft))
+    left = sum(len(block) for block in joined.left(source.files, draft))
+    joined.close()
+    rows = draft.close().rows
+    if rows != equal:
+        raise ValueError(f"{rows} of {equal} equal paths are in the manifest")
+    return rows + left
 
 
 def purge(work: Path) -> int:
@@ -220,7 +242,7 @@ def purge(work: Path) -> int:
 JOBS: dict[str, Callable[[Path], int]] = {
     "plan": plan,
     "a comparison with 1 % changed": delta,
-    "the manifest of a verification": manifest,
+    "a verification with 1 % changed": verification,
     "the proofs of a purge, five trees": purge,
 }
 
