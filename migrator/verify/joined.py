@@ -312,7 +312,7 @@ class Joined:
                 for name, bound in zip("abc", three, strict=True)
             }
             within = " OR ".join(f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds)))
-            seen = f"UNION ALL SELECT path, false, false, false FROM read_parquet($earlier) WHERE {within}"  # noqa: S608
+            seen = f"UNION ALL SELECT path, false, false, false FROM read_parquet($earlier) WHERE tree IN (SELECT tree FROM wanted) OR {within}"  # noqa: S608
             given["earlier"] = list(earlier)
         for part in range(self._parts):
             self._database.execute(_LEFT.format(earlier=seen), given | {"part": part})
