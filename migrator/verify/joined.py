@@ -1,11 +1,12 @@
 """Both sides of a batch, each listed by one compiled walk, and joined out of core: most paths are equal, the rest is left."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -229,8 +230,11 @@ class Left:
     readings: tuple[ReadContent, ...] = ()
 
 
+T = TypeVar("T")
+
+
 class Joined:
-    """Both sides of some trees. Blocking; one call at a time; to be closed.
+    """Both sides of some trees. Blocking, except `next_of`; one call at a time; to be closed.
 
     `now` are readings of this `verification`, whatever number they were made under; `before` those of earlier manifests.
     """
@@ -271,8 +275,10 @@ class Joined:
         )
         read.union(self._rows(before, READINGS_SCHEMA).project(_READING_COLUMNS)).create_view("readings")
         self._database.execute(f"CREATE TEMP VIEW lasting AS {_LASTING.format(margin_ns=model.CTIME_MARGIN_NS)}")
-        ((rows_of_source,),) = self._database.execute("SELECT count(*) FROM source_rows").fetchall()
-        self._parts = rows_of_source // _JOINED_ROWS + 1
+        ((most,),) = self._database.execute(
+            "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
+        ).fetchall()
+        self._parts = most // _JOINED_ROWS + 1
 
     def equal(self, draft: ParquetDraft) -> Iterator[EqualTotals]:
         """Add all equal paths to a draft, part by part. Raises OSError."""
@@ -326,9 +332,18 @@ class Joined:
         """Release the memory. May be called again."""
         self._database.close()
 
-    def stop(self) -> None:
-        """Interrupt a running query of another thread."""
-        self._database.interrupt()
+    async def next_of(self, items: Iterator[T]) -> T | None:
+        """The next item of `equal` or `left`, in a thread; None at the end. A cancellation interrupts its query, and takes effect
+        when that has ended.
+        """
+        query = asyncio.ensure_future(asyncio.to_thread(next, items, None))
+        try:
+            return await asyncio.shield(query)
+        except asyncio.CancelledError:
+            self._database.interrupt()
+            await asyncio.wait({query})
+            query.exception()
+            raise
 
     def _rows(self, files: Sequence[str], schema: pa.Schema) -> duckdb.DuckDBPyRelation:
         return self._database.read_parquet(list(files)) if files else self._database.from_arrow(schema.empty_table())

@@ -72,7 +72,7 @@ async def compare_the_rest(
     while True:
         comparison.tally.proven_gone = 0
         blocks = joined.left(earlier, draft)
-        while block := await asyncio.to_thread(next, blocks, ()):
+        while block := await joined.next_of(blocks):
             await _compare_block({one.path: one for one in block}, comparison, workers)
         if not comparison.late:
             return problems
@@ -465,14 +465,13 @@ class Verification:
         )
         try:
             equal = joined.equal(draft)
-            while (totals := await asyncio.to_thread(next, equal, None)) is not None:
+            while (totals := await joined.next_of(equal)) is not None:
                 tally.add_equal(totals)
             scans = await asyncio.to_thread(self.ledger.scans.all)
             self._reasons += await compare_the_rest(scans, draft, joined, comparison, workers=self.workers)
         finally:
             comparison.stopped.set()
-            joined.stop()
-            await asyncio.to_thread(joined.close)
+            joined.close()
         # Last, because paths found through a catalog may be further names of a file.
         await asyncio.to_thread(compare_links, draft, tally, self._capabilities)
         manifest = await asyncio.to_thread(draft.close)
