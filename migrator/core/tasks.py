@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
@@ -33,15 +34,19 @@ async def told(asked: Awaitable[T]) -> T | None:
         return None
 
 
+_idle: deque[SimpleQueue[Callable[[], None]]] = deque()
+"""Threads that have ended their calls. To start one takes longer: the caller waits until it runs, behind all others."""
+
+
 class DaemonExecutor(ThreadPoolExecutor):
-    """The executor of `asyncio.to_thread`: every call has its own daemon thread, and the executor's shutdown waits for
-    none.
+    """The executor of `asyncio.to_thread`: every call has a daemon thread for itself, and the executor's shutdown waits
+    for none.
 
     So a call that hangs on a file system that does not respond blocks neither the loop nor the end of the program.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Start the call at once in a new daemon thread."""
+        """Start the call at once, in an idle thread or a new one."""
         answer: Future[T] = Future()
 
         def body() -> None:
@@ -54,11 +59,23 @@ class DaemonExecutor(ThreadPoolExecutor):
             else:
                 answer.set_result(result)
 
-        threading.Thread(target=body, daemon=True, name="migrator-thread").start()
+        try:
+            _idle.pop().put(body)
+        except IndexError:
+            threading.Thread(target=_serve, args=(body,), daemon=True, name="migrator-thread").start()
         return answer
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Waits for nothing."""
+
+
+def _serve(call: Callable[[], None]) -> NoReturn:
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    while True:
+        call()
+        del call  # with what it holds
+        _idle.append(calls)
+        call = calls.get()
 
 
 class DaemonThreads:

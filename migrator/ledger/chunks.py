@@ -214,9 +214,9 @@ def _add_chunk(connection: Connection, chunk: Chunk, pass_id: int, **given: obje
     add(connection, tables.chunks, **columns_of(tables.chunks, chunk, **given))
 
 
-def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> bool:
-    this = _chunks.id == chunk_id
-    return enter(connection, tables.chunks, this, states.CHUNK_TRANSITIONS, state, f"chunk {chunk_id}")
+def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState, **values: object) -> bool:
+    this, what = _chunks.id == chunk_id, f"chunk {chunk_id}"
+    return enter(connection, tables.chunks, this, states.CHUNK_TRANSITIONS, state, what, **values)
 
 
 def _failed(pass_id: int) -> ColumnElement[bool]:
@@ -275,15 +275,14 @@ class AttemptTable(Records):
                     cause="a stream of an earlier run may still be at work",
                     hint="run the same command again: it ends what is left of earlier streams first",
                 )
-            _enter_chunk(connection, chunk_id, ChunkState.RUNNING)
-            change(connection, tables.chunks, chunk_id, f"chunk {chunk_id}", tries=_chunks.tries + 1)
+            _enter_chunk(connection, chunk_id, ChunkState.RUNNING, tries=_chunks.tries + 1)
             number = select(func.coalesce(func.max(_attempts.number), 0) + 1).where(of_chunk)
             return add(
                 connection,
                 tables.attempts,
                 chunk_id=chunk_id,
                 run_id=run_id,
-                number=connection.execute(number).scalar_one(),
+                number=number.scalar_subquery(),
                 token=token,
                 host=host,
                 engine=engine,

@@ -329,10 +329,13 @@ class ChunkQueue:
         self._confirming.add(chunk.id)
         self.wake()
 
-    def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
-        """Return a taken chunk that is done, split or failed, or that waits again for `delay_s`."""
+    def give_back(self, chunk: ChunkRecord, delay_s: float | None = None, *, done: bool = False) -> None:
+        """Return a taken chunk that is done, split or failed, or that waits again for `delay_s`. After one that is not
+        `done`, the ledger may have more pending chunks than before.
+        """
         self._end(chunk)
-        self._exhausted.clear()
+        if not done:
+            self._exhausted.clear()
         if delay_s:
             self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
         self.wake()
@@ -576,12 +579,14 @@ class Worker:
 
     async def _confirm(self, attempt: Attempt, result: Result, finds: int) -> None:
         """Confirm an attempt whose stream has ended, and give its chunk back."""
+        done = False
         try:
             confirmed = await attempt.confirm(result)
             again_after_s = await self._settle.held(attempt, confirmed)
             if again_after_s is None:
                 # A cancellation meanwhile changes nothing: the result is recorded.
                 again_after_s = await through_cancellation(self._settle.follow(attempt, confirmed))
+                done = confirmed.verdict is Verdict.DONE and not (confirmed.bad or confirmed.again)
         except HostLost as error:
             # The stream has ended; only whether its files are on the disks is unknown. If the doubt concerns an earlier
             # connection, the host itself answers.
@@ -589,7 +594,7 @@ class Worker:
                 self.routes.lose(self.lane, error, finds=finds)
             await self._settle.interrupted(attempt)
             again_after_s = delay_s(1)
-        self.queue.give_back(attempt.chunk, again_after_s)
+        self.queue.give_back(attempt.chunk, again_after_s, done=done)
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
         """Chunks of links need no stream; any engine serves for their attempt."""

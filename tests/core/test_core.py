@@ -24,22 +24,11 @@ from tests.support.run_world import in_loop
 
 
 def test_values_are_what_dataclasses_makes_of_them() -> None:
-    uses: tuple[Callable[[Any], object], ...] = (
-        lambda kind: repr(kind(size=1)),
-        lambda kind: hash(kind(size=1, mark=b"-")),
-        lambda kind: (kind(size=1) == kind(size=1), kind(size=1) == kind(size=2), kind(size=1) == 1),
-        lambda kind: repr(dataclasses.replace(kind(size=1), names=["a"])),
-        lambda kind: repr(copy.deepcopy(kind(size=1))),
-        lambda kind: repr(msgspec.convert({"size": 1, "mark": ""}, kind)),
-        lambda kind: setattr(kind(size=1), "size", 2),
-        lambda kind: delattr(kind(size=1), "size"),
-        lambda kind: kind(1),
-        lambda kind: kind(),
-        lambda kind: kind(size=-1),
-    )
+    theirs = dataclasses.dataclass
+    bad = (lambda one: setattr(one, "size", 2), lambda one: type(one)(size=-1))
+    uses: Any = (repr, hash, copy.deepcopy, dataclasses.replace, lambda one: one == dataclasses.replace(one), *bad)
     for use in uses:
         made = []
-        theirs = dataclasses.dataclass
         for of, derived in ((theirs, theirs), (dataclass, dataclass), (dataclass, theirs)):
 
             @of(frozen=True, slots=True, kw_only=True)
@@ -49,15 +38,13 @@ def test_values_are_what_dataclasses_makes_of_them() -> None:
 
             @derived(frozen=True, slots=True, kw_only=True)
             class Value(Base):
-                mark: bytes = b""
-
                 def __post_init__(self) -> None:
                     if self.size < 0:
                         raise ValueError(self.size)
 
             try:
-                made.append(use(Value))
-            except (TypeError, ValueError, AttributeError) as error:
+                made.append(repr(use(msgspec.convert({"size": 1}, Value))))
+            except (AttributeError, ValueError) as error:
                 made.append(repr(error))
         assert made == made[:1] * 3
 
@@ -240,28 +227,17 @@ async def test_who_asks_gets_a_call_that_began_afterwards() -> None:
 
 
 @in_loop
-async def test_an_error_reaches_all_who_share_the_call() -> None:
+async def test_an_error_reaches_all_but_who_was_cancelled() -> None:
+    gate = asyncio.Event()
+
     async def call() -> None:
-        await asyncio.sleep(0)
+        await gate.wait()
         raise OSError(5, "injected")
 
     shared = SharedCall(call)
-    answers = await asyncio.gather(*(shared.begun_after_now() for _ in range(3)), return_exceptions=True)
-    assert [type(answer) for answer in answers] == [OSError] * 3
-
-
-@in_loop
-async def test_who_is_cancelled_does_not_cancel_the_others() -> None:
-    gate = asyncio.Event()
-
-    async def call() -> str:
-        await gate.wait()
-        return "done"
-
-    shared = SharedCall(call)
-    one, other = (asyncio.create_task(shared.begun_after_now()) for _ in range(2))
+    one, *others = (asyncio.create_task(shared.begun_after_now()) for _ in range(3))
     await asyncio.sleep(0)
     one.cancel()
     gate.set()
-    assert await other == "done"
+    assert [type(end) for end in await asyncio.gather(*others, return_exceptions=True)] == [OSError] * 2
     assert one.cancelled()
