@@ -6,12 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from migrator.cutover.model import CutoverAct, CutoverState, CutoverStep, Step, TopSeen
+from migrator.cutover.model import CutoverAct, CutoverState, Step, TopSeen
 from migrator.cutover.rules import begin_rollback, next_step, turned_back
 from migrator.operations.model import Finished, Halt
 from tests.cutover.cutover_world import BACK, SOURCE, TARGET, Luck, World
-from tests.support.operations import BACK as BACK_AGAIN
-from tests.support.operations import RETAIN, THERE
 
 S = CutoverState
 MOST_STEPS = 40
@@ -213,15 +211,3 @@ class CutoverMachine(RuleBasedStateMachine):
 
 CutoverMachine.TestCase.settings = settings(stateful_step_count=25)
 TestCutoverMachine = CutoverMachine.TestCase
-
-
-def test_the_plain_way_is_not_in_vain() -> None:
-    """What the machine runs over is the whole way: there, back, and there again."""
-    machine = CutoverMachine()
-    done: list[CutoverStep] = []
-    for rolls_back in (False, True):
-        machine.rolls_back = rolls_back
-        while isinstance(step := machine.go(Luck()), CutoverAct):
-            done.append(step.step)
-    assert machine.world.state is S.ROLLED_BACK
-    assert done == [step for step, *_ in (*THERE, RETAIN, *BACK_AGAIN)]

@@ -14,7 +14,6 @@ from migrator.cutover import rules
 from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import ClientSeen
-from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
 from tests.support.volumes import volume
@@ -217,17 +216,6 @@ def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
         (reason,) = reasons(found, vouched=False)
         assert "gl2 cannot be reached" in reason
         assert reasons(found, vouched=True) == ()
-
-
-def test_a_hook_that_shall_vouch_has_to_exist() -> None:
-    def hook(event: HookEvent, step: HookStep) -> Hook:
-        return Hook(stage=HookStage(step=step, event=event), name=b"10-hold", path=b"/hooks/10-hold")
-
-    others = [hook(HookEvent.POST, HookStep.FREEZE), hook(HookEvent.PRE, HookStep.THAW)]
-    missing = rules.missing_freeze_hook(others)
-    assert missing is not None
-    assert "pre-freeze" in missing
-    assert rules.missing_freeze_hook([*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
 
 
 @pytest.mark.parametrize("filesystem", ["nfs4", "beegfs", "fuse.sshfs", "lustre", "something-new"])

@@ -116,21 +116,6 @@ def beegfs_like(
         process.wait()
 
 
-_ANSWERED_WITH_FACTS = ("create", "mkdir", "mknod", "symlink", "link", "chmod", "chown", "utimens", "truncate")
-"""Requests that libfuse follows by a getattr of its own."""
-
-
-def requests_of(mount_point: Path) -> Counter[str]:
-    """The requests since the beginning, by kind, as of a client that caches attributes. Lookups of directories do not count: real
-    clients cache these for a second.
-    """
-    os.statvfs(mount_point)
-    found = Counter[str](json.loads((mount_point.parent / "requests.json").read_text()))
-    directories, facts = found.pop("getattr of a directory", 0), sum(found[kind] for kind in _ANSWERED_WITH_FACTS)
-    found["lookup"] = found.pop("getattr", 0) - directories - facts
-    return found
-
-
 def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, strict: float) -> None:
     import mfusepy
 

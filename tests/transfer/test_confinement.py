@@ -10,10 +10,11 @@ import pytest
 
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
-from migrator.transfer.model import Verdict
+from migrator.transfer.model import DIRECT, Verdict
 from tests.fs.test_swaps import Swaps, exchange
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, engine_of, make_trees, rsync_programs
+from tests.transfer.native_copy import direct_engine
 
 pytestmark = pytest.mark.needs_root
 
@@ -83,7 +84,7 @@ def everything_in(directory: Path) -> list[bytes]:
 
 @pytest.mark.guarantee("confined")
 @pytest.mark.parametrize("owner", [0, 20001], ids=["root-owned", "user-owned"])
-@pytest.mark.parametrize("program", rsync_programs())
+@pytest.mark.parametrize("program", [*rsync_programs(), DIRECT])
 def test_a_swapped_source_directory_leads_nowhere(
     trees: tuple[Path, Path], link_to: str, owner: int, program: str
 ) -> None:
@@ -91,7 +92,8 @@ def test_a_swapped_source_directory_leads_nowhere(
     link = source / "link"
     link.symlink_to(link_to)
     os.chown(link, owner, owner, follow_symlinks=False)
-    streams = Streams(engine_of(program), source.parents[1], target.parents[1])
+    engine = direct_engine() if program == DIRECT else engine_of(program)
+    streams = Streams(engine, source.parents[1], target.parents[1])
     with Swaps(source / "d", link) as swaps:
         for _ in until(swaps):
             ran = streams.run(names(), tree=TREE)

@@ -68,29 +68,23 @@ def test_what_became_of_paths() -> None:
         (b"target", errno.ENOTCONN, b"rename", StopReason.DISCONNECTED),
         (b"target", errno.ESTALE, b"open", StopReason.DISCONNECTED),
         (b"source", errno.ENOTCONN, b"read", StopReason.DISCONNECTED),
+        # Some of them concern a file alone.
+        (b"target", errno.ENOSPC, b"set xattr", None),
+        (b"target", errno.EDQUOT, b"set xattr", None),
+        (b"source", errno.ENOSPC, b"read", None),
+        (b"source", errno.ESTALE, b"open", None),
+        (b"source", errno.EIO, b"read", None),
     ],
 )
-def test_errors_that_concern_more_than_a_file_stop(side: bytes, code: int, operation: bytes, stop: StopReason) -> None:
+def test_errors_that_concern_more_than_a_file_stop(
+    side: bytes, code: int, operation: bytes, stop: StopReason | None
+) -> None:
     lines = [b"F 0 moved source 0 -", b"F 1 bad %s %d %s" % (side, code, operation)]
-    outcome = judged(*lines, exit_code=3)
-    assert (outcome.verdict, outcome.stop, outcome.suspects) == (Verdict.STOP, stop, ())
-    assert outcome.message.startswith("home/alice/two: ")
-
-
-@pytest.mark.parametrize(
-    ("side", "code", "operation"),
-    [
-        (b"target", errno.ENOSPC, b"set xattr"),
-        (b"target", errno.EDQUOT, b"set xattr"),
-        (b"source", errno.ENOSPC, b"read"),
-        (b"source", errno.ESTALE, b"open"),
-        (b"source", errno.EIO, b"read"),
-    ],
-)
-def test_some_of_them_concern_a_file_alone(side: bytes, code: int, operation: bytes) -> None:
-    outcome = judged(b"F 1 bad %s %d %s" % (side, code, operation))
-    assert outcome.verdict is Verdict.DONE
-    assert [problem.kind for problem in outcome.suspects] == [FileProblemKind.BAD]
+    outcome = judged(*lines, exit_code=0 if stop is None else 3)
+    assert (outcome.verdict, outcome.stop) == (Verdict.DONE if stop is None else Verdict.STOP, stop)
+    kinds = [FileProblemKind.MOVED, FileProblemKind.BAD] if stop is None else []
+    assert [problem.kind for problem in outcome.suspects] == kinds
+    assert stop is None or outcome.message.startswith("home/alice/two: ")
 
 
 @pytest.mark.parametrize(

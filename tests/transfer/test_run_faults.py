@@ -1,6 +1,5 @@
 """The real program over real file systems that fail: kills, signals, full, read-only, frozen, cut off from power."""
 
-import os
 import random
 import signal
 import subprocess
@@ -127,19 +126,6 @@ def unplanned(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iter
         yield made
     finally:
         made.kill_streams()
-
-
-def test_a_stream_that_is_killed_alone_leaves_no_file_behind(unplanned: RealSite) -> None:
-    tree, there = unplanned.source.path / "home" / "alice", unplanned.target.path / "home" / "alice"
-    tree.mkdir(parents=True)
-    (tree / "big").write_bytes(os.urandom(20_000_000))
-    unplanned.prepare()
-    with unplanned.started("--bwlimit", "4MiB") as process:
-        wait_for(lambda: list(there.glob(".big.*")) or process.poll() is not None, "a temporary file")
-        unplanned.kill_streams()
-        _, said = process.communicate(timeout=600)
-        assert process.returncode == 0, said
-    assert os.listdir(there) == ["big"]
 
 
 @pytest.mark.guarantee("source-read-only")

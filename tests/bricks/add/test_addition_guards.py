@@ -1,4 +1,4 @@
-"""What speaks against adding bricks, as sentences."""
+"""What speaks against adding bricks, as sentences, and how far additions are."""
 
 import shlex
 from dataclasses import replace
@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from migrator.bricks.add import model as add
-from migrator.bricks.add.rules import grown, next_step, problems_before
+from migrator.bricks.add.rules import addition_blockers, grown, next_step, problems_before, standing
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
-from migrator.gluster.model import Brick, BrickHeal, DiskFacts, TaskStatus, VolumeState
+from migrator.gluster.model import Brick, BrickHeal, DiskFacts, ListedDirectory, TaskStatus, VolumeState
 from migrator.operations.model import Halt
 from tests.support.making import made
 from tests.support.volumes import brick as brick_of
-from tests.support.volumes import remove_brick
+from tests.support.volumes import drain_sample, remove_brick
 from tests.support.volumes import volume as volume_of
 
 S = add.AdditionState
@@ -244,3 +244,44 @@ def test_another_volume_and_half_a_set_are_left_alone() -> None:
     other = next_step(one, seen(one, replace(volume(), volume_id="cc")), WISH)
     assert isinstance(other, Halt)
     assert "is not the one" in other.words
+
+
+# How far additions are, and when somebody has to be told.
+
+
+NINE = "gl9:/srv/b/data"
+
+
+def moving(state: add.AdditionState, **changes: object) -> add.AdditionRecord:
+    notes = add.AdditionNotes(task_id="balance", size_bytes=1000, files=400)
+    return replace(record(NINE), state=state, times={state: 5.0}, **{"notes": notes, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", list(add.AdditionState))
+def test_what_nobody_goes_on_with_is_said_and_nothing_else(state: add.AdditionState) -> None:
+    one = standing(moving(state, failure="no room", instead_of="gl1:/old"), [drain_sample(at_s=20.0)])
+    found = list(addition_blockers([one], at_work=False, now_s=80.0))
+    assert list(addition_blockers([one], at_work=True, now_s=80.0)) == []
+    if state in (S.PLANNED, S.SETTLED, S.TAKEN_BACK, S.FORGOTTEN):
+        assert found == []
+        return
+    (blocker,) = found
+    assert NINE in blocker.subject
+    assert "no room" in blocker.on
+    assert f"migrator brick add {NINE} --to source --instead-of gl1:/old" in blocker.hint
+    assert ("1 min ago" in blocker.on) == (state is not S.FAILED)
+
+
+def listed(number: int) -> ListedDirectory:
+    return made(ListedDirectory, path=b"home/a\xff/%d" % number, reason="shut", command=f"chmod {number}")
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_directories_wait_each_with_its_command_also_when_everything_else_is_over(at_work: bool) -> None:
+    notes = add.AdditionNotes(directories=tuple(map(listed, range(7))))
+    one = standing(moving(S.SETTLED, notes=notes), ())
+    *first, more = addition_blockers([one], at_work=at_work, now_s=80.0)
+    assert [(blocker.subject, blocker.on, blocker.hint) for blocker in first] == [
+        (rf"home/a\xff/{number}", "shut", f"`chmod {number}`") for number in range(5)
+    ]
+    assert more.on.startswith("2 more directories wait")

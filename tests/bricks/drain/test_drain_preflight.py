@@ -1,4 +1,4 @@
-"""The preflight checks of a drain."""
+"""The preflight checks of a drain, and sources that it would move for nothing."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,12 +6,22 @@ from typing import Any
 import pytest
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
-from migrator.bricks.drain.model import BrickLoad, BrickMarks, DrainFacts, DrainRecord, DrainState
+from migrator.bricks.drain.model import (
+    BrickLoad,
+    BrickMarks,
+    DrainFacts,
+    DrainRecord,
+    DrainState,
+    RetainedSource,
+    TreeOnBricks,
+)
 from migrator.bricks.drain.rules import structure_problems
-from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems
+from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, purge_commands, retained_sources
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
-from migrator.core.units import GIB
+from migrator.core.entry import UserTree
+from migrator.core.units import DAY_S, GIB
+from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.gluster.model import BrickHeal, TaskKind, TaskStatus, VolumeState
 from tests.support.making import made
 from tests.support.volumes import remove_brick
@@ -226,3 +236,29 @@ def test_an_option_that_is_not_understood_refuses_the_drain(option: str) -> None
 def test_what_is_never_drained(state: VolumeState, bricks: tuple[str, ...], words: str) -> None:
     assert any(words in problem for problem in structure_problems(state, bricks))
     assert structure_problems(volume(6, replicas=3), ("gl4:/b", "gl6:/b", "gl5:/b")) == ()
+
+
+def cut(state: CutoverState) -> CutoverRecord:
+    tree = UserTree(path=b"home/alice", user="alice")
+    return made(CutoverRecord, plan="plan", tree=tree, state=state, times={CutoverState.THAWED: 100.0, state: 100.0})
+
+
+def sources(record: CutoverRecord) -> tuple[RetainedSource, ...]:
+    on_brick = [TreeOnBricks(tree=record.tree.path, files=10, size_bytes=GIB)]
+    now_s = 100.0 + 30 * DAY_S
+    return retained_sources(on_brick, {record.tree.path: record}, retain_s=14 * DAY_S, now_s=now_s)
+
+
+@pytest.mark.parametrize("state", list(CutoverState))
+def test_only_who_works_on_the_target_and_is_not_purged_has_a_retained_source(state: CutoverState) -> None:
+    expected = state in (CutoverState.THAWED, CutoverState.RETAINED, CutoverState.PURGING)
+    assert bool(sources(cut(state))) == expected
+
+
+def test_commands_name_the_plan_of_the_cutover_and_are_safe_to_paste() -> None:
+    (one,) = sources(cut(CutoverState.RETAINED))
+    commands = purge_commands([one, replace(one, plan="old", user="o'neil; rm"), one])
+    assert commands == (
+        "`migrator purge --plan plan --user alice --dry-run`",
+        "`migrator purge --plan old --user 'o'\"'\"'neil; rm' --dry-run`",
+    )

@@ -1,4 +1,4 @@
-"""Rate, end and standstill of a drain, from all samples or a few; rebalance processes that died; the sums of an audit."""
+"""Rate, end and standstill of a drain, from all samples or a few, in a line; rebalance processes that died; the sums of an audit."""
 
 import random
 from pathlib import Path
@@ -12,8 +12,12 @@ from migrator.bricks.add.rules import standing as addition_standing
 from migrator.bricks.drain import rules_progress
 from migrator.bricks.drain.model import DrainSample, last_counts
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, audit_of, lost_after_s, lost_movers
+from migrator.core.progress import DrainProgress
+from migrator.core.units import GIB
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import open_ledger
+from migrator.render.progress import snapshot_line
+from tests.support.making import made
 from tests.support.operations import CHECK, START, do, plan_addition, plan_drain
 from tests.support.volumes import drain_sample
 
@@ -120,6 +124,23 @@ def test_a_process_that_lives_is_never_taken_for_lost_however_seldom_it_is_polle
         at_s += gap_s
         samples.append(sample(at_s, runtime_s=float(int(at_s))))
         assert lost(samples, now_s=at_s) == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "size_bytes", "total", "words"),
+    [
+        (400, 4 * GIB, (1000, 10 * GIB), "400 of 1,000 files, 4.0 GiB of 10.0 GiB"),
+        (1, 37, (None, None), "1 file, 37 B"),
+        # A share of what lay there is not told where more than that was moved.
+        (1, 37, (0, 0), "1 file, 37 B, with what other bricks had to move"),
+        (1200, 4 * GIB, (1000, 10 * GIB), "1,200 files, 4.0 GiB, with what other bricks had to move"),
+    ],
+)
+def test_progress_in_one_line(files: int, size_bytes: int, total: tuple[int | None, int | None], words: str) -> None:
+    facts: dict[str, Any] = {"files": files, "size_bytes": size_bytes, "failures": 2, "skipped": 1, "elapsed_s": 60.0}
+    facts |= {"bricks": ("gl3:/b",), "step": "draining", "total_files": total[0], "total_bytes": total[1]}
+    line = f"draining gl3:/b: {words}, time left not known yet, 2 failures, 1 skipped, 1 min"
+    assert snapshot_line(made(DrainProgress, **facts)) == line
 
 
 # Audits.
