@@ -22,15 +22,14 @@ from tests.support.cluster.opening import open_behind
 from tests.support.cluster.sides import digests, rsync_differences
 from tests.support.cut_site import top_facts
 from tests.support.delta_changes import let_settle, write
-from tests.support.holders import holding
+from tests.support.holders import HOLD, holding
 from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 USERS = 5
-_HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
-_WRITE = f"{_HOLD}\nos.write(held, b'written')"
+_WRITE = f"{HOLD}\nos.write(held, b'written')"
 _FLAGS = "os.O_WRONLY | os.O_APPEND"
 
 
@@ -231,8 +230,8 @@ def give_up(cluster: Cluster, user: str) -> None:
     write(tree / "work" / "file", "before")
     top = top_facts(tree)
 
-    def assert_given_up(words: str, *, code: int = 4) -> None:
-        found = cluster.move("cutover", user, code=code)
+    def assert_given_up(words: str) -> None:
+        found = cluster.move("cutover", user, code=4)
         assert (found["ending"], found["cutover"]["state"]) == ("given-up", "reverted"), found
         assert words in found["words"], found
         ((reason,),) = cluster.runs.rows(
@@ -253,7 +252,7 @@ def give_up(cluster: Cluster, user: str) -> None:
     assert "other clients have the volume mounted" in "; ".join(refused["problems"])
     with holding(_WRITE, tree / "open", _FLAGS):
         assert_given_up(f"home/{user}/open")
-    with holding(_HOLD, tree / "open", _FLAGS):
+    with holding(HOLD, tree / "open", _FLAGS):
         assert_given_up(f"home/{user}/open")
     with holding("", cwd=tree / "work"):
         assert_given_up(f"home/{user}/work")

@@ -20,8 +20,8 @@ from migrator.lab.model import LabBrick
 from tests.support.cluster.clients import another_client
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
-from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, open_behind
-from tests.support.holders import holding
+from tests.support.cluster.opening import OPEN_BEHIND, copies, open_behind
+from tests.support.holders import HOLD, holding
 from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 

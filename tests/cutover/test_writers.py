@@ -21,14 +21,13 @@ from migrator.fs.reading import PosixSource
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.process import LocalProcesses
-from tests.support.holders import holding
+from tests.support.holders import HOLD, holding
 from tests.support.one_host import OneHost
-from tests.support.xfs import XfsMount, run_tool
+from tests.support.xfs import XfsMount, run_tool, unmount
 
 pytestmark = pytest.mark.needs_root
 
 ANN, BEN = b"home/ann", b"home/ben"
-_HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
 
 
 @pytest.fixture
@@ -137,9 +136,9 @@ def test_what_a_process_holds_is_found_with_what_it_can_do(
 def test_what_lies_elsewhere_is_none_of_it(source: Path) -> None:
     (source / "home/annex").write_bytes(b"")
     with (
-        holding(_HOLD, source / "home/ben/data", "os.O_RDWR") as ben,
-        holding(_HOLD, source / "home/annex", "os.O_RDWR") as annex,
-        holding(_HOLD, source / "home", "os.O_RDONLY", cwd=source / "home") as above,
+        holding(HOLD, source / "home/ben/data", "os.O_RDWR") as ben,
+        holding(HOLD, source / "home/annex", "os.O_RDWR") as annex,
+        holding(HOLD, source / "home", "os.O_RDONLY", cwd=source / "home") as above,
     ):
         writers = search(source)
         assert not {one.pid for one in writers.open_files} & {ben, annex, above}
@@ -150,7 +149,7 @@ def test_another_name_of_a_linked_file_is_found_too(source: Path) -> None:
     os.link(source / "home/ann/data", source / "home/ben/link")
     os.link(source / "home/ann/data", source / "outside")
     for opened in ("home/ben/link", "outside", "home/ann/data"):
-        with holding(_HOLD, source / opened, "os.O_WRONLY") as pid:
+        with holding(HOLD, source / opened, "os.O_WRONLY") as pid:
             assert set(found_of(search(source), pid)) == {(b"home/ann/data", OpenKind.FILE)}, opened
             both = {path for path, _ in found_of(search(source, (ANN, BEN)), pid)}
             assert both == {b"home/ann/data", b"home/ben/link"}, opened
@@ -160,45 +159,34 @@ def test_another_name_of_a_linked_file_is_found_too(source: Path) -> None:
 def test_the_name_that_it_was_opened_by_is_gone_and_another_is_left(source: Path, opened: str) -> None:
     os.link(source / "home/ann/data", source / "home/ann/deep/kept")
     os.link(source / "home/ann/data", source / "outside")
-    code = f"{_HOLD}\nfor name in sys.argv[3:]: os.unlink(name)"
+    code = f"{HOLD}\nfor name in sys.argv[3:]: os.unlink(name)"
     names = [source / opened, source / "home/ann/data", source / "outside"]
     with holding(code, names[0], "os.O_RDWR", *sorted(set(names))) as pid:
         one = only(search(source), pid)
     assert (one.path, one.unlinked, can_write(one)) == (b"home/ann/deep/kept", False, True)
 
 
-def test_a_bind_mount_hides_nothing(source: Path, scratch: Path) -> None:
+@pytest.mark.parametrize("way", ["bound", "in a namespace", "taken away"])
+def test_a_mount_elsewhere_hides_nothing(source: Path, scratch: Path, way: str) -> None:
     place = scratch / "bound"
-    place.mkdir()
-    run_tool("mount", "--bind", str(source / "home/ann/deep"), str(place))
-    try:
-        with holding(_HOLD, place / "new", "os.O_RDWR | os.O_CREAT", cwd=place) as pid:
-            found = found_of(search(source), pid)
-    finally:
-        run_tool("umount", str(place))
-    assert set(found) == {(b"home/ann/deep/new", OpenKind.FILE), (b"home/ann/deep", OpenKind.WORKING_DIRECTORY)}
-
-
-def test_a_mount_namespace_hides_nothing(source: Path, scratch: Path) -> None:
-    place = scratch / "private"
     place.mkdir()
     code = """
 import subprocess
 subprocess.run(["mount", "--bind", sys.argv[1], sys.argv[2]], check=True)
-held = os.open(sys.argv[2] + "/new", os.O_RDWR | os.O_CREAT)
+os.chdir(sys.argv[2])
+held = os.open("new", os.O_RDWR | os.O_CREAT)
 """
-    with holding(code, source / "home/ann/deep", place, prefix=("unshare", "-m")) as pid:
-        assert set(found_of(search(source), pid)) == {(b"home/ann/deep/new", OpenKind.FILE)}
-    assert not (place / "new").exists()
-
-
-def test_a_mount_that_was_taken_away_hides_nothing(source: Path, scratch: Path) -> None:
-    place = scratch / "lazy"
-    place.mkdir()
-    run_tool("mount", "--bind", str(source / "home/ann"), str(place))
-    with holding(f"{_HOLD}\nimport subprocess\nsubprocess.run(['umount', '-l', sys.argv[3]], check=True)",
-                 place / "data", "os.O_RDWR", place) as pid:  # fmt: skip
-        assert set(found_of(search(source), pid)) == {(b"home/ann/data", OpenKind.FILE)}
+    if way == "taken away":
+        code += 'subprocess.run(["umount", "-l", sys.argv[2]], check=True)'
+    prefix = ("unshare", "-m") if way == "in a namespace" else ()
+    try:
+        with holding(code, source / "home/ann/deep", place, prefix=prefix) as pid:
+            found = set(found_of(search(source), pid))
+            assert (place / "new").exists() == (way == "bound")
+    finally:
+        unmount(place)
+    assert (b"home/ann/deep/new", OpenKind.FILE) in found
+    assert way == "taken away" or (b"home/ann/deep", OpenKind.WORKING_DIRECTORY) in found
 
 
 def test_a_loop_device_over_a_file_of_the_tree(source: Path) -> None:
@@ -216,7 +204,7 @@ def test_a_loop_device_over_a_file_of_the_tree(source: Path) -> None:
 def test_a_tree_that_was_swapped_for_a_symlink_is_not_followed(source: Path) -> None:
     shutil.rmtree(source / "home/ann")
     (source / "home/ann").symlink_to(source / "home/ben")
-    with holding(_HOLD, source / "home/ben/data", "os.O_RDWR") as pid:
+    with holding(HOLD, source / "home/ben/data", "os.O_RDWR") as pid:
         writers = search(source)
     assert found_of(writers, pid) == {}
     assert any(sentence.startswith("home/ann: Not a directory") for sentence in writers.unseen)
@@ -301,7 +289,7 @@ def unread(found: Writers) -> list[str]:
 
 
 def test_every_client_of_a_target_is_searched_and_what_cannot_be_is_unseen(source: Path) -> None:
-    with holding(_HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
+    with holding(HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
         found = on_clients(source, [os.uname().nodename, "node1"])
         assert [one.host for one in found.open_files if one.pid == pid] == [os.uname().nodename, "node1"]
         assert not unread(found)

@@ -12,8 +12,8 @@ from migrator.catalog import rules_packing as packing
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
 from migrator.plan.model import ListedPath, TreeUsage
-from migrator.plan.rules import BatchLimits, LinkSpan, SpanMember, batch_trees
-from tests.support.plans import usage
+from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees
+from tests.support.plans import span, usage
 
 Row = tuple[bytes, int, int | None]
 
@@ -215,11 +215,6 @@ def test_only_big_files_with_one_name_are_in_ranges(
             assert not set(keys) & set(big)
     assert Counter(completed) == Counter(big.keys())
     assert {key: list(packing.ranges_of(size, bound.range_size_bytes)) for key, size in big.items()} == ranges
-
-
-def span(*trees: bytes | None, size_bytes: int = 1, groups: int = 1) -> LinkSpan:
-    members = tuple(SpanMember(tree=tree, names=groups, examples=()) for tree in trees)
-    return LinkSpan(members=members, groups=groups, size_bytes=size_bytes)
 
 
 def names(batches: object) -> list[list[bytes]]:

@@ -17,7 +17,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import CHUNK_ORDER, ChunkKind
 from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
-from migrator.plan.document import FORMAT, PlanFiles, read_document, write_document
+from migrator.plan.document import FORMAT, PlanFiles, _checksum, read_document, write_document
 from migrator.plan.model import Chunk, ListedPath, Plan, Surprise, SurpriseKind, WrittenList
 from tests.support.making import made
 from tests.support.plans import small_plan
@@ -250,10 +250,7 @@ def edited(change: Callable[[dict[str, Any]], object]) -> str:
 
 def sealed(change: Callable[[dict[str, Any]], object]) -> str:
     """A document with another content and a checksum that is right."""
-    from migrator.plan.document import _checksum
-
-    content = json.loads(write_document(plan())[0])
-    change(content)
+    content = json.loads(edited(change))
     del content["checksum"]
     return json.dumps({**content, "checksum": _checksum(content)})
 

@@ -15,10 +15,10 @@ from migrator.fs.model import CapacitySample, Side
 from migrator.plan import rules as plan_rules
 from migrator.plan import rules_surprises as plan_rules_surprises
 from migrator.plan.model import SurpriseKind
-from migrator.plan.rules import LinkSpan, SpanMember
 from migrator.plan.rules_forecast import Growth, Look, choose_growth, measure, moved_since, purge_times
 from tests.support.catalogs import directory, whole_catalog
 from tests.support.making import made
+from tests.support.plans import span
 
 DAY = float(DAY_S)
 ALICE, BOB = b"home/alice", b"home/bob"
@@ -130,11 +130,6 @@ def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_th
     assert copied == (state not in SETTLED_STATES | UNDER_WAY_STATES)
     # It is planned unless its user works on the target for good.
     assert plan_rules.settled_trees(newest) == ({ANN_TREE.path} if state in SETTLED_STATES else frozenset())
-
-
-def span(*trees: bytes | None) -> LinkSpan:
-    members = tuple(SpanMember(tree=tree, names=3, examples=(b"home/n",)) for tree in trees)
-    return LinkSpan(members=members, groups=2, size_bytes=50)
 
 
 def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:

@@ -198,6 +198,7 @@ def purge_site(
     *,
     share: float = 1.0,
     tree: bytes = TREE,
+    let_in_later_s: float = 0.0,
 ) -> Iterator[PurgeSite]:
     """`fill` makes what is in the tree; it is copied, verified (content of a `share` of the files), and let in."""
     top = source / os.fsdecode(tree)
@@ -211,9 +212,8 @@ def purge_site(
         proof = world.verify(share=share)
         assert proof.whole, proof.reasons
         clock = LaterClock()
-        record = retain(
-            world.ledger, world.plan.name, UserTree(path=tree, user="alice"), proof.id, let_in_s=clock.now_s()
-        )
+        user, let_in_s = UserTree(path=tree, user="alice"), clock.now_s() + let_in_later_s
+        record = retain(world.ledger, world.plan.name, user, proof.id, let_in_s=let_in_s)
         clock.later_s = 40 * DAY_S
         thaw(target / os.fsdecode(tree), 60001)
         places = MountedPlaces(world.source_root)

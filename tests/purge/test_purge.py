@@ -20,6 +20,7 @@ from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
 from tests.purge.purge_world import PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
+from tests.support.holders import HOLD, holding
 from tests.support.run_site import RealSite, fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.waiting import wait_for
@@ -147,26 +148,14 @@ def test_a_sample_is_no_proof(scratch: Path, xfs_source: XfsMount, xfs_target: X
         refused(site, "a sample is no proof")
 
 
-def test_what_was_lost_on_the_target_stays_on_the_source(site: PurgeSite) -> None:
-    # By the kernel's times it happened before the user was let in, so it was not he who did it.
-    site.clock.later_s = 0
-    (site.target / "d1/f0001").unlink()
-    (site.target / "d2/f0002").write_text("other")
-    let_in_later(site)
-    refused(site, "d1/f0001: is not on the target", "d2/f0002: is another one on the target")
-
-
-def let_in_later(site: PurgeSite) -> None:
-    """The user was let in an hour after whatever was done up to now."""
-    with site.world.ledger.cutovers._database.write() as connection:
-        row = connection.exec_driver_sql("SELECT times, facts ->> 'thawed_at_s' AS thawed_at_s FROM operations").one()
-        times = row.times.replace(f'"thawed": {row.thawed_at_s}', f'"thawed": {row.thawed_at_s + 3600}')
-        assert times != row.times
-        connection.exec_driver_sql(
-            "UPDATE operations SET times = ?, facts = json_set(facts, '$.thawed_at_s', ?)",
-            (times, row.thawed_at_s + 3600),
-        )
-    site.clock.later_s = 40 * 86_400.0
+def test_what_was_lost_on_the_target_stays_on_the_source(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
+) -> None:
+    """It happened before the user was let in, so it was not they who did it."""
+    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill, let_in_later_s=3600.0) as site:
+        (site.target / "d1/f0001").unlink()
+        (site.target / "d2/f0002").write_text("other")
+        refused(site, "d1/f0001: is not on the target", "d2/f0002: is another one on the target")
 
 
 @pytest.mark.exhaustive
@@ -201,20 +190,11 @@ def test_content_that_is_broken_on_the_target_is_found_when_it_is_read_again(sit
 
 def test_a_writer_stops_it(site: PurgeSite) -> None:
     with (site.source / "d0/f0000").open("ab"):
-        site_refuses = site.dry_run().trees[0]
+        (shown,) = site.dry_run().trees
     # This process is the one that purges; another one is seen, and named.
-    assert site_refuses.outcome is TreeOutcome.WOULD_PURGE
-    pid = os.posix_spawn(
-        "/bin/sleep",
-        ["sleep", "600"],
-        {},
-        file_actions=[(os.POSIX_SPAWN_OPEN, 9, str(site.source / "d0/f0000"), os.O_WRONLY, 0)],
-    )
-    try:
+    assert shown.outcome is TreeOutcome.WOULD_PURGE
+    with holding(HOLD, site.source / "d0/f0000", "os.O_WRONLY"):
         refused(site, "can still be written", "d0/f0000")
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
 
 
 @pytest.mark.exhaustive

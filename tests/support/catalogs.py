@@ -52,11 +52,9 @@ def directory(path: bytes, *, uid: int = 1000) -> Entry:
     return invented(path, EntryType.DIRECTORY, size_bytes=4096, mode=0o755, nlink=2, uid=uid)
 
 
-def symlink(path: bytes, target: bytes, *, uid: int = 1000) -> Entry:
+def symlink(path: bytes, target: bytes) -> Entry:
     """A symlink."""
-    return invented(
-        path, EntryType.SYMLINK, size_bytes=len(target), blocks=0, mode=0o777, symlink_target=target, uid=uid
-    )
+    return invented(path, EntryType.SYMLINK, size_bytes=len(target), blocks=0, mode=0o777, symlink_target=target)
 
 
 def write_catalog(

@@ -10,6 +10,7 @@ from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.fs.ports import Block, Digest
 from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.rules import volume_fingerprint
+from tests.support.volumes import volume
 
 GIB = 1024**3
 
@@ -79,10 +80,7 @@ class FakeFileSystem:
         return self.room
 
     async def health(self) -> SourceHealth:
-        state = VolumeState(
-            volume="vol", volume_id="v", type="distribute", started=True, bricks=(), options=(), tasks=self.tasks
-        )
-        state = self.volume or state
+        state = self.volume or volume(volume_id="v", tasks=self.tasks)
         return SourceHealth(problems=self.sick, fingerprint=volume_fingerprint(state), state=state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:

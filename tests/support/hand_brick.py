@@ -95,12 +95,7 @@ class HandBrick:
             rows[path] = {
                 "path": path,
                 "tree": next(
-                    (
-                        tree
-                        for tree in trees
-                        if path.startswith(tree + b"/") or (path == tree and kind is EntryType.DIRECTORY)
-                    ),
-                    None,
+                    (one for one in trees if path.startswith(one + b"/") or (directory and path == one)), None
                 ),
                 "brick": BRICK,
                 "type": kind.value,

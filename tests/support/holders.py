@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
+"""Code for `holding`: a path, and the flags that it is opened with."""
+
 
 @contextmanager
 def holding(code: str, *arguments: str | Path, cwd: Path | None = None, prefix: tuple[str, ...] = ()) -> Iterator[int]:

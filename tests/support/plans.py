@@ -4,6 +4,7 @@ from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
 from migrator.fs.model import Capacity
 from migrator.plan import model as plan
+from migrator.plan.rules import LinkSpan, SpanMember
 from tests.support.making import made
 
 
@@ -30,6 +31,12 @@ def usage(
         by_atime=ages,
         median_age_s=age_s,
     )
+
+
+def span(*trees: bytes | None, size_bytes: int = 1) -> LinkSpan:
+    """A link group with names in these trees (None: outside of all)."""
+    members = tuple(SpanMember(tree=tree, names=1, examples=()) for tree in trees)
+    return LinkSpan(members=members, groups=1, size_bytes=size_bytes)
 
 
 def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> plan.Plan:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from migrator.hosts.ssh import Ssh
+from tests.support.xfs import run_tool
 
 SSHD = "/usr/sbin/sshd"
 DEADLINE_S = 600.0
@@ -43,10 +44,10 @@ class Sshd:
 
     def up(self) -> None:
         """Make the namespace, the keys, and start sshd."""
-        _run("ip", "netns", "add", self.namespace)
-        _run("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
-        _run("ip", "addr", "add", f"{self.ours}/30", "dev", self.link)
-        _run("ip", "link", "set", self.link, "up")
+        run_tool("ip", "netns", "add", self.namespace)
+        run_tool("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        run_tool("ip", "addr", "add", f"{self.ours}/30", "dev", self.link)
+        run_tool("ip", "link", "set", self.link, "up")
         self.inside("ip", "addr", "add", f"{self.address}/30", "dev", "eth0")
         self.inside("ip", "link", "set", "eth0", "up")
         self.inside("ip", "link", "set", "lo", "up")
@@ -102,11 +103,11 @@ class Sshd:
 
     def take_link_down(self) -> None:
         """As when a cable is pulled: nothing comes through, and nobody is told."""
-        _run("ip", "link", "set", self.link, "down")
+        run_tool("ip", "link", "set", self.link, "down")
 
     def inside(self, *argv: str) -> None:
         """Run a tool in its network."""
-        _run(*self._enter, *argv)
+        run_tool(*self._enter, *argv)
 
     @property
     def _enter(self) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ class Sshd:
 
     def make_key(self, path: Path) -> None:
         """A new key pair without a passphrase."""
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
+        run_tool("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
 
     def options(self, *, key: Path | None = None) -> tuple[str, ...]:
         """What ssh needs to be told to use nothing of the user's."""
@@ -157,8 +158,3 @@ def running_sshd(directory: Path) -> Iterator[Sshd]:
         yield made
     finally:
         made.down()
-
-
-def _run(*argv: str) -> None:
-    done = subprocess.run(argv, check=False, capture_output=True)
-    assert done.returncode == 0, (argv, done.stderr)

@@ -5,12 +5,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from migrator.transfer.engines.direct import DirectEngine
+from migrator.transfer.model import DIRECT
+from migrator.transfer.ports import Engine
 from tests.support.native_builds import built
+from tests.support.streams import engine_of
 
 
 def direct_engine(*, privileged: bool = True) -> DirectEngine:
     """The engine with a program that was built now."""
     return DirectEngine(program=str(built()).encode(), privileged=privileged)
+
+
+def engine_named(name: str) -> Engine:
+    """The built-in engine as `direct`, or that for an rsync."""
+    return direct_engine() if name == DIRECT else engine_of(name)
 
 
 def listed(*names: bytes) -> bytes:

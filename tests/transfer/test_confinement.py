@@ -14,7 +14,7 @@ from migrator.transfer.model import DIRECT, Verdict
 from tests.fs.test_swaps import Swaps, exchange
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, engine_of, make_trees, rsync_programs
-from tests.transfer.native_copy import direct_engine
+from tests.transfer.native_copy import engine_named
 
 pytestmark = pytest.mark.needs_root
 
@@ -92,8 +92,7 @@ def test_a_swapped_source_directory_leads_nowhere(
     link = source / "link"
     link.symlink_to(link_to)
     os.chown(link, owner, owner, follow_symlinks=False)
-    engine = direct_engine() if program == DIRECT else engine_of(program)
-    streams = Streams(engine, source.parents[1], target.parents[1])
+    streams = Streams(engine_named(program), source.parents[1], target.parents[1])
     with Swaps(source / "d", link) as swaps:
         for _ in until(swaps):
             ran = streams.run(names(), tree=TREE)

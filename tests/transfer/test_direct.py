@@ -20,25 +20,13 @@ from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.native_builds import SANITIZED, built
 from tests.support.snapshots import names_of, snapshot
-from tests.support.streams import Streams, copy_tree, engine_of, make_trees
+from tests.support.streams import Streams, engine_of, make_trees
 from tests.support.xfs import XfsMount
-from tests.transfer.native_copy import direct_engine, listed, run_copy
+from tests.transfer.native_copy import direct_engine, engine_named, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
 
 TREE = b"home/odd"
-
-
-def test_every_odd_file_arrives_whatever_the_length_of_its_path(
-    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
-) -> None:
-    tree, _ = odd_tree
-    (target,) = make_trees(xfs_target.path, tree=TREE)
-    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
-    before = snapshot(os.fsencode(tree))
-    copy_tree(streams, tree, tree=TREE)
-    assert snapshot(os.fsencode(tree)) == before, "the source was changed"
-    assert snapshot(os.fsencode(target)) == before
 
 
 def test_onto_a_target_that_keeps_less(
@@ -79,7 +67,7 @@ def test_where_one_sync_does_not_reach_the_disks_each_file_is_synced_before_it_g
     if reason := missing_for_fuse():
         pytest.skip(reason)
     backing = make_xfs()
-    engine = direct_engine() if name == "direct" else engine_of()
+    engine = engine_named(name)
     with beegfs_like(backing.path) as mounted:
         (source,) = make_trees(xfs_source.path, tree=TREE)
         for number in range(4):

@@ -88,23 +88,18 @@ def test_errors_that_concern_more_than_a_file_stop(
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "verdict"),
+    ("exit_codes", "verdict"),
     [
-        (-9, Verdict.INTERRUPTED),
-        (143, Verdict.INTERRUPTED),
-        (1, Verdict.STOP),
-        (64, Verdict.STOP),
-        (127, Verdict.STOP),
-        (65, Verdict.RETRY),
-        (3, Verdict.RETRY),
-        (74, Verdict.RETRY),
-        (200, Verdict.RETRY),
+        ((-9, 143), Verdict.INTERRUPTED),
+        ((1, 64, 127), Verdict.STOP),
+        ((65, 3, 74, 200), Verdict.RETRY),
     ],
 )
-def test_other_ends(exit_code: int, verdict: Verdict) -> None:
-    outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
-    assert outcome.verdict is verdict
-    assert "in \\x1b words" in outcome.message
+def test_other_ends(exit_codes: tuple[int, ...], verdict: Verdict) -> None:
+    for exit_code in exit_codes:
+        outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
+        assert outcome.verdict is verdict
+        assert "in \\x1b words" in outcome.message
 
 
 def test_a_confinement_that_fails_stops() -> None:

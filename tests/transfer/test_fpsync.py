@@ -117,7 +117,7 @@ def test_ended_in_the_middle_it_is_begun_again(site: RealSite, *, rebooted: bool
     with site.started("--engine", "fpsync", "--bwlimit", SLOW) as process:
         wait_for(lambda: streams_work(site) or process.poll() is not None, "rsyncs of fpsync")
         tokens = site.tokens()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM if rebooted else signal.SIGINT)
         _, said = process.communicate(timeout=600)
         assert process.returncode == 130, said
         assert tokens

@@ -1,4 +1,4 @@
-"""Whole trees through the real rsync, confined, as a pass does it."""
+"""Whole trees through the real rsync, confined, as a pass does it; odd files through the built-in engine too."""
 
 import os
 from pathlib import Path
@@ -8,12 +8,13 @@ import pytest
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles, OddKind
-from migrator.transfer.model import Verdict
+from migrator.transfer.model import DIRECT, Verdict
 from tests.conftest import MakeXfs
 from tests.support.entries import acl
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, copy_tree, engine_of, make_trees, rsync_programs
 from tests.support.xfs import XfsMount
+from tests.transfer.native_copy import engine_named
 
 pytestmark = pytest.mark.needs_root
 
@@ -27,12 +28,13 @@ def program(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.guarantee("names")
+@pytest.mark.parametrize("program", [*rsync_programs(), DIRECT])
 def test_every_odd_file_arrives(
     odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount, program: str
 ) -> None:
     tree, made = odd_tree
     (target,) = make_trees(xfs_target.path, tree=TREE)
-    streams = Streams(engine_of(program), xfs_source.path, xfs_target.path)
+    streams = Streams(engine_named(program), xfs_source.path, xfs_target.path)
     before = snapshot(os.fsencode(tree))
     copy_tree(streams, tree, tree=TREE)
     after = snapshot(os.fsencode(tree))
@@ -40,6 +42,7 @@ def test_every_odd_file_arrives(
     arrived = snapshot(os.fsencode(target))
     expected = {name: facts for name, facts in before.items() if streams.engine.fits(TREE, TREE + b"/" + name)}
     assert arrived.keys() == expected.keys()
+    assert program != DIRECT or expected == before, "whatever the length of a path"
     assert {name: facts for name, facts in expected.items() if arrived[name] != facts} == {}
     assert OddKind.SPARSE not in made.skipped
     for name in made.paths[OddKind.SPARSE]:

@@ -62,21 +62,6 @@ def test_kill_9_at_random_instants_loses_nothing(site: RealSite) -> None:
     assert "nothing was copied" in again.stderr
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
-    with site.started(*SLOWER) as process:
-        wait_for(site.streams, "streams")
-        process.send_signal(number)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=600)
-        assert process.returncode == 130, said
-        assert not site.streams()
-        assert not site.tokens()
-    assert site.run().returncode == 0
-    assert site.differences() == ""
-
-
 @pytest.mark.guarantee("kill-9")
 def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
     with site.started(*SLOW) as process:
@@ -119,30 +104,24 @@ def has_no_streams(site: RealSite) -> bool:
     return not site.streams()
 
 
-@pytest.fixture
-def unplanned(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
-    made = RealSite(scratch / "site", xfs_source, xfs_target)
-    try:
-        yield made
-    finally:
-        made.kill_streams()
-
-
 @pytest.mark.guarantee("source-read-only")
-def test_scans_passes_and_verifications_write_nothing_to_the_source(unplanned: RealSite) -> None:
-    tree = unplanned.source.path / "home" / "alice"
+def test_scans_passes_and_verifications_write_nothing_to_the_source(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
+) -> None:
+    site = RealSite(scratch / "site", xfs_source, xfs_target)
+    tree = site.source.path / "home" / "alice"
     fill_tree(tree, files=20, size_bytes=100)
-    unplanned.write()
-    assert unplanned.migrator("init").returncode == 0
-    unplanned.source.remount("ro")
+    site.write()
+    assert site.migrator("init").returncode == 0
+    site.source.remount("ro")
     for words in (["scan"], ["plan", "--activate"]):
-        assert unplanned.migrator(*words).returncode == 0
-    assert unplanned.run().returncode == 0
-    unplanned.source.remount("rw")
+        assert site.migrator(*words).returncode == 0
+    assert site.run().returncode == 0
+    site.source.remount("rw")
     (tree / "later").write_text("later")
     (tree / "d0" / "f0007").rename(tree / "renamed")
-    unplanned.source.remount("ro")
-    done = unplanned.run("--deltas", "1")
+    site.source.remount("ro")
+    done = site.run("--deltas", "1")
     assert done.returncode == 0, done.stderr
-    assert unplanned.migrator("verify", "--user-batch", "1").returncode == 0
-    assert unplanned.differences() == ""
+    assert site.migrator("verify", "--user-batch", "1").returncode == 0
+    assert site.differences() == ""

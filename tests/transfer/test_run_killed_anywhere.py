@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from migrator.core.states import BatchState, ChunkKind, ChunkState
 from tests.support.fake_streams import Fault
 from tests.support.kills import Death
+from tests.support.records import rows_of
 from tests.support.run_world import ALICE, BOB, LIST, World, listed, small_world
 
 BAD = ALICE + b"/sub/f01"
@@ -35,20 +36,11 @@ def run_until_death(world: World, left: int) -> None:
     world.streams.before_path = lambda _: None
 
 
-def done_paths(world: World) -> set[bytes]:
+def done_paths(world: World, directory: Path) -> set[bytes]:
     """What the ledger says is done."""
-    found: set[bytes] = set()
-    record = world.ledger.passes.totals(1) if world.ledger.passes.of_plan("plan") else None
-    if record is None or not record.chunks.get(ChunkState.DONE):
-        return found
-    for number in range(1, 200):
-        try:
-            chunk = world.ledger.passes.chunk(number)
-        except Exception:  # noqa: BLE001 - no more chunks
-            break
-        if chunk.state is ChunkState.DONE and chunk.kind is ChunkKind.FILES:
-            found.update(row.path for row in world.lists.paths(chunk.list_path or LIST, chunk.number))
-    return found
+    query = "SELECT list_path, number FROM chunks WHERE state = 'done' AND kind = 'files'"
+    done = rows_of(directory / "ledger.db", query)
+    return {row.path for list_path, number in done for row in world.lists.paths(list_path or LIST, number)}
 
 
 @pytest.mark.exhaustive
@@ -60,12 +52,12 @@ def test_killed_anywhere_the_same_command_goes_on(deaths: list[int]) -> None:
         world = make(Path(directory))
         try:
             for left in deaths:
-                finished = done_paths(world)
+                finished = done_paths(world, Path(directory))
                 streams = len(world.streams.streams)
                 run_until_death(world, left)
                 again = {path for _, paths in world.streams.streams[streams:] for path in paths}
                 assert not finished & again
-            finished = done_paths(world)
+            finished = done_paths(world, Path(directory))
             streams = len(world.streams.streams)
             summary = asyncio.run(world.run())
             again = {

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 from migrator.bricks.add.model import NewPlace
-from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed
 from migrator.core.units import GIB
 from migrator.gluster.model import BrickHeal, VolumeState
@@ -13,7 +12,6 @@ OWN, SECOND, THIRD = "gl1:/srv/b/data", "gl2:/srv/b/data", "gl3:/srv/b/data"
 ALL = (OWN, SECOND, THIRD)
 VOLUME_ID = "76-01"
 FILES = 6
-ROOM = BrickRoom(filesystem="xfs", total_bytes=40 * GIB, free_bytes=20 * GIB)
 
 
 @dataclass(slots=True)
@@ -44,6 +42,7 @@ class ReplicaWorld:
     breaks: bool = False
     put_ins: int = 0
     made: int = 0
+    inside: tuple[str, ...] = ALL
 
     # What Gluster does.
 

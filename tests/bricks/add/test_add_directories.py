@@ -26,6 +26,7 @@ from migrator.core.errors import ToolFailed
 from migrator.gluster.model import Brick, DirectoryFacts
 from tests.support.entries import acl
 from tests.support.fakes import VirtualClock, inline
+from tests.support.volumes import brick
 
 OLD, NEW, ARBITER = "gl1:/b", "gl9:/b", "gl3:/b"
 
@@ -63,10 +64,7 @@ class Volume:
     refuses: OSError | None = None
     options: tuple[tuple[str, str], ...] = ()
     between: Callable[[], None] = lambda: None
-    bricks: tuple[Brick, ...] = tuple(
-        Brick(name=name, host=name[:3], path=b"/b", online=True, arbiter=name == ARBITER)
-        for name in (ARBITER, OLD, NEW)
-    )
+    bricks: tuple[Brick, ...] = (brick(ARBITER, arbiter=True), brick(OLD), brick(NEW))
 
     def set(self, *found: DirectoryFacts) -> None:
         self.directories |= {one.gfid: one for one in found}
@@ -324,8 +322,7 @@ def test_no_arbiter_and_no_new_brick_tells_what_is_right(site: Site) -> None:
 
 
 def test_another_brick_tells_owners_but_no_times(site: Site) -> None:
-    other = Brick(name="gl2:/b", host="gl2", path=b"/b", online=True)
-    site.volume.bricks += (other,)
+    site.volume.bricks += (brick("gl2:/b"),)
     site.volume.broken = {OLD}
     # By the first brick, which breaks off before it, this was a user: what he did last was no file.
     site.volume.set(replace(TWO, gid=1001, changed_ns=5))

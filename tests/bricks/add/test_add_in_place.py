@@ -12,28 +12,24 @@ from typing import Any
 import pytest
 
 from migrator.bricks.add import model as add_model
-from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
-from migrator.core.errors import Refused, ToolFailed
+from migrator.core.errors import Refused
 from migrator.gluster.model import VolumeState, VolumeTask
-from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.hooks.model import HookStep
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from tests.bricks.add import addition_site
-from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
+from tests.bricks.add.in_place_world import FILES, OWN, SECOND, VOLUME_ID, ReplicaWorld
 from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
 S, E = add_model.AdditionState, add_model.AdditionEnding
 
 
-@dataclass
-class Glusterd:
+class Glusterd(addition_site.Glusterd):
     """The `AdditionCommands` port over the simulated volume. Users write meanwhile, and what waits is healed look by look."""
 
-    volume: ReplicaWorld
-    heals_asked: int = 0
+    volume: Any
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         self.volume.heals()
@@ -51,20 +47,6 @@ class Glusterd:
     async def start_bricks(self) -> None:
         self.volume.serve()
 
-    async def heal(self) -> None:
-        self.heals_asked += 1
-        raise ToolFailed("a brick is not up")
-
-    async def option(self, name: str) -> str:
-        assert name == LOOKUP_OPTION
-        return "off"
-
-    async def rooms(self) -> Mapping[str, BrickRoom]:
-        return dict.fromkeys(ALL, ROOM)
-
-    async def owners(self) -> Mapping[str, str]:
-        return dict.fromkeys(ALL, "vol1")
-
 
 @dataclass
 class Site(addition_site.Site):
@@ -76,7 +58,7 @@ class Site(addition_site.Site):
 
     def __post_init__(self) -> None:
         self.hooks = DoingHooks({HookStep.ADD: self.volume.exchange} if self.hooked else {})
-        self.glusterd = Glusterd(self.volume)
+        self.glusterd = Glusterd(self.volume, self.ledger, self.clock)  # type: ignore[arg-type]
         self.ports = {"blamed": self.blamed}
 
     async def places(self, _: Sequence[str]) -> Mapping[str, add_model.NewPlace]:

@@ -9,7 +9,8 @@ from migrator.bricks.add.rules import next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick
 from migrator.operations.model import Halt
-from tests.bricks.add.in_place_world import ALL, OWN, ROOM, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
+from tests.bricks.add.addition_world import ROOM
+from tests.bricks.add.in_place_world import ALL, OWN, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
 from tests.support.making import made
 
 S = add.AdditionState

@@ -292,11 +292,8 @@ class HookedSite(Site):
     def owes_nothing(self) -> bool:
         """Whether no step with hooks is open, and no call without an end."""
         record = self.ledger.drains.latest("v", (LEAVING,))
-        keys = (
-            ()
-            if record is None
-            else (f"drain {record.id}", *(f"drain {record.id}: {step}" for step in DrainCall.steps))
-        )
+        subject = f"drain {0 if record is None else record.id}"
+        keys = (subject, *(f"{subject}: {step}" for step in DrainCall.steps))
         still = [key for key in keys for step in DrainCall.steps if self.ledger.hooks.open_since(step, key)]
         return not still and not self.ledger.hooks.unfinished(DrainCall.steps)
 

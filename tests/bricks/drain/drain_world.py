@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from migrator.bricks.drain import model as drain
-from migrator.gluster.model import TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import TaskCounters, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from tests.support.making import made
-from tests.support.volumes import brick, volume
+from tests.support.volumes import brick, remove_brick, volume
 
 T = TaskStatus
 LEAVING = "gl3:/b"
@@ -121,11 +121,7 @@ class World:
         task = self.task
         if task is None or not self.peer_up:
             return ()
-        return (
-            VolumeTask(
-                kind=TaskKind.REMOVE_BRICK, name="Remove brick", id=task.id, status=task.status, bricks=(LEAVING,)
-            ),
-        )
+        return (remove_brick(LEAVING, id=task.id, status=task.status),)
 
     def progress(self) -> TaskProgress | None:
         if self.task is None or (self.peer_up and self.silent):

@@ -256,20 +256,14 @@ def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goe
     assert site.drain().ending is DrainEnding.DONE
 
 
-def killed(site: Site) -> None:
-    """End the rebalance processes without telling glusterd."""
+def kill(site: Site, *, brick_up: bool = True) -> None:
+    """End the rebalance processes without telling glusterd; while a brick is down, they do nothing anyway."""
     assert site.volume.task is not None
-    site.volume.task.dead = True
-
-
-def waits_for_brick(site: Site) -> None:
-    """The rebalance process does nothing while a brick is down."""
-    killed(site)
-    site.volume.brick_up = False
+    site.volume.task.dead, site.volume.brick_up = True, brick_up
 
 
 def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Site) -> None:
-    site.glusterd.meanwhile = [nothing, nothing, lambda: killed(site)]
+    site.glusterd.meanwhile = [nothing, nothing, lambda: kill(site)]
     assert site.drain().ending is DrainEnding.DONE
     failed = messages(site, EventKind.DRAIN_FAILED)
     assert ["on gl3 no process moves files any more" in one for one in failed] == [True]
@@ -298,7 +292,7 @@ def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> N
         assert site.state is S.DRAINING
         site.volume.brick_up = True
 
-    site.glusterd.meanwhile = [nothing, lambda: waits_for_brick(site), *[nothing] * 500, is_up]
+    site.glusterd.meanwhile = [nothing, lambda: kill(site, brick_up=False), *[nothing] * 500, is_up]
     assert site.drain().ending is DrainEnding.DONE
     assert site.volume.reachable() == set(range(1, 10))
 

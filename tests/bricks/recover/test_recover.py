@@ -15,6 +15,7 @@ from migrator.gluster.model import Brick
 from tests.bricks.recover.recover_world import BRICK, File, Volume, bring_back, gfid, proven, recovery
 from tests.support.fakes import VirtualClock
 from tests.support.kills import Death, Killed
+from tests.support.volumes import brick
 
 
 def left_volume() -> Volume:
@@ -272,7 +273,7 @@ class OldCopy(Volume):
 def test_an_old_copy_of_a_set_replaces_nothing() -> None:
     volume = OldCopy()
     file = volume.shown(b"content", b"home/a", b"home/b")
-    volume.members = (BRICK, replace(BRICK, name="gl2:/b", host="gl2"))
+    volume.members = (BRICK, brick("gl2:/b"))
     summary = bring_back(volume)
     assert summary.recovered == 0
     assert "another content" in summary.problems[0]
@@ -280,22 +281,15 @@ def test_an_old_copy_of_a_set_replaces_nothing() -> None:
     assert file.content == b"content"
 
 
-SET = (
-    BRICK,
-    Brick(name="gl2:/b", host="gl2", path=b"/b", online=True),
-    Brick(name="gl1:/b", host="gl1", path=b"/b", online=True, arbiter=True),
-)
-
-
 def test_a_leftover_of_a_replica_set_is_brought_back_once(volume: Volume) -> None:
-    volume.members = SET
+    volume.members = (BRICK, brick("gl2:/b"), brick("gl1:/b", arbiter=True))
     summary = bring_back(volume)
     assert (summary.recovered, summary.names, summary.problems) == (4, 6, ())
     assert volume.tree() == WHOLE
     # The copies of what the volume never showed stay on all of them, proven.
     found = asyncio.run(recovery(volume).proven())
-    assert set(found) == {brick.name for brick in SET}
-    assert set(map(frozenset, found.values())) == {frozenset({b"home/r1", b"home/r2", b"home/empty"})}
+    assert set(found) == {member.name for member in volume.members}
+    assert set(map(frozenset, found.values())) == {frozenset(HIDDEN)}
 
 
 def test_a_fifo_is_named_and_left_on_the_brick() -> None:

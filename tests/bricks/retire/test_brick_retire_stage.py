@@ -16,7 +16,6 @@ from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.probe import PROBE_NAME
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
-from migrator.gluster.model import Brick
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.locks import VOLUME
@@ -27,6 +26,7 @@ from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.kills import DoingHooks, Killed, killed_everywhere, new_ledger
 from tests.support.records import site_record
+from tests.support.volumes import brick
 
 S = RetirementState
 
@@ -105,15 +105,6 @@ def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> 
     assert site.retire().ending is RetireEnding.DONE
 
 
-def client(site: Site) -> None:
-    site.volume.addresses = (OWN, "10.0.0.9:49150")
-
-
-def a_brick_that_was_not_asked(site: Site) -> None:
-    brick = Brick(name="gl2:/b", host="gl2", path=b"/b", online=True)
-    site.volume.state = replace(site.volume.state, bricks=(brick,))
-
-
 def opened(path: bytes) -> Writers:
     return Writers(open_files=(OpenFile(host="gl1", path=path, kind=OpenKind.FILE, writable=False),))
 
@@ -129,8 +120,9 @@ def with_file(path: bytes) -> Callable[[Site], None]:
 @pytest.mark.parametrize(
     "disturb",
     [
-        client,
-        a_brick_that_was_not_asked,
+        lambda site: setattr(site.volume, "addresses", (OWN, "10.0.0.9:49150")),
+        # A brick that was not asked.
+        lambda site: setattr(site.volume, "state", replace(STATE, bricks=(brick("gl2:/b"),))),
         with_fact("opened", opened(b"/home/x")),
         with_fact("whole", value=False),
         with_fact("strange", (StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),)),

@@ -80,20 +80,20 @@ def test_everybody_can_read_it(browser: Browser, page_file: Path, scheme: str) -
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
-def test_it_is_never_wider_than_the_screen(browser: Browser, page_file: Path, width: int) -> None:
+def test_it_is_never_wider_than_the_screen_and_no_label_of_a_chart_is_cut_or_lies_on_another(
+    browser: Browser, page_file: Path, width: int
+) -> None:
     with opened(browser, page_file, viewport={"width": width, "height": 800}) as (page, _):
         assert page.evaluate("document.documentElement.scrollWidth") == width
-
-
-@pytest.mark.parametrize("width", [390, 1200])
-def test_no_label_of_a_chart_is_cut_or_lies_on_another(browser: Browser, page_file: Path, width: int) -> None:
-    with opened(browser, page_file, viewport={"width": width, "height": 800}) as (page, _):
         assert page.evaluate(BAD_LABELS) == []
 
 
-def test_nothing_is_cut_on_paper(browser: Browser, page_file: Path) -> None:
-    with opened(browser, page_file, viewport={"width": A4_TEXT_PX, "height": 1000}) as (page, _):
-        page.emulate_media(media="print")
+def test_nothing_is_cut_on_paper_which_is_white_whatever_the_screen_is(browser: Browser, page_file: Path) -> None:
+    paper: dict[str, Any] = {"viewport": {"width": A4_TEXT_PX, "height": 1000}, "color_scheme": "dark"}
+    with opened(browser, page_file, **paper) as (page, _):
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
         assert page.evaluate(CUT) == []
         assert page.evaluate(OVERFULL) == []
         assert page.evaluate(BAD_LABELS) == []
@@ -106,10 +106,3 @@ def test_nothing_is_cut_on_paper(browser: Browser, page_file: Path) -> None:
         tuple(round(float(figure)) for figure in box.split()) for box in re.findall(rb"/MediaBox \[([^]]+)\]", pdf)
     }
     assert sizes == {(0, 0, 595, 842)}
-
-
-def test_paper_is_white_whatever_the_screen_is(browser: Browser, page_file: Path) -> None:
-    with opened(browser, page_file, color_scheme="dark") as (page, _):
-        page.emulate_media(media="print", color_scheme="dark")
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from migrator.lab.model import LabBrick
 from tests.support.cluster.handle import LabHandle
-from tests.support.holders import holding
+from tests.support.holders import HOLD, holding
 from tests.support.waiting import wait_for
 
 OPEN_BEHIND = "performance.open-behind"
-HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
 
 
 def open_behind(lab: LabHandle, value: str) -> None:
