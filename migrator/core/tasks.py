@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
 from migrator.core.clock import Clock
-from migrator.core.errors import MigratorError
+from migrator.core.errors import Interrupted, MigratorError
 
 _log = logging.getLogger("migrator.tasks")
 
@@ -144,7 +144,9 @@ async def beside(work: Coroutine[Any, Any, object], what: str) -> AsyncIterator[
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises one error instead of a group: a MigratorError if there is one, otherwise the first."""
+    """A task group that raises one error instead of a group: a MigratorError if there is one, otherwise the first; Interrupted, as which
+    work ends that the group cancels, only if there is no other.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -156,7 +158,8 @@ def _one_of(error: BaseException) -> BaseException:
     if not isinstance(error, BaseExceptionGroup):
         return error
     leaves = [_one_of(one) for one in error.exceptions]
-    return next((leaf for leaf in leaves if isinstance(leaf, MigratorError)), leaves[0])
+    others = [leaf for leaf in leaves if not isinstance(leaf, Interrupted)] or leaves
+    return next((leaf for leaf in others if isinstance(leaf, MigratorError)), others[0])
 
 
 async def again_and_again(call: Callable[[], object], clock: Clock, every_s: float) -> None:

@@ -140,6 +140,11 @@ class Root:
             os.close(self._fd)
             self._fd = -1
 
+    @property
+    def fd(self) -> int:
+        """Its descriptor (`O_PATH`), which this object closes."""
+        return self._fd
+
     def open(self, path: bytes, flags: int) -> int:
         """Open a path beneath the root; `b""` is the root itself. The caller closes it. Raises OSError."""
         if not path:
@@ -205,6 +210,10 @@ class HeldRoot:
                 if self._held is None:
                     self._held = self._open()
         return self._held
+
+    def held_path(self) -> bytes:
+        """A path of the open root for another process of this machine, whatever is mounted over it. Raises OSError."""
+        return b"/proc/%d/fd/%d" % (os.getpid(), self.beneath.fd)
 
     def close(self) -> None:
         """Release the root; the next use opens it anew. May be called again."""

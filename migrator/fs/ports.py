@@ -56,6 +56,9 @@ class FileSystem(ReadablePaths, Protocol):
     def root(self) -> bytes:
         """The absolute path of the root."""
 
+    def held_path(self) -> bytes:
+        """A path of the open root for another process of this machine, whatever is mounted over it. Raises OSError."""
+
     def sync(self) -> None:
         """Flush everything written here before to the disks (syncfs). Raises OSError."""
 

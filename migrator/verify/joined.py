@@ -1,22 +1,26 @@
 """Both sides of a batch, each listed by one compiled walk, and joined out of core: most paths are equal, the rest is left."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from migrator.catalog.brick_parts import decode_rows, write_part
-from migrator.catalog.database import ABOVE, connect
+from migrator.catalog.database import connect
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import Scratch
+from migrator.core.errors import Refused
+from migrator.core.paths import parent, show
+from migrator.core.units import format_count
 from migrator.core.values import KW_ONLY, dataclass, field, fields
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import BLOCK_BYTES, SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
@@ -32,11 +36,22 @@ from migrator.verify.model import DigestPolicy, ReadContent
 class Listing:
     """One side: files with the rows of a catalog, and what could not be read."""
 
-    files: tuple[str, ...]
-    problems: tuple[bytes, ...] = ()
+    files: tuple[str, ...] = ()
+    problems: tuple[ScanProblem, ...] = ()
+
+    def problems_in(self, trees: Collection[bytes]) -> list[ScanProblem]:
+        """Those at or beneath the root of one of these trees."""
+        return [one for one in self.problems if any(path in trees for path in _with_those_above(one.path))]
+
+
+def _with_those_above(path: bytes) -> Iterator[bytes]:
+    while path:
+        yield path
+        path = parent(path)
 
 
 _PART_ROWS = 200_000
+_MOST_PROBLEMS = 100_000
 
 
 @dataclass(slots=True)
@@ -45,7 +60,7 @@ class ListingWriter:
 
     directory: Path
     trees: Sequence[bytes]
-    problem_paths: list[bytes] = field(init=False, default_factory=list)
+    found_problems: list[ScanProblem] = field(init=False, default_factory=list)
     _device: int = field(init=False, default=0)
     _batches: list[pa.RecordBatch] = field(init=False, default_factory=list)
     _rows: int = field(init=False, default=0)
@@ -61,20 +76,27 @@ class ListingWriter:
         self._batches.append(batch)
         self._rows += batch.num_rows
         if self._rows >= _PART_ROWS:
-            self._write()
+            await asyncio.to_thread(self._write)
 
     directories = rows
 
     async def problems(
         self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
     ) -> None:
-        """Keep the paths: each is looked at once more."""
-        self.problem_paths.extend(one.path for some in (problems, to_ask, strange) for one in some)
+        """Keep them: each path is looked at once more. Raises Refused if there are too many."""
+        self.found_problems += (*problems, *to_ask, *strange)
+        if len(self.found_problems) > _MOST_PROBLEMS:
+            one = self.found_problems[0]
+            raise Refused(
+                f"nothing was verified: more than {format_count(_MOST_PROBLEMS)} paths cannot be read",
+                cause=f"as {show(one.path)} ({one.operation}: {one.reason}): servers are down, or the file system is ill",
+                hint="mend it, check with `migrator doctor`, then verify again",
+            )
 
     def close(self) -> Listing:
         """Write the rest. Raises OSError."""
         self._write()
-        return Listing(files=tuple(self._files), problems=tuple(self.problem_paths))
+        return Listing(files=tuple(self._files), problems=tuple(self.found_problems))
 
     def _write(self) -> None:
         file = self.directory / part_name(len(self._files))
@@ -87,26 +109,26 @@ class ListingWriter:
 #
 # A path is equal if `fs.rules.compare` would find no difference, and no loss but those of times and of the modes of symlinks,
 # which every path of a target may have; and if its content, where that is compared, has a reading that is carried over
-# (`model.is_carried_over`). Paths that are listed twice on a side, that had a problem, or whose directory had one, are left.
+# (`model.is_carried_over`). Paths that are listed twice on a side, or had a problem, are left.
 
 
 _JOINED_ROWS = 10_000_000
-"""Of one join, at most: larger batches are joined in parts, by a hash of the path (as in `delta/store.py`)."""
+"""Of one join, at most: larger batches are cut into parts first, by a hash of the path."""
+_VIEWS = ("source", "target", "readings")
 _LEFT_AT_ONCE = 16_384
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
 
-_SETTINGS = f"""
-    {ABOVE};
+_SETTINGS = """
     CREATE TEMP TABLE wanted (tree BLOB);
-    CREATE TEMP TABLE doubtful (path BLOB, of_source BOOLEAN)
+    CREATE TEMP TABLE doubtful (path BLOB, of_source BOOLEAN);
+    CREATE TEMP TABLE found_late (path BLOB)
 """
 
 _TWICE = """
     CREATE OR REPLACE TEMP TABLE twice AS
-    SELECT hash(path) AS key FROM source_rows WHERE hash(path) % $parts = $part GROUP BY key HAVING count(*) > 1
-    UNION ALL
-    SELECT hash(path) AS key FROM target_rows WHERE hash(path) % $parts = $part GROUP BY key HAVING count(*) > 1
+    SELECT hash(path) AS key FROM source_part GROUP BY key HAVING count(*) > 1
+    UNION ALL SELECT hash(path) AS key FROM target_part GROUP BY key HAVING count(*) > 1
 """
 
 _FLOORED = "s.mtime_ns::HUGEINT - (s.mtime_ns::HUGEINT % $grain_ns + $grain_ns) % $grain_ns"
@@ -118,11 +140,10 @@ _ALIKE = f"""
         t.ino AS target_ino, t.mtime_ns AS target_mtime_ns, t.ctime_ns AS target_ctime_ns, r.read_by,
         r.source_clock_ns, r.target_clock_ns, NULL::BIGINT AS archive,
         s.nlink AS source_nlink, t.nlink AS target_nlink, t.mode AS target_mode
-    FROM source_rows s JOIN target_rows t ON s.path = t.path LEFT JOIN lasting r ON s.type = 'file' AND {{sampled}} AND r.path = s.path
+    FROM source_part s JOIN target_part t ON s.path = t.path LEFT JOIN readings_part r ON s.type = 'file' AND {{sampled}} AND r.path = s.path
         AND r.ino = s.ino AND r.size = s.size AND r.mtime_ns = s.mtime_ns AND r.ctime_ns = s.ctime_ns
         AND r.target_ino = t.ino AND r.target_mtime_ns = t.mtime_ns AND r.target_ctime_ns = t.ctime_ns
-    WHERE hash(s.path) % $parts = $part AND hash(t.path) % $parts = $part
-        AND s.path NOT IN (SELECT tree FROM wanted) AND hash(s.path) NOT IN (SELECT key FROM twice)
+    WHERE s.path NOT IN (SELECT tree FROM wanted) AND hash(s.path) NOT IN (SELECT key FROM twice)
         AND s.type = t.type AND s.uid = t.uid AND s.gid = t.gid
         AND s.xattr_digest IS NOT DISTINCT FROM t.xattr_digest
         AND (s.mode = t.mode OR (s.type = 'symlink' AND t.mode = $symlink_mode))
@@ -136,12 +157,8 @@ _ALIKE = f"""
             WHEN 'character' THEN s.rdev = t.rdev
             ELSE true
         END
-        {{undoubted}}
+        AND s.path NOT IN (SELECT path FROM doubtful)
 """  # noqa: S608 - constants of this program
-
-_UNDOUBTED = """
-    AND s.path NOT IN (SELECT path FROM doubtful) AND coalesce(above(s.path), ''::BLOB) NOT IN (SELECT path FROM doubtful)
-"""
 
 _TOTALS = """
     SELECT count(*), count(*) FILTER (type = 'file'),
@@ -174,26 +191,27 @@ _LEFT = """
     FROM (
         SELECT path, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE of_source) AS on_source,
             false AS on_target, true AS now
-        FROM source_rows
+        FROM source_part
         UNION ALL
         SELECT path, false, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE NOT of_source), true
-        FROM target_rows
-        UNION ALL SELECT path, false, false, true FROM doubtful
+        FROM target_part
+        UNION ALL SELECT path, false, false, true FROM doubtful WHERE hash(path) % $parts = $part
+        UNION ALL SELECT path, false, false, true FROM found_late WHERE hash(path) % $parts = $part
         {earlier}
-    ) AS seen ANTI JOIN (SELECT path FROM read_parquet($accounted, union_by_name = true)) AS added USING (path)
-    WHERE hash(path) % $parts = $part
+    ) AS seen ANTI JOIN (SELECT path FROM read_parquet($accounted, union_by_name = true)
+        WHERE hash(path) % $parts = $part) AS added USING (path)
     GROUP BY path
 """
 
 _LEFT_WITH_READINGS = """
     SELECT l.path, l.on_source, l.on_target, l.now, r.ino, r.size, r.mtime_ns, r.ctime_ns, r.target_ino,
         r.target_mtime_ns, r.target_ctime_ns, r.digest, r.read_by, r.source_clock_ns, r.target_clock_ns
-    FROM left_over l LEFT JOIN lasting r ON r.path = l.path ORDER BY l.path
+    FROM left_over l LEFT JOIN readings_part r ON r.path = l.path ORDER BY l.path
 """
 
 _READING_COLUMNS = """path, ino, size, mtime_ns, ctime_ns, target_ino, target_mtime_ns, target_ctime_ns, digest, read_by,
     source_clock_ns, target_clock_ns"""
-_LASTING = f"""
+_READINGS = f"""
     SELECT {_READING_COLUMNS} FROM readings
     WHERE digest IS NOT NULL AND read_by IS NOT NULL AND ctime_ns + {{margin_ns}} <= source_clock_ns
         AND target_ctime_ns + {{margin_ns}} <= target_clock_ns
@@ -203,7 +221,7 @@ _LASTING = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualTotals:
-    """What was added to the manifest as equal; `carried_*` by an earlier verification. Sizes as in `walk.Tally`."""
+    """What was added to the manifest as equal; `carried_*` by an earlier verification. Sizes as in `paths.Tally`."""
 
     paths: int
     files: int
@@ -260,13 +278,12 @@ class Joined:
             "symlink_mode": capabilities.symlink_mode,
         }
         self._trees = tuple(trees)
-        self._doubted = bool(source.problems or target.problems)
         self._database = connect(scratch)
         self._database.execute(_SETTINGS)
-        doubtful = pa.array([*source.problems, *target.problems], type=pa.binary())
-        of_source = pa.array([True] * len(source.problems) + [False] * len(target.problems), type=pa.bool_())
-        self._fill("wanted", pa.table({"tree": pa.array(self._trees, type=pa.binary())}))
-        self._fill("doubtful", pa.table({"path": doubtful, "of_source": of_source}))
+        self._fill("wanted", {"tree": pa.array(self._trees, type=pa.binary())})
+        doubtful = [(one.path, side is source) for side in (source, target) for one in side.problems_in(set(trees))]
+        paths, of_source = pa.array([path for path, _ in doubtful], type=pa.binary()), [of for _, of in doubtful]
+        self._fill("doubtful", {"path": paths, "of_source": pa.array(of_source, type=pa.bool_())})
         for name, listing in (("source_rows", source), ("target_rows", target)):
             rows = self._rows(listing.files, ROW_SCHEMA)
             rows.filter("tree IN (SELECT tree FROM wanted)").create_view(name)
@@ -274,24 +291,40 @@ class Joined:
             f"{_READING_COLUMNS.replace('read_by', f'{verification} AS read_by')}"
         )
         read.union(self._rows(before, READINGS_SCHEMA).project(_READING_COLUMNS)).create_view("readings")
-        self._database.execute(f"CREATE TEMP VIEW lasting AS {_LASTING.format(margin_ns=model.CTIME_MARGIN_NS)}")
+        self._database.execute(f"CREATE TEMP VIEW readings_rows AS {_READINGS.format(margin_ns=model.CTIME_MARGIN_NS)}")
         ((most,),) = self._database.execute(
             "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
         ).fetchall()
         self._parts = most // _JOINED_ROWS + 1
+        self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
+        for name in _VIEWS if self._parts > 1 else ():
+            cut = f"SELECT *, hash(path) % $parts AS part FROM {name}_rows"  # noqa: S608 - a name of this module
+            cutting = f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))"
+            self._database.execute(cutting, {"parts": self._parts, "cut": f"{self._cut.name}/{name}"})
+
+    def _take(self, part: int) -> dict[str, object]:
+        """Let the views show one part; returns its parameters."""
+        for name in _VIEWS:
+            files = [str(file) for file in Path(self._cut.name, name, f"part={part}").glob("*.parquet")]
+            if files:
+                rows: Any = self._database.read_parquet(files, hive_partitioning=False)
+            else:
+                rows = self._database.view(f"{name}_rows").filter("true" if self._parts == 1 else "false")
+            rows.create_view(f"{name}_part")
+        return {"parts": self._parts, "part": part}
 
     def equal(self, draft: ParquetDraft) -> Iterator[EqualTotals]:
         """Add all equal paths to a draft, part by part. Raises OSError."""
-        sampled, undoubted = "true", _UNDOUBTED if self._doubted else ""
+        sampled = "true"
         given = dict(self._given)
         if self._policy.share < 1.0:
             sampled = "left(md5($seed || s.path), 16) < $limit"
             given |= {"seed": sample_seed(self._policy), "limit": sample_limit(self._policy)}
-        query = _ALIKE.format(sampled=sampled, undoubted=undoubted)
+        query = _ALIKE.format(sampled=sampled)
         for part in range(self._parts):
-            of_part = {"parts": self._parts, "part": part}
-            self._database.execute(_TWICE, of_part)
-            self._database.execute(query, given | of_part)
+            self._take(part)
+            self._database.execute(_TWICE)
+            self._database.execute(query, given)
             # Content may have been read for several passes that listed the same file.
             ((doubled,),) = self._database.execute("SELECT count(*) > count(DISTINCT hash(path)) FROM alike").fetchall()
             if doubled:
@@ -307,7 +340,7 @@ class Joined:
         """The paths of both sides, and of earlier catalogs (their files), that are not in the draft, in order, in blocks. More may
         be added to the draft meanwhile.
         """
-        given: dict[str, object] = {"accounted": draft.accounted(), "parts": self._parts}
+        given: dict[str, object] = {"accounted": draft.accounted()}
         seen = ""
         if earlier and self._trees:
             # Only placeholders are composed: every path is a parameter.
@@ -318,10 +351,10 @@ class Joined:
                 for name, bound in zip("abc", three, strict=True)
             }
             within = " OR ".join(f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds)))
-            seen = f"UNION ALL SELECT path, false, false, false FROM read_parquet($earlier) WHERE tree IN (SELECT tree FROM wanted) OR {within}"  # noqa: S608
+            seen = f"UNION ALL SELECT path, false, false, false FROM read_parquet($earlier) WHERE hash(path) % $parts = $part AND (tree IN (SELECT tree FROM wanted) OR {within})"  # noqa: S608
             given["earlier"] = list(earlier)
         for part in range(self._parts):
-            self._database.execute(_LEFT.format(earlier=seen), given | {"part": part})
+            self._database.execute(_LEFT.format(earlier=seen), given | self._take(part))
             cursor = self._database.execute(_LEFT_WITH_READINGS)
             rows = chain.from_iterable(iter(partial(cursor.fetchmany, _LEFT_AT_ONCE), []))
             paths = (_left(list(some)) for _, some in groupby(rows, key=itemgetter(0)))
@@ -331,6 +364,21 @@ class Joined:
     def close(self) -> None:
         """Release the memory. May be called again."""
         self._database.close()
+        self._cut.cleanup()
+
+    def listed_roots(self, side: str) -> set[bytes]:
+        """The trees whose root is a directory on a side (`source` or `target`) and was listed without a problem."""
+        query = f"""
+            SELECT path FROM {side}_rows
+            WHERE path = tree AND type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE of_source = (? = 'source'))
+        """  # noqa: S608 - the name of a side
+        return {path for (path,) in self._database.execute(query, [side]).fetchall()}
+
+    def add(self, names: Iterable[bytes]) -> None:
+        """Add paths that were found after the listings: the next `left` has those that are not in the draft."""
+        left = iter(names)
+        while block := list(islice(left, _LEFT_AT_ONCE)):
+            self._fill("found_late", {"path": pa.array(block, type=pa.binary())})
 
     async def next_of(self, items: Iterator[T]) -> T | None:
         """The next item of `equal` or `left`, in a thread; None at the end. A cancellation interrupts its query, and takes effect
@@ -348,8 +396,8 @@ class Joined:
     def _rows(self, files: Sequence[str], schema: pa.Schema) -> duckdb.DuckDBPyRelation:
         return self._database.read_parquet(list(files)) if files else self._database.from_arrow(schema.empty_table())
 
-    def _fill(self, table: str, rows: pa.Table) -> None:
-        self._database.register("given", rows)
+    def _fill(self, table: str, columns: "Mapping[str, pa.Array[Any]]") -> None:
+        self._database.register("given", pa.table(dict(columns)))
         self._database.execute(f"INSERT INTO {table} SELECT * FROM given")  # noqa: S608 - a name of this module
         self._database.unregister("given")
 

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
@@ -40,7 +40,7 @@ _STOP_WITHIN_S = 1.0
 
 @dataclass(slots=True)
 class StorageWait:
-    """Polls the storage targets. If a poll fails, nothing is known, and the walk does not wait.
+    """Polls the storage targets. If a poll fails, nothing is known, and the comparison does not wait.
 
     Create it in the event loop of the verification. `say` reports lost storage, and its return.
     """
@@ -451,8 +451,8 @@ _RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
 class PathComparison:
     """Compares single paths as they are now, and reports to the tally. Thread-safe, except `late`.
 
-    `late` has the directories that were met and whose entries nobody has listed, with the sides on which they exist. After
-    `stop`, what is not compared yet is left out.
+    `late` has the directories that were met and whose entries nobody has listed, with the sides on which they exist. Once
+    `stopped` is set, what is not compared yet is left out.
     """
 
     source: ReadablePaths
@@ -471,18 +471,19 @@ class PathComparison:
     def __post_init__(self) -> None:
         self._content = ContentComparison(self.source, self.target, self.policy.algorithm)
 
-    def compare_root(self, root: Entry) -> None:
-        """Compare the root of a tree, whose source entry is fresh. Blocking."""
+    def compare_root(self, root: Entry) -> bool:
+        """Compare the root of a tree, whose source entry is fresh; whether it is a directory on the target. Blocking."""
         try:
             target = self.target.look(root.path)
         except OSError as error:
             self.tally.unreadable(problem_of(root.path, "look", error), on_source=False)
-            return
+            return False
         if target is None:
             missing = _difference(root.path, model.DifferenceKind.MISSING, root.type.value, "none")
             self.tally.record(root, None, differences=[missing])
         else:
             self._record(root, target, compare_tree_root(root, target, owner=self.root_owner))
+        return target is not None and target.type is EntryType.DIRECTORY
 
     def compare(self, left: Left) -> None:
         """Look at a path on both sides and compare it, or prove that it is gone. Blocking."""
@@ -495,6 +496,12 @@ class PathComparison:
         except OSError as error:
             self._unknown(left, source, error, on_source=on_source)
             return
+        if (
+            source is None
+            and target is not None
+            and any(is_archive_path(tree, left.path) for tree in self.absences.trees)
+        ):
+            return  # an archive: it is not from the source
         new = (
             source is not None and source.type is EntryType.DIRECTORY and not left.on_source,
             target is not None and target.type is EntryType.DIRECTORY and not left.on_target,
@@ -505,34 +512,21 @@ class PathComparison:
             self._compare_pair(source, target, left.readings)
         elif source is not None:
             self._missing(source)
-        # A path in an archive directory is not from the source.
-        elif target is None or any(is_archive_path(tree, target.path) for tree in self.absences.trees):
-            self.tally.gone()
-        else:
+        elif target is not None:
             self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
+        else:
+            self.tally.gone()
 
-    def list_late(self, path: bytes, sides: tuple[bool, bool]) -> None:
-        """Compare the entries of a directory that nobody has listed on these sides. Blocking."""
-        for on_source, (file_system, wanted) in zip(
-            (True, False), zip((self.source, self.target), sides, strict=True), strict=True
-        ):
-            for block in file_system.read_directory(path) if wanted else ():
+    def list_late(self, path: bytes, sides: tuple[bool, bool]) -> Iterator[bytes]:
+        """The entries of a directory that nobody has listed on these sides. Blocking."""
+        for file_system, wanted in zip((self.source, self.target), sides, strict=True):
+            for block in file_system.read_directory(path) if wanted and not self.stopped.is_set() else ():
                 for problem in block.problems:
                     if problem.path == path:
-                        self.tally.unreadable(problem, on_source=on_source)
+                        self.tally.unreadable(problem, on_source=file_system is self.source)
                     else:
-                        self.compare(Left(problem.path))
-                for entry in block.entries:
-                    if self.stopped.is_set():
-                        return
-                    if on_source or not self._is_on_source(entry.path):
-                        self.compare(Left(entry.path))
-
-    def _is_on_source(self, path: bytes) -> bool:
-        try:
-            return self.source.look(path) is not None
-        except OSError:
-            return False
+                        yield problem.path
+                yield from (entry.path for entry in block.entries)
 
     def _unknown(self, left: Left, source: Entry | None, error: OSError, *, on_source: bool) -> None:
         """Count a path that cannot be looked at; expected for a symlink that is too long to be read on the target."""

@@ -1,10 +1,11 @@
 """`verify`: guards, content, listings of both sides and their join, what is left path by path, hard links, guards again, manifest."""
 
 import asyncio
+import errno
 import hashlib
 import os
 from collections import Counter, deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.paths import parent, show
+from migrator.core.paths import show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
@@ -63,44 +64,33 @@ async def compare_the_rest(
 ) -> tuple[str, ...]:
     """Account for every path of the trees that the join has left; return why catalogs could not be used.
 
-    List a directory that nobody has listed, and query the rest again: the directory may hold more than any scan saw.
+    A directory that nobody has listed is listed, and the rest is queried again, until nothing new is found.
     """
     # A scan that cannot be resumed discards its catalog when it is interrupted.
     kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
     problems = await asyncio.to_thread(draft.catalog_problems, kept)
     earlier = draft.catalog_files([scan.name for scan in scans])
     while True:
+        late, comparison.late = comparison.late, {}
+        for path, sides in late.items():
+            await asyncio.to_thread(joined.add, comparison.list_late(path, sides))
         comparison.tally.proven_gone = 0
         blocks = joined.left(earlier, draft)
         while block := await joined.next_of(blocks):
-            await _compare_block({one.path: one for one in block}, comparison, workers)
+            await _compare_block(block, comparison, workers)
         if not comparison.late:
             return problems
-        while comparison.late:
-            path, sides = comparison.late.popitem()
-            await asyncio.to_thread(comparison.list_late, path, sides)
 
 
-async def _compare_block(left: dict[bytes, Left], comparison: PathComparison, workers: int) -> None:
-    """Proceed from the outermost paths inwards: paths in a directory that will be listed wait for that."""
-    while left := {path: one for path, one in left.items() if not _has_above(path, comparison.late)}:
-        outermost = sorted(path for path in left if not _has_above(path, left))
-        waiting = deque(left.pop(path) for path in outermost)
+async def _compare_block(left: Sequence[Left], comparison: PathComparison, workers: int) -> None:
+    waiting = deque(left)
 
-        def work(waiting: deque[Left] = waiting) -> None:
-            with suppress(IndexError):
-                while not comparison.stopped.is_set():
-                    comparison.compare(waiting.popleft())
+    def work() -> None:
+        with suppress(IndexError):
+            while not comparison.stopped.is_set():
+                comparison.compare(waiting.popleft())
 
-        await asyncio.gather(*(asyncio.to_thread(work) for _ in range(min(workers, len(waiting)))))
-
-
-def _has_above(path: bytes, directories: Container[bytes]) -> bool:
-    """Whether one of the directories is an ancestor of the path."""
-    while path := parent(path):
-        if path in directories:
-            return True
-    return False
+    await asyncio.gather(*(asyncio.to_thread(work) for _ in range(min(workers, len(waiting)))))
 
 
 # --- The stage
@@ -153,7 +143,7 @@ class Verification:
 
     `archived` is the content of proven archives. Without it every path of the plan's reap list may be absent, as for a
     user who moves back to the source. `own` is the migration's ledger if `ledger` is that of a rollback; it has the
-    site and the earlier verifications. With `storage`, the walk waits for lost storage of the target, and reads again
+    site and the earlier verifications. With `storage`, the comparison waits for lost storage of the target, and reads again
     what was unreadable meanwhile. With `readers`, hosts read the content first (`ContentPass`).
     """
 
@@ -355,6 +345,8 @@ class Verification:
 
     async def _listings(self, trees: Sequence[bytes], directory: Path) -> tuple[Listing, Listing]:
         """The source, as a scan of the bricks lists it if that is possible, and the target."""
+        if not trees:
+            return Listing(), Listing()
         source = await self._list_from_bricks(trees)
         return source or await self._list(self.source, trees, directory / "source"), await self._list(
             self.target, trees, directory / "target"
@@ -365,7 +357,7 @@ class Verification:
         """A side as its mount shows it."""
         await asyncio.to_thread(directory.mkdir)
         writer = ListingWriter(directory, trees)
-        await walk_mount(LocalProcesses(), native_program().path, side.root, trees=trees, listener=writer)
+        await walk_mount(LocalProcesses(), native_program().path, side.held_path(), trees=trees, listener=writer)
         return await asyncio.to_thread(writer.close)
 
     async def _list_from_bricks(self, trees: Sequence[bytes]) -> Listing | None:
@@ -446,16 +438,21 @@ class Verification:
         )
         trees = await asyncio.to_thread(self._find_trees, comparison)
         async with task_group() as group:
-            listings = group.create_task(self._listings(trees, draft.scratch))
+            listings = group.create_task(self._listings(tuple(trees), draft.scratch))
             # Not if little is left to read because an earlier verification has read it.
             if self.policy.algorithm == HOSTS_ALGORITHM and not earlier:
                 await self._read_by_hosts(reading)
         source, target = listings.result()
+        for side in (source, target):
+            for problem in side.problems_in(set(trees)):
+                # What is mounted there can be looked at, but is not the file system's.
+                if problem.errno == errno.EXDEV:
+                    tally.unreadable(problem, on_source=side is source)
         joined = await asyncio.to_thread(
             Joined,
             source,
             target,
-            trees=trees,
+            trees=tuple(trees),
             now=[] if self._content is None else self._readings().files(),
             before=earlier,
             verification=reading.verification,
@@ -464,6 +461,10 @@ class Verification:
             scratch=self.manifests.scratch,
         )
         try:
+            listed = [await asyncio.to_thread(joined.listed_roots, side) for side in ("source", "target")]
+            for tree, on_target in trees.items():
+                if any(sides := (tree not in listed[0], on_target and tree not in listed[1])):
+                    comparison.late[tree] = sides
             equal = joined.equal(draft)
             while (totals := await joined.next_of(equal)) is not None:
                 tally.add_equal(totals)
@@ -484,9 +485,11 @@ class Verification:
         reaped = self.reap_lists.index(self.plan.reap, trees=trees) if self.reap_lists else None
         return Absences(capabilities=self._capabilities, trees=trees, reaped=reaped, archived=self.archived)
 
-    def _find_trees(self, comparison: PathComparison) -> tuple[bytes, ...]:
-        """The trees that exist on the source. A missing one makes the verification not whole."""
-        found: list[bytes] = []
+    def _find_trees(self, comparison: PathComparison) -> dict[bytes, bool]:
+        """The trees that exist on the source, and whether they are directories on the target. A missing one makes the
+        verification not whole.
+        """
+        found: dict[bytes, bool] = {}
         for tree in self._batch.trees:
             try:
                 root = self.source.look(tree.path)
@@ -501,9 +504,8 @@ class Verification:
             elif root.type is not EntryType.DIRECTORY:
                 self._reasons.append(f"user tree {show(tree.path)} is a {root.type.value} on the source now")
             else:
-                comparison.compare_root(root)
-                found.append(tree.path)
-        return tuple(found)
+                found[tree.path] = comparison.compare_root(root)
+        return found
 
     def _record(
         self, number: int, started_at_s: float, manifest: ClosedManifest, trees: tuple[bytes, ...]

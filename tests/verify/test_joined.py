@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from migrator.catalog.brick_parts import write_part
 from migrator.catalog.files import ClosedCatalogs, rows_of
 from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.units import NS_PER_S
@@ -118,14 +119,15 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
         )
         draft = manifests.create("one", algorithm="xxh3_128")
         again = [source for number, source in enumerate(sources) if number in twice]
-        doubtful = tuple(path.rpartition(b"/")[0] for number, path in enumerate(named) if number in doubted)
+        doubtful = tuple(path for number, path in enumerate(named) if number in doubted)
+        problems = tuple(ScanProblem(path=path, operation="list", errno=5, reason="") for path in (b"home", *doubtful))
         readings = [manifests.readings("now"), manifests.readings("before")]
         for source, (_, _, reading) in zip(sources, drawn, strict=True):
             if reading is not None:
                 for kept in (readings[0], readings[reading.reading.verification - 1]):
                     kept.add(source.path.hex(), {source.path: reading})
         joined = Joined(
-            replace(listing(directory / "lists", [*sources, *again]), problems=doubtful),
+            replace(listing(directory / "lists", [*sources, *again]), problems=problems),
             listing(directory / "lists", [target for target in targets if target is not None]),
             trees=[TREE],
             now=readings[0].files(),
@@ -149,9 +151,9 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
     }
     assert (totals.paths, totals.floored_times, totals.symlink_modes) == (len(expected), len(times), len(modes))
     assert totals.digested_files + totals.carried_files == sum(one is not None for one in expected.values())
-    assert set(left) == set(named) - set(expected) | set(doubtful)
+    assert set(left) == set(named) - set(expected)
     for source, target in zip(sources, targets, strict=True):
         if source.path in left:
             sides = [one is not None and one.type is EntryType.DIRECTORY for one in (source, target)]
-            seen = Left(source.path, on_source=sides[0], on_target=sides[1])
+            seen = Left(source.path, on_source=sides[0] and source.path not in doubtful, on_target=sides[1])
             assert replace(left[source.path], readings=()) == seen

@@ -258,7 +258,7 @@ def test_a_directory_that_cannot_be_read_hides_nothing_else(
         return opened(path)
 
     async def walk_mount(processes: Any, program: bytes, root: bytes, **given: Any) -> Any:
-        if root == file_system.root:
+        if root == file_system.held_path():
             await given["listener"].problems([problem_of(TREE + b"/sub", "open", no_access)], [], [])
         return await walked(processes, program, root, **given)
 

@@ -3,24 +3,29 @@
 import asyncio
 import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from migrator.catalog.manifest import DIFFERENCES_FILE
+from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import Entry
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind
+from migrator.core.paths import is_beneath
 from migrator.core.states import BatchState
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
+from migrator.gluster import walks
 from migrator.gluster.model import SourceHealth
 from migrator.verify.joined import Listing, ListingWriter
 from migrator.verify.model import DifferenceKind, VerificationRecord
@@ -93,6 +98,90 @@ def test_a_path_that_cannot_be_looked_at_is_unproven(world: World, monkeypatch: 
     assert record.proven_gone == 0
 
 
+def spoil_listing(monkeypatch: pytest.MonkeyPatch, side: str, without: bytes | None, *doubts: bytes) -> None:
+    """A listing of a side lacks a path and all beneath it, and has problems: a server was away for a moment."""
+    plain = ListingWriter.close
+
+    def close(writer: ListingWriter) -> Listing:
+        if writer.directory.name == side:
+            for number, batch in enumerate(writer._batches):
+                kept = [
+                    without is None or not is_beneath(path or b"", without) for path in batch.column("path").to_pylist()
+                ]
+                writer._batches[number] = batch.filter(pa.array(kept))
+            writer.found_problems += [ScanProblem(path=path, operation="list", errno=5, reason="") for path in doubts]
+        return plain(writer)
+
+    monkeypatch.setattr(ListingWriter, "close", close)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize(
+    ("without", "doubts"),
+    [
+        (b"home", (b"home",)),
+        (b"home", ()),
+        (TREE, (TREE,)),
+        (TREE + b"/sub", (TREE + b"/sub",)),
+        (None, (TREE, b"", b"home")),
+    ],
+)
+def test_what_a_listing_has_not_told_is_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch, side: str, without: bytes | None, doubts: tuple[bytes, ...]
+) -> None:
+    world.copy_trees()
+    (world.source_path / "home" / "bob").mkdir()
+    (world.tree / "sub" / "new").touch()
+    (world.copy / ".migrator-archive" / "inner").mkdir(parents=True)
+    spoil_listing(monkeypatch, side, without, *doubts, TREE + b"/.migrator-archive")
+    for _ in range(2):
+        record = world.verify()
+        assert missing_paths(record) == {TREE + b"/sub/new"}
+        assert (record.whole, record.paths, record.equal_paths) == (True, 6, 4)
+        rows = [row["path"] for row in world.manifest_rows(record)]
+        assert sorted(rows) == [TREE, TREE + b"/a", TREE + b"/b", TREE + b"/sub/c"]
+
+
+def call(*argv: str | Path) -> None:
+    subprocess.run(argv, check=True)
+
+
+@pytest.mark.parametrize("path", ["", "sub", "a"])
+def test_what_is_mounted_within_a_tree_is_not_the_users(world: World, path: str) -> None:
+    world.copy_trees()
+    over = world.directory / "over"
+    over.mkdir()
+    (over / "file").write_text("a")
+    place, mounted = world.tree / path, over / "file" if path == "a" else over
+    call("mount", "--bind", mounted, place)
+    try:
+        record = world.verify()
+    finally:
+        call("umount", place)
+    assert not record.whole
+    assert record.differences[DifferenceKind.UNREADABLE] >= 1
+
+
+def test_a_root_that_is_mounted_over_while_it_is_listed_hides_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copy_trees()
+    (world.tree / "new").touch()
+    walked = walks.walk_mount
+
+    async def walk_mount(*given: Any, **named: Any) -> Any:
+        over = world.directory / "state"
+        await asyncio.to_thread(call, "mount", "--bind", over, world.source_path)
+        try:
+            return await walked(*given, **named)
+        finally:
+            await asyncio.to_thread(call, "umount", world.source_path)
+
+    world.source.look(TREE)
+    monkeypatch.setattr("migrator.verify.stage.walk_mount", walk_mount)
+    assert missing_paths(world.verify()) == {TREE + b"/new"}
+
+
 def missing_paths(record: VerificationRecord) -> set[bytes]:
     assert record.manifest is not None
     rows = pq.read_table(Path(record.manifest).with_name(DIFFERENCES_FILE)).to_pylist()
@@ -115,21 +204,14 @@ def test_a_directory_that_both_listings_missed_is_walked_after_all(
         world.copy_trees()
         shutil.move(world.directory / "aside", world.tree / "late")
     (world.tree / "late" / "inner" / "new").write_text("no scan has seen it")
-    plain = ListingWriter.close
-
-    def close(writer: ListingWriter) -> Listing:
-        """A listing that misses a directory, as a Gluster mount's can while entries are renamed."""
-        for number, batch in enumerate(writer._batches):
-            late = [TREE + b"/late" in (path or b"") for path in batch.column("path").to_pylist()]
-            writer._batches[number] = batch.filter(pa.array([not one for one in late]))
-        return plain(writer)
-
-    monkeypatch.setattr(ListingWriter, "close", close)
+    late = TREE + b"/late"
+    for side in ("source", "target"):
+        spoil_listing(monkeypatch, side, late)
     record = world.verify()
     missing = missing_paths(record)
-    new = TREE + b"/late/inner/new"
-    late = {TREE + name for name in (b"/late", b"/late/inner", b"/late/inner/old")}
-    assert missing == ({new} if arrived else {new, *late})
+    new = late + b"/inner/new"
+    lost = {late, late + b"/inner", late + b"/inner/old"}
+    assert missing == ({new} if arrived else {new, *lost})
     assert record.differences[DifferenceKind.MISSING] == len(missing)
     assert record.proven_gone == 1
     rows = [row["path"] for row in world.manifest_rows(record)]
