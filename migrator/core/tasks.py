@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -36,6 +37,7 @@ async def told(asked: Awaitable[T]) -> T | None:
 
 _idle: deque[SimpleQueue[Callable[[], None]]] = deque()
 """Threads that have ended their calls. To start one takes longer: the caller waits until it runs, behind all others."""
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 class DaemonExecutor(ThreadPoolExecutor):
