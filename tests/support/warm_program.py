@@ -1,5 +1,6 @@
 """Calls of the program in forks of this process, where its modules are loaded already."""
 
+import gc
 import os
 import pkgutil
 import signal
@@ -50,9 +51,16 @@ def start_program(
     load_program()
     for file in (out, err):
         file.touch()  # it may be killed before it says anything
-    pid = os.fork()
-    if pid == 0:
-        _be_the_program(words, out, err, before)
+    # The threads of this process are gone in the fork, and what they held is in no known state: no collection looks at it there.
+    gc.disable()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            gc.freeze()
+            gc.enable()
+            _be_the_program(words, out, err, before)
+    finally:
+        gc.enable()
     return pid
 
 
