@@ -76,6 +76,7 @@ Row = TypeVar("Row")
 
 DRAFT_DIRECTORY = "draft"
 READINGS_DIRECTORY = ".readings"
+
 # Names outside the batch on both sides are links that an earlier plan made when the trees shared a batch. Only names
 # that one side has in excess are findings.
 _LINK_QUERY = """

@@ -19,7 +19,7 @@ from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetD
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import Scratch
 from migrator.core.errors import Refused
-from migrator.core.paths import parent, show
+from migrator.core.paths import show, tree_of
 from migrator.core.units import format_count
 from migrator.core.values import KW_ONLY, dataclass, field, fields
 from migrator.fs.model import TargetCapabilities
@@ -41,13 +41,7 @@ class Listing:
 
     def problems_in(self, trees: Collection[bytes]) -> list[ScanProblem]:
         """Those at or beneath the root of one of these trees."""
-        return [one for one in self.problems if any(path in trees for path in _with_those_above(one.path))]
-
-
-def _with_those_above(path: bytes) -> Iterator[bytes]:
-    while path:
-        yield path
-        path = parent(path)
+        return [one for one in self.problems if tree_of(one.path, trees) is not None]
 
 
 _PART_ROWS = 200_000
@@ -204,13 +198,11 @@ _LEFT = """
 """
 
 _LEFT_WITH_READINGS = """
-    SELECT l.path, l.on_source, l.on_target, l.now, r.ino, r.size, r.mtime_ns, r.ctime_ns, r.target_ino,
-        r.target_mtime_ns, r.target_ctime_ns, r.digest, r.read_by, r.source_clock_ns, r.target_clock_ns
+    SELECT l.path, l.on_source, l.on_target, l.now, r.* EXCLUDE (path)
     FROM left_over l LEFT JOIN readings_part r ON r.path = l.path ORDER BY l.path
 """
 
-_READING_COLUMNS = """path, ino, size, mtime_ns, ctime_ns, target_ino, target_mtime_ns, target_ctime_ns, digest, read_by,
-    source_clock_ns, target_clock_ns"""
+_READING_COLUMNS = ", ".join(READINGS_SCHEMA.names)
 _READINGS = f"""
     SELECT {_READING_COLUMNS} FROM readings
     WHERE digest IS NOT NULL AND read_by IS NOT NULL AND ctime_ns + {{margin_ns}} <= source_clock_ns
@@ -287,9 +279,8 @@ class Joined:
         for name, listing in (("source_rows", source), ("target_rows", target)):
             rows = self._rows(listing.files, ROW_SCHEMA)
             rows.filter("tree IN (SELECT tree FROM wanted)").create_view(name)
-        read = self._rows(now, READINGS_SCHEMA).project(
-            f"{_READING_COLUMNS.replace('read_by', f'{verification} AS read_by')}"
-        )
+        of_now = _READING_COLUMNS.replace("read_by", f"{verification} AS read_by")
+        read = self._rows(now, READINGS_SCHEMA).project(of_now)
         read.union(self._rows(before, READINGS_SCHEMA).project(_READING_COLUMNS)).create_view("readings")
         self._database.execute(f"CREATE TEMP VIEW readings_rows AS {_READINGS.format(margin_ns=model.CTIME_MARGIN_NS)}")
         ((most,),) = self._database.execute(

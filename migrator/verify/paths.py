@@ -249,15 +249,6 @@ def _linked(source: Entry, target: Entry | None) -> tuple[LinkedPath, ...]:
 _REMEMBERED_FILES = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Both sides of one path, and the result of comparing their attributes."""
-
-    source: Entry
-    target: Entry
-    comparison: Comparison
-
-
 class _Digests:
     """Digests of one side, with a cache for files with several names. Thread-safe."""
 
@@ -295,12 +286,10 @@ class ContentComparison:
     def __init__(self, source: ReadablePaths, target: ReadablePaths, algorithm: str) -> None:
         self._sides = ((source, _Digests(source, algorithm)), (target, _Digests(target, algorithm)))
 
-    def compare(self, pair: Pair) -> tuple[bytes | None, model.Difference | None]:
+    def compare(self, source: Entry, target: Entry) -> tuple[bytes | None, model.Difference | None]:
         """The common digest, or the difference: content, changed while read, or unreadable."""
         found: list[bytes] = []
-        for on_source, entry, (file_system, digests) in zip(
-            (True, False), (pair.source, pair.target), self._sides, strict=True
-        ):
+        for on_source, entry, (file_system, digests) in zip((True, False), (source, target), self._sides, strict=True):
             try:
                 digest = digests.of(entry)
                 for pause_s in _PAUSES_S:
@@ -321,9 +310,9 @@ class ContentComparison:
             found.append(digest.value)
         if found[0] == found[1]:
             return found[0], None
-        if self._changed_since(self._sides[0][0], pair.source):
-            return None, _changed(pair.source, "changed since it was listed", on_source=True)
-        return None, _difference(pair.source.path, model.DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
+        if self._changed_since(self._sides[0][0], source):
+            return None, _changed(source, "changed since it was listed", on_source=True)
+        return None, _difference(source.path, model.DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
 
     @staticmethod
     def _changed_since(file_system: ReadablePaths, entry: Entry) -> bool:
@@ -451,7 +440,7 @@ _RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
 class PathComparison:
     """Compares single paths as they are now, and reports to the tally. Thread-safe, except `late`.
 
-    `late` has the directories that were met and whose entries nobody has listed, with the sides on which they exist. Once
+    `late` has the directories that were met and whose entries are in no listing, with the sides on which they exist. Once
     `stopped` is set, what is not compared yet is left out.
     """
 
@@ -518,7 +507,7 @@ class PathComparison:
             self.tally.gone()
 
     def list_late(self, path: bytes, sides: tuple[bool, bool]) -> Iterator[bytes]:
-        """The entries of a directory that nobody has listed on these sides. Blocking."""
+        """The entries of a directory that is not in the listings of these sides. Blocking."""
         for file_system, wanted in zip((self.source, self.target), sides, strict=True):
             for block in file_system.read_directory(path) if wanted and not self.stopped.is_set() else ():
                 for problem in block.problems:
@@ -555,18 +544,18 @@ class PathComparison:
         if source.type is EntryType.FILE and same_size and is_sampled(source.path, self.policy):
             found = next((one for one in readings if model.is_carried_over(one, source, target)), None)
             if found is None:
-                content = self._read(Pair(source=source, target=target, comparison=comparison))
+                content = self._read(source, target, comparison)
             else:
                 by_hosts = found.reading.verification == self.reading.verification
                 content = Content(found.digest, found.reading, carried=not by_hosts, by_hosts=by_hosts)
         self._record(source, target, comparison, content)
 
-    def _read(self, pair: Pair) -> Content | None:
-        digest, difference = self._content.compare(pair)
+    def _read(self, source: Entry, target: Entry, comparison: Comparison) -> Content | None:
+        digest, difference = self._content.compare(source, target)
         while difference is not None and self._may_be_back(difference):
-            digest, difference = self._content.compare(pair)
+            digest, difference = self._content.compare(source, target)
         if difference is not None:
-            pair.comparison.differences.append(difference)
+            comparison.differences.append(difference)
         return None if digest is None else Content(digest, self.reading)
 
     def _may_be_back(self, difference: model.Difference) -> bool:

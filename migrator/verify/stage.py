@@ -64,7 +64,7 @@ async def compare_the_rest(
 ) -> tuple[str, ...]:
     """Account for every path of the trees that the join has left; return why catalogs could not be used.
 
-    A directory that nobody has listed is listed, and the rest is queried again, until nothing new is found.
+    A directory whose entries are in no listing is listed, and the rest is queried again, until nothing new is found.
     """
     # A scan that cannot be resumed discards its catalog when it is interrupted.
     kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]

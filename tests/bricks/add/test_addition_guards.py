@@ -1,4 +1,4 @@
-"""What speaks against adding bricks, as sentences, and how far additions are."""
+"""Reasons against adding bricks, as sentences, and how far additions are."""
 
 import shlex
 from dataclasses import replace
