@@ -129,6 +129,37 @@ class UserQuota:
         return self.limit_bytes is not None or self.limit_chunk_files is not None
 
 
+class LimitState(StrEnum):
+    """An owner's limit on the target. `LATER`: trees of the owner are not cut over yet. `USED_UP`: it is not set, since
+    the owner could then write nothing.
+    """
+
+    SET = "set"
+    DUE = "to set now"
+    LATER = "at the cutover"
+    DIFFERS = "another limit"
+    USED_UP = "used up"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerLimit:
+    """A limit of bytes of one owner on the target, which stands for the limits of the source on these user trees."""
+
+    uid: int
+    size_bytes: int
+    trees: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostLimit:
+    """A limit of a directory of the source for which no owner's limit can stand."""
+
+    directory: bytes
+    size_bytes: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOwner:
     """The files of one owner in one user tree of the source. Only files with content count, each inode once; of a

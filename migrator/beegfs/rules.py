@@ -264,7 +264,9 @@ def check_quota(limits: int, problem: str | None) -> list[Finding]:
         return []
     told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
     if problem is None:
-        return [ok("target quota", f"{told}; BeeGFS counts what users take up, limits are yours to set there")]
+        return [
+            ok("target quota", f"{told}; BeeGFS counts what users take up; `migrator plan --quotas` sets limits there")
+        ]
     return [
         warning(
             "target quota",
@@ -303,8 +305,8 @@ def _check(target: model.StorageTarget) -> Finding | None:
 
 # Whether planned files fit within the users' limits on the target.
 #
-# Files are copied as root, so no limit stops the copy, but they then count for their owner. A user beyond the hard
-# limit could not write after the switch.
+# Files are copied as root and then given to their owner. BeeGFS refuses to give a file to an owner beyond the hard limit,
+# and writes to such a file, to root too (`SetAttrMsgEx.cpp`, `WriteLocalFileMsgEx.cpp` of its sources, 8.3.1).
 
 
 NEARLY = 0.9

@@ -41,6 +41,9 @@ class StorageTargets(Protocol):
         Usage lags by minutes. Raises ToolFailed.
         """
 
+    async def set_limits(self, size_bytes: Mapping[int, int]) -> None:
+        """Set and verify limits of bytes by uid; limits of chunk files stay. May be called again. Raises ToolFailed."""
+
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
 """The last one is the directory of BeeGFS's own packages."""
@@ -160,6 +163,32 @@ class BeegfsTargets:
         if any(words in usage.stderr for words in version8.ABSENT):
             return {}
         return version8.parse_quotas(self._whole(usage), self._whole(limits), self._whole(defaults), pool, uids)
+
+    async def set_limits(self, size_bytes: Mapping[int, int]) -> None:
+        """As the port. Users with the same limit share a command."""
+        before, pool = await self.quotas(size_bytes), (await self.look()).storage_pool
+        alike: dict[tuple[int, int | None], list[int]] = {}
+        for uid, limit_bytes in sorted(size_bytes.items()):
+            # Version 7 sets both limits.
+            chunk_files = before[uid].limit_chunk_files if self._is_7 and uid in before else None
+            alike.setdefault((limit_bytes, chunk_files), []).append(uid)
+        number = pool if self._is_7 else version8.pool_number(await self._output(*version8.DEFAULTS), pool)
+        for (limit_bytes, chunk_files), uids in alike.items():
+            for start in range(0, len(uids), version7.AT_ONCE):
+                some = uids[start : start + version7.AT_ONCE]
+                await self._output(
+                    *(
+                        version7.limit_words(some, limit_bytes, chunk_files, number)
+                        if self._is_7
+                        else version8.limit_words(some, limit_bytes, number)
+                    )
+                )
+        after = await self.quotas(size_bytes)
+        if wrong := [uid for uid, limit in size_bytes.items() if uid not in after or after[uid].limit_bytes != limit]:
+            raise ToolFailed(
+                f"`{PurePath(self.tool).name}` was to set limits, and these users have others: {wrong[:5]}",
+                hint="try the command by hand: `beegfs quota set-limits`, or `beegfs-ctl --setquota` of BeeGFS 7",
+            )
 
     async def _storage_pool(self, seen: StorageSeen) -> int | None:
         """The storage pool of the root of the user trees, if there are several pools; queried once, since it rarely

@@ -164,6 +164,15 @@ def words(uids: Collection[int], pool: int | None) -> tuple[str, ...]:
     return ("--getquota", "--uid", "--list", listed, "--csv", *of_pool)
 
 
+def limit_words(uids: Collection[int], size_bytes: int, chunk_files: int | None, pool: int | None) -> tuple[str, ...]:
+    """The arguments that set one limit of bytes. The other limit has to be named too: "unlimited" if there is none."""
+    of_pool = () if pool is None else (f"--storagepoolid={pool}",)
+    count = "unlimited" if chunk_files is None else chunk_files
+    listed = ",".join(map(str, uids))
+    limits = (f"--sizelimit={size_bytes}", f"--inodelimit={count}")
+    return ("--setquota", "--uid", "--list", listed, *limits, *of_pool)
+
+
 def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, model.UserQuota]:
     """The quotas of these users, without users whose numbers no server reports. Raises ToolFailed."""
     lines = [line for line in output.decode("utf-8", "replace").split("\n") if line.strip()]

@@ -210,6 +210,18 @@ def parse_quotas(
     return found
 
 
+def pool_number(defaults: bytes, pool: int | None) -> int | None:
+    """The number of a storage pool; `pool` None: of the only one, or None if there are several."""
+    found = [row.id.num_id for row in _rows(defaults, _PoolRow) if pool in (None, row.id.num_id)]
+    return found[0] if len(found) == 1 else None
+
+
+def limit_words(uids: Collection[int], size_bytes: int, pool: int | None) -> tuple[str, ...]:
+    """The arguments that set one limit of bytes."""
+    listed = ",".join(map(str, uids))
+    return ("quota", "set-limits", f"s:{pool}", "--uid", listed, "--space", str(size_bytes))
+
+
 def _users(output: bytes, pool: str, uids: Collection[int]) -> list[_QuotaRow]:
     rows = _rows(output, _QuotaRow) if output.strip() else []
     return [row for row in rows if row.type == "user" and row.pool == pool and row.id in uids]

@@ -11,13 +11,15 @@ from migrator.app.hosts import look_for_schedule
 from migrator.beegfs.tool import QuotaLook, StorageLook, StorageTargets, look_at_quotas, look_at_storage
 from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.core.errors import ExitCode
+from migrator.core.errors import ExitCode, UsageError
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
+from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
 from migrator.schedule.stage import PlanScheduling
+from migrator.transfer.bases import active_plan
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     help="Make the new plan the active one, or the plan NAME without making another.",
 )
 @click.option("--accept-unknown-inodes", is_flag=True, help="Plan although the target's free inodes are unknown.")
+@click.option("--quotas", is_flag=True, help="Show the source's limits as limits of owners on BeeGFS; make no plan.")
+@click.option("--confirm", is_flag=True, help="With --quotas: set each limit once the owner's users are cut over.")
 @details_option
 @verb
 def plan_command(
@@ -53,12 +57,18 @@ def plan_command(
     catalog: str | None,
     activate: str | None,
     accept_unknown_inodes: bool,
+    quotas: bool,
+    confirm: bool,
     details: bool,
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json.
 
     The first plan is active: verbs work by it. A later one is a draft until it is activated.
     """
+    if quotas:
+        return _show_limits(invocation, confirm=confirm)
+    if confirm:
+        raise UsageError("--confirm needs --quotas")
     if activate:
         _activate(invocation, activate, details=details)
         return ExitCode.DONE
@@ -73,7 +83,7 @@ def plan_command(
     )
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         again, asked = "run the command again", wiring.storage_targets()
-        quotas, catalogs, storage, scheduling, atime_problem = run_to_end(
+        limited, catalogs, storage, scheduling, atime_problem = run_to_end(
             _facts(source, wiring, ledger, asked), when_interrupted=again
         )
 
@@ -87,7 +97,7 @@ def plan_command(
             documents=wiring.plans(ledger.site.read()),
             lists=wiring.chunk_lists(),
             ledger=ledger,
-            quotas=quotas,
+            quotas=limited,
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             limits=limits,
@@ -99,6 +109,23 @@ def plan_command(
         trees = several(len(result.left_out), "user tree is", "user trees are")
         click.echo(f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}.")
     return ExitCode.DONE
+
+
+def _show_limits(invocation: Invocation, *, confirm: bool) -> ExitCode:
+    wiring = open_wiring(invocation)
+    storage = wiring.storage_targets()
+    if storage is None:
+        raise UsageError(
+            "--quotas needs a BeeGFS target",
+            hint="set the limits that `migrator plan` lists with the target's own tools",
+        )
+    with wiring.ledger(read_only=not confirm) as ledger:
+        active_plan(ledger)
+        plans = [wiring.plan(ledger, name) for name in ledger.plans.activated()]
+        work = recreate_limits(ledger, plans, storage, confirm=confirm)
+        return present(
+            invocation, run_to_end(work, when_interrupted="run the command again"), "plan.view:limits_document"
+        )
 
 
 def _activate(invocation: Invocation, name: str, *, details: bool) -> None:

@@ -20,6 +20,7 @@ from migrator.core.progress import Progress
 from migrator.cutover.carry_back import carried_of
 from migrator.cutover.model import CutoverRecord
 from migrator.ledger.locks import VOLUME, of_tree
+from migrator.plan.limits import limit_problems
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
 from migrator.render.progress import open_progress
@@ -118,6 +119,17 @@ def verify_command(
                         when_interrupted="run the command again: it compares this batch anew",
                     )
                 )
+        storage = wiring.storage_targets()
+        for words in call.run_to_end(limit_problems(ledger, storage), when_interrupted="run the command again"):
+            event = Event(
+                at_s=wiring.clock.now_s(),
+                kind=EventKind.QUOTA_LIMIT,
+                severity=Severity.WARNING,
+                subject="quotas",
+                message=words,
+            )
+            ledger.events.add(event)
+            shown.event(event)
     call.present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)
 

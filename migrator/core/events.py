@@ -69,6 +69,7 @@ class EventKind(StrEnum):
     RETIREMENT_GIVEN_UP = "retirement-given-up"
     RETIREMENT_HALTED = "retirement-halted"
     QUOTA_NEAR = "quota-near"
+    QUOTA_LIMIT = "quota-limit"
     THROTTLE_SET = "throttle-set"
     STREAMS_SET = "streams-set"
     LEDGER_HELD = "ledger-held"

@@ -38,6 +38,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
 from migrator.operations.run_files import RunFiles
+from migrator.plan.limits import set_confirmed
 from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
@@ -686,6 +687,10 @@ class TreeMachine(
         """
         cutting, tree, user, notes, step = self.cutting, record.tree.path, record.tree.user, record.notes, act.step
         world, run = cutting.world, cutting.run
+        if step is model.CutoverStep.RETAIN:
+            # The user works on the target already: nobody waits for BeeGFS's command.
+            for severity, words in await set_confirmed(cutting.ledger, run.storage, tree):
+                self.say(EventKind.QUOTA_LIMIT, severity, record, words)
         if act.seen_done:
             if step in (model.CutoverStep.THAW, model.CutoverStep.ROLLBACK_REVERT, model.CutoverStep.ROLLBACK_FREEZE):
                 await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)

@@ -54,6 +54,7 @@ class Ledger:
         self.archives = plans.ArchiveRecords(database)
         self.releases = plans.ReleaseRecords(database)
         self.target_backups = plans.BackupRecords(database)
+        self.owner_limits = plans.LimitRecords(database)
         self.benchmarks = measures.BenchmarkRecords(database)
         self.speed_ups = operations.SpeedUpRecords(database)
         self.facts = LedgerFacts(database)

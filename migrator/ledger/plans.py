@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
+from migrator.beegfs.model import OwnerLimit
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt, UsageError
@@ -14,7 +15,7 @@ from migrator.core.states import BATCH_TRANSITIONS, BatchState
 from migrator.ledger import tables
 from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
-from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, record_of
+from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, put, record_of
 from migrator.plan.model import Plan
 from migrator.reap import model as reap
 from migrator.verify.model import VerificationRecord
@@ -317,3 +318,21 @@ class BackupRecords(Records):
         """Whether no backup of a tree began since then; with None, none counts."""
         newest_s: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
         return newest_s is None or since_s is None or newest_s < since_s
+
+
+# Limits of owners on the target.
+
+
+class LimitRecords(Records):
+    """The limits that were confirmed, to be set at the cutover."""
+
+    def confirm(self, limits: Collection[OwnerLimit], *, withdrawn: Collection[int]) -> None:
+        """Record these limits, which replace those of the same owners, and forget the withdrawn ones, by uid."""
+        table = tables.owner_limits
+        with self._database.write() as connection:
+            connection.execute(delete(table).where(table.c.uid.in_(withdrawn)))
+            put(connection, table, [columns_of(table, one, uid=one.uid) for one in limits])
+
+    def all(self) -> Sequence[OwnerLimit]:
+        """Every confirmed limit, in order of uid."""
+        return self._all(OwnerLimit, select(tables.owner_limits).order_by(tables.owner_limits.c.uid))

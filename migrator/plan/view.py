@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from migrator.beegfs.model import LostLimit
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
 from migrator.plan.model import Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
@@ -13,6 +14,7 @@ from migrator.render import document
 from migrator.schedule.view import schedule_blocks, schedule_summary
 
 if TYPE_CHECKING:
+    from migrator.plan.limits import LimitSeen, LimitsSeen
     from migrator.plan.stage import PlanResult
 
 RANKING_ROWS = 20
@@ -51,6 +53,40 @@ def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
         ("How each order would empty the source", [emptying_table(plan.emptying)]),
     )
     yield from schedule_section(plan)
+
+
+def limits_document(seen: "LimitsSeen") -> document.Document:
+    """The limits of the source, as limits of owners on the target."""
+    cells: document.Cells[LimitSeen] = (
+        (document.figure("uid"), lambda one: str(one.limit.uid)),
+        (document.paths("users"), lambda one: _named(one.users)),
+        (document.figure("trees"), lambda one: format_count(len(one.limit.trees))),
+        (document.figure("limit"), lambda one: format_size(one.limit.size_bytes)),
+        (document.figure("used"), lambda one: _size(one.used_bytes or 0)),
+        (document.figure("limit there"), lambda one: _size(one.there_bytes or 0)),
+        (document.text("state"), lambda one: one.state.value),
+        (document.text("confirmed"), lambda one: "yes" if one.confirmed else "no"),
+    )
+    lost: document.Cells[LostLimit] = (
+        (document.paths("directory"), lambda one: show(one.directory) or "/"),
+        (document.figure("limit"), lambda one: format_size(one.size_bytes)),
+        (document.wide("cannot be set on BeeGFS"), lambda one: one.reason),
+    )
+    more = [document.paragraph(f"What the target has is not known: {seen.problem}", alert=True)] if seen.problem else []
+    if not all(one.confirmed for one in seen.limits):
+        more.append(document.paragraph("With --confirm, each limit is set when the owner's users work on the target."))
+    if not seen.limits:
+        more.append(document.paragraph("The source has no limit that can be set on the target."))
+    return document.Document(
+        title=document.clean(f"Limits of {seen.plan}"),
+        subtitle="",
+        sections=tuple(
+            document.sections(
+                ("On the target", [*more, document.records("", cells, seen.limits)]),
+                ("Directories", [document.records("", lost, seen.lost)]),
+            )
+        ),
+    )
 
 
 def standing_words(result: "PlanResult") -> str:

@@ -102,6 +102,9 @@ class Storage:
             raise ToolFailed(self.no_quotas)
         return {uid: self.limits[uid] for uid in uids if uid in self.limits}
 
+    async def set_limits(self, size_bytes: Mapping[int, int]) -> None:
+        raise AssertionError("a run sets no limits")
+
     def come_back(self, looks: int) -> asyncio.Event:
         """All targets are well after so many looks. The event is set then."""
         answers = asyncio.Event()

@@ -23,6 +23,14 @@ def end(name, code=0):
     sys.exit(code)
 if words[:2] == ["target", "list"]:
     end("targets", int((here / "code").read_text()))
+if words[:2] == ["quota", "set-limits"] and (here / "quota-limits").exists():
+    values = dict(zip(words[3:-2:2], words[4:-2:2]))
+    pool = {{"s:1": "storage_pool_default"}}[words[2]]
+    with open(here / "quota-limits", "a") as limits:
+        for uid in values["--uid"].split(","):
+            row = {{"id": int(uid), "inode": "-", "name": uid, "pool": pool, "space": values["--space"], "type": "user"}}
+            limits.write(json.dumps(row) + "\\n")
+    sys.exit(0)
 counted = words[:1] == ["quota"] and here / ("quota-" + words[1].partition("-")[2])
 if counted and counted.exists():
     end(counted.name)
@@ -88,10 +96,11 @@ class FakeTool:
         (self.directory / "code.new").write_text(str(code))
         (self.directory / "code.new").replace(self.directory / "code")
 
-    def count_quotas(self) -> None:
-        """From now on there are quotas, of `QUOTAS`."""
+    def count_quotas(self, *, default: str = "5368709120") -> None:
+        """From now on there are quotas, of `QUOTAS`; `default` is the limit of users without one of their own."""
         for name in ("usage", "limits", "defaults"):
-            (self.directory / f"quota-{name}").write_bytes((QUOTAS / f"8-{name}.out").read_bytes())
+            said = (QUOTAS / f"8-{name}.out").read_text().replace("5368709120", default)
+            (self.directory / f"quota-{name}").write_text(said)
 
 
 def fake_tool(directory: Path) -> FakeTool:
