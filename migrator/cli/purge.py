@@ -65,6 +65,7 @@ def purge_command(
             reread=reread,
             vouched=site.cutover.freeze == "hook",
             wants_backup=site.cutover.wait_for_backup,
+            require_archive=site.cutover.require_archive,
             retain_s=site.cutover.retain_s,
             max_shrink=site.transfer.max_shrink,
             names_per_s=site.cutover.purge_rate,

@@ -41,7 +41,8 @@ def status_command(
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
         status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
-    status = replace(status, at_work=tuple(wiring.locks().holders()))
+    holders = tuple(wiring.locks().holders())
+    status = replace(status, at_work=holders, require_archive=wiring.site.cutover.require_archive)
     return present(invocation, status, status_document, more="" if details else "migrator status --details")
 
 

@@ -130,6 +130,9 @@ class HookFacts:
     after the switch. `back`: the step belongs to a rollback. `freeze_s` is predicted, `frozen_s` measured. `moved` is
     known around a thaw: False if the user stays where they were, for `reason`.
 
+    Before a purge, `manifest` is the absolute path of the newest manifest of the tree, `digest` the algorithm of its
+    digests, and `archives` the directory for answers.
+
     `report` is the absolute directory of a report that is sent.
 
     `side` is the file system that gets the bricks, `source` or `target`.
@@ -156,6 +159,9 @@ class HookFacts:
     freeze_s: float | None = None
     frozen_s: float | None = None
     moved: bool | None = None
+    manifest: bytes | None = None
+    digest: str | None = None
+    archives: bytes | None = None
     report: bytes | None = None
     begins_at_s: float | None = None
     files: int | None = None

@@ -55,6 +55,7 @@ class Ledger:
         self.releases = plans.ReleaseRecords(database)
         self.target_backups = plans.BackupRecords(database)
         self.owner_limits = plans.LimitRecords(database)
+        self.second_copies = plans.SecondCopyRecords(database)
         self.benchmarks = measures.BenchmarkRecords(database)
         self.speed_ups = operations.SpeedUpRecords(database)
         self.facts = LedgerFacts(database)

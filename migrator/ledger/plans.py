@@ -17,6 +17,7 @@ from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
 from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, put, record_of
 from migrator.plan.model import Plan
+from migrator.purge.model import SecondCopy
 from migrator.reap import model as reap
 from migrator.verify.model import VerificationRecord
 
@@ -336,3 +337,23 @@ class LimitRecords(Records):
     def all(self) -> Sequence[OwnerLimit]:
         """Every confirmed limit, in order of uid."""
         return self._all(OwnerLimit, select(tables.owner_limits).order_by(tables.owner_limits.c.uid))
+
+
+# Archives of the site that hold trees.
+
+
+class SecondCopyRecords(Records):
+    """Archives that were proven to hold a tree."""
+
+    def add(self, copies: Sequence[SecondCopy]) -> None:
+        """Record archives in one transaction."""
+        self._put(tables.second_copies, [columns_of(tables.second_copies, one) for one in copies])
+
+    def all(self) -> Sequence[SecondCopy]:
+        """The newest record of each archive of each tree and manifest, in the order in which they were made."""
+        found = self._all(SecondCopy, select(tables.second_copies).order_by(tables.second_copies.c.id))
+        return tuple({(one.tree, one.name, one.manifests): one for one in found}.values())
+
+    def of_tree(self, tree: bytes, manifests: str) -> Sequence[SecondCopy]:
+        """Those that hold a tree as these manifests have it."""
+        return [one for one in self.all() if (one.tree, one.manifests) == (tree, manifests)]

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
@@ -303,7 +303,7 @@ verifications = _table(
 )
 
 
-# Around cutovers: backups of the target, speed of users' trees.
+# Around cutovers: backups of the target, archives, speed of users' trees.
 
 
 # Backups of the target, made by other software; `at_s` is when one began.
@@ -313,6 +313,16 @@ target_backups = _table(
 
 # Limits on the target that were confirmed, in place of those of the source on `trees`.
 owner_limits = _table("owner_limits", "uid:int! size_bytes:int trees:text")
+
+# Archives of the site that are proven to hold a tree. `manifests` are the digests of the manifests that were compared.
+second_copies = _table(
+    "second_copies",
+    """
+    id:int! tree:bytes name:text place:text manifests:text algorithm:text files:int size_bytes:int extra:int
+    list_digest:text at_s:float
+    """,
+    sa.Index("ix_second_copies_tree", "tree"),
+)
 
 # `cold` is null for tests that do not read; `amount` is lines or bytes.
 tree_measurements = _table(

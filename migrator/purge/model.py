@@ -17,6 +17,9 @@ TREE_NAME = b"tree"
 CONFIRM_CHARACTERS = 12
 """The minimum length of the checksum that confirms a plan."""
 
+ARCHIVES_NAME = "archives"
+"""The directory of the state directory's temporary files in which hooks answer which archives hold a tree."""
+
 FINDINGS_KEPT = 1000
 """The maximum number of findings listed for a tree; further ones are only counted."""
 
@@ -108,7 +111,7 @@ class TreePurge:
     or inode changed or on request. `changed` and `gone` count names that the user changed or removed on the target
     after the move. `outside` counts files with names outside the tree, which stay. `findings` lists the first of
     `open_paths` paths that are not known to be on the target. `kept_in` is the directory that holds them, None if
-    nothing was moved.
+    nothing was moved. `archives` are the archives of the site that are proven to hold the tree.
     """
 
     tree: UserTree
@@ -125,15 +128,19 @@ class TreePurge:
     findings: tuple[PurgeFinding, ...] = ()
     kept_in: bytes | None = None
     due_at_s: float | None = None
+    archives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeSummary:
-    """The result of a purge or of its dry run. `checksum` covers the trees to be freed and their proofs."""
+    """The result of a purge or of its dry run. `checksum` covers the trees to be freed and their proofs. Each needs
+    `require_archive` archives.
+    """
 
     run_id: int | None
     dry_run: bool
     checksum: str
+    require_archive: int = 0
     trees: tuple[TreePurge, ...]
 
     @property
@@ -197,3 +204,40 @@ class ManifestSum:
 
     names: int
     without_digest: int
+
+
+# Archives of the site: tape, or another file system
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondCopy:
+    """An archive of the site with all files of a tree: the digests that it computed of what it stored are those of the
+    manifests. `manifests` are the digests of their files: after another verification the record no longer counts.
+    `place` is in the words of the hook; `extra` counts files that only the archive has; `list_digest` is the digest of
+    the list that was compared.
+    """
+
+    tree: bytes
+    name: str
+    place: str
+    manifests: str
+    algorithm: str
+    files: int
+    size_bytes: int
+    extra: int
+    list_digest: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The regular files of a tree by the digests of an archive: `files` are equal. `examples` are of files that are
+    `missing` or `different` there.
+    """
+
+    files: int
+    size_bytes: int
+    missing: int
+    different: int
+    extra: int
+    examples: tuple[bytes, ...]

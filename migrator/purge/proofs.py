@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join
 from migrator.cutover.model import PurgeSum
-from migrator.purge.model import Archive, ManifestSum, Proof
+from migrator.purge.model import Archive, Compared, ManifestSum, Proof
 from migrator.reap.model import ReapAction, ReapRow, archive_directory, archive_name
 
 _BATCH_ROWS = 20_000
@@ -37,7 +38,22 @@ _ALL = 1 << 64
 _SCHEMA = f"""
     CREATE TABLE proofs ({", ".join(_COLUMNS)}, later, PRIMARY KEY (path)) WITHOUT ROWID;
     CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
+    CREATE TABLE listed (path PRIMARY KEY, digest) WITHOUT ROWID;
     CREATE TABLE skipped ({", ".join(_SKIPPED)}, PRIMARY KEY (path)) WITHOUT ROWID;
+"""
+
+
+_LISTED = "INSERT INTO listed VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET digest = NULL"
+_PAIRED = "FROM proofs LEFT JOIN listed USING (path) WHERE type = 'file'"
+_COMPARED = f"""
+    SELECT coalesce(sum(listed.digest IS proofs.digest), 0), coalesce(sum(size * (listed.digest IS proofs.digest)), 0),
+        coalesce(sum(listed.path IS NULL), 0), coalesce(sum(listed.path NOTNULL AND listed.digest IS NOT proofs.digest), 0)
+    {_PAIRED}
+"""
+_NOT_EQUAL = f"SELECT path {_PAIRED} AND listed.digest IS NOT proofs.digest ORDER BY path LIMIT 5"
+_EXTRA = """
+    SELECT count(*) FROM listed
+    WHERE NOT EXISTS (SELECT 1 FROM proofs WHERE proofs.path = listed.path AND type = 'file')
 """
 
 
@@ -122,6 +138,44 @@ class IndexedProofs:
         with self._lock:
             names, without = self._database.execute(query, [EntryType.FILE.value]).fetchone()
         return ManifestSum(names=names, without_digest=without)
+
+    def algorithms(self) -> tuple[str, ...]:
+        """The algorithms of the digests; those of archived files may be older."""
+        with self._lock:
+            rows = self._database.execute("SELECT DISTINCT algorithm FROM proofs WHERE algorithm NOTNULL").fetchall()
+        return tuple(sorted(one for (one,) in rows))
+
+    def digests(self) -> Iterator[tuple[bytes, bytes]]:
+        """Path and digest of every regular file, in order of path."""
+        query = "SELECT path, digest FROM proofs WHERE type = ? AND digest NOTNULL AND path > ? ORDER BY path LIMIT ?"
+        rows: list[Any] = [(b"",)]
+        while rows:
+            with self._lock:
+                rows = self._database.execute(query, [EntryType.FILE.value, rows[-1][0], _BATCH_ROWS]).fetchall()
+            yield from ((path, digest) for path, digest in rows)
+
+    def compare(self, listed: Iterable[tuple[bytes, bytes]]) -> Compared:
+        """Compare paths and digests of an archive with the regular files. A path that is listed twice counts as different."""
+        with self._lock:
+            self._database.execute("DELETE FROM listed")
+        rows = iter(listed)
+        while block := list(islice(rows, _BATCH_ROWS)):
+            with self._lock:
+                self._database.execute("BEGIN")
+                self._database.executemany(_LISTED, block)
+                self._database.execute("COMMIT")
+        with self._lock:
+            files, size_bytes, missing, different = self._database.execute(_COMPARED).fetchone()
+            examples = self._database.execute(_NOT_EQUAL).fetchall()
+            (extra,) = self._database.execute(_EXTRA).fetchone()
+        return Compared(
+            files=files,
+            size_bytes=size_bytes,
+            missing=missing,
+            different=different,
+            extra=extra,
+            examples=tuple(path for (path,) in examples),
+        )
 
     def note_read(self, path: bytes, ino: int, ctime_ns: int) -> None:
         """Note that the content was read and matches: from now on the proof has this inode and ctime."""

@@ -74,7 +74,7 @@ class PurgeRequest:
     that may not be purged is refused instead of left for later.
 
     `vouched`: the freeze hook vouches for writers that cannot be seen. `wants_backup`: a backup of the target must be
-    recorded that began after the user's thaw. `names_per_s` limits removals; the rate falls
+    recorded that began after the user's thaw. So many archives of the site must hold a tree (`require_archive`). `names_per_s` limits removals; the rate falls
     while probes exceed `max_latency_s` (None: no limit).
     """
 
@@ -86,6 +86,7 @@ class PurgeRequest:
     reread: bool = False
     vouched: bool = False
     wants_backup: bool = False
+    require_archive: int = 0
     retain_s: int
     max_shrink: float
     names_per_s: int

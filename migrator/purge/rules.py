@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
-from migrator.core.paths import percent_escape, show
+from migrator.core.paths import join, percent_escape, show
 from migrator.core.probe import ProbeSide
 from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
@@ -252,6 +253,37 @@ def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, ver
             f"release --user {tree.user} PATH --confirm-loss`, or move the user back with `migrator rollback` and archive it"
         )
     return tuple(found)
+
+
+_DIGEST_RECORD = re.compile(rb"((?:[0-9a-fA-F]{2})+) [ *](?:\./)?(.+)", re.DOTALL)
+
+
+def digest_record(record: bytes, tree: bytes) -> tuple[bytes, bytes]:
+    """Path and digest of a record in the form of `sha256sum --zero`, without its NUL. Raises ValueError."""
+    found = _DIGEST_RECORD.fullmatch(record)
+    if found is None:
+        raise ValueError(f"the list has a record that is no digest and path: {show(record[:80])}")
+    return join(tree, found[2]), bytes.fromhex(found[1].decode("ascii"))
+
+
+def proofs_named(item: model.Item) -> str:
+    """The digests of the manifests of a tree, by which an archive of it counts."""
+    return ",".join(one.manifest_digest or "" for one in (item.proof, *(item.carried or ())) if one is not None)
+
+
+def archives_problem(
+    tree: UserTree, proven: Sequence[model.SecondCopy], problems: Sequence[str], *, required: int
+) -> str | None:
+    """Why too few archives hold a tree; None if enough do."""
+    names = [one.name for one in proven]
+    if len(names) >= required:
+        return None
+    known = f" ({', '.join(names)})" if names else ""
+    reasons = "; ".join(problems) or "the pre-purge hooks named no other"
+    return (
+        f"{len(names)} of the {required} archives that [cutover] require_archive demands{known} are proven to hold "
+        f"{show(tree.path)}: {reasons}"
+    )
 
 
 def released_words(released: int) -> str:

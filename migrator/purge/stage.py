@@ -1,6 +1,7 @@
 """`purge`: preflight checks, confirmation, then one tree after the other."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -24,6 +25,7 @@ from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge import model, rules
+from migrator.purge.copies import Answers
 from migrator.purge.proofs import IndexedProofs, open_proofs
 from migrator.purge.removal import LOG, Call, Found, Judge, Pace, Placed, PurgeRequest, PurgeWorld, Removal, Survey
 from migrator.reap.model import ArchiveState
@@ -100,7 +102,11 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 raise
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, error.message)
             return model.TreePurge(
-                tree=tree, outcome=model.TreeOutcome.REFUSED, words=_REFUSED, reasons=(error.message,)
+                tree=tree,
+                outcome=model.TreeOutcome.REFUSED,
+                words=_REFUSED,
+                reasons=(error.message,),
+                archives=tuple(one.name for one in self._proven()),
             )
         except OSError as error:
             raise MigratorError(
@@ -154,8 +160,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def prepare(self, record: CutoverRecord, act: _Act, seen: Snapshot) -> CutoverNotes | None:
         del act
         if self.hooks is not None:
-            await self.hooks.before(self._hooked_step(record), self._facts(record))
-            self._hooked = True
+            await self._call_hooks(self.hooks, record, seen.proofs)
         await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
         return None if seen.found is None else CutoverNotes(purge=seen.found.sum)
 
@@ -394,7 +399,58 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
 
-    # Hooks and results.
+    # Hooks, archives and results.
+
+    async def _call_hooks(self, hooks: StepHooks, record: CutoverRecord, proofs: IndexedProofs | None) -> None:
+        """Call the `pre` hooks, and record which archives they named. Raises Refused if too few hold the tree."""
+        facts, request, world = self._facts(record), self.call.request, self.call.world
+        if proofs is None or not request.require_archive:
+            await hooks.before(self._hooked_step(record), facts)
+            self._hooked = True
+            return
+        directory = world.scratch.directory / model.ARCHIVES_NAME / record.own_name
+        answers = Answers(
+            directory=directory.absolute(), tree=record.tree.path, manifests=rules.proofs_named(self.item)
+        )
+        # A call that was killed may have left answers.
+        await self._take(answers, record, proofs)
+        algorithms = await asyncio.to_thread(proofs.algorithms)
+        await asyncio.to_thread(answers.offer, proofs, self._proven())
+        archives = os.fsencode(answers.directory)
+        facts = replace(facts, archives=archives, digest=algorithms[0] if len(algorithms) == 1 else None)
+        try:
+            await hooks.before(self._hooked_step(record), facts)
+        except Refused:
+            # Archives of earlier hooks count although a later one refuses.
+            await self._take(answers, record, proofs)
+            raise
+        self._hooked = True
+        problems = await self._take(answers, record, proofs)
+        why = rules.archives_problem(record.tree, self._proven(), problems, required=request.require_archive)
+        if why is not None:
+            raise Refused(
+                why,
+                cause="a pre-purge hook has to make an archive, and to give the digests of what it stored",
+                hint="fix what the hooks report (docs/hooks.md), then run the same command again: proven archives are kept",
+            )
+        await asyncio.to_thread(answers.close)
+
+    async def _take(self, answers: Answers, record: CutoverRecord, proofs: IndexedProofs) -> list[str]:
+        """Record the archives that hold the tree by their answers, and return why others do not."""
+        whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.clock.now_s())
+        self.call.world.ledger.second_copies.add(whole)
+        for one in whole:
+            more = f", and {several(one.extra, 'other file')}" if one.extra else ""
+            held = f"{several(one.files, 'file')}, {format_size(one.size_bytes)}{more}"
+            words = f"the archive {one.name} ({one.place}) holds the tree by its digests: {held}"
+            self.say(EventKind.BACKUP_TOLD, Severity.INFO, record, words)
+        for problem in problems:
+            self.say(EventKind.BACKUP_TOLD, Severity.WARNING, record, problem)
+        return problems
+
+    def _proven(self) -> Sequence[model.SecondCopy]:
+        """The archives that hold the tree as its present manifests have it."""
+        return self.call.world.ledger.second_copies.of_tree(self.item.record.tree.path, rules.proofs_named(self.item))
 
     def _hooked_step(self, record: CutoverRecord) -> HookedStep:
         return CutoverPlace(step=HookStep.PURGE, record=record).hooked
@@ -408,7 +464,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             await self.hooks.catch_up(self._hooked_step(record), facts)
 
     def _facts(self, record: CutoverRecord) -> HookFacts:
-        world = self.call.world
+        world, manifest = self.call.world, None if self.item.proof is None else self.item.proof.manifest
         return HookFacts(
             run_id=self.call.run_id or 0,
             plan=record.plan,
@@ -418,6 +474,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             link=record.notes.link,
             old_path=join(world.source.root, record.tree.path),
             new_path=join(world.target.root, record.tree.path),
+            manifest=None if manifest is None else os.path.abspath(os.fsencode(manifest)),
             started_at_s=world.clock.now_s(),
         )
 
@@ -441,6 +498,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             open_paths=listed.open_paths,
             findings=listed.listed,
             kept_in=_closed(self.item.record).at if outcome is model.TreeOutcome.KEPT else None,
+            archives=tuple(one.name for one in self._proven()),
         )
 
     def _stopped(self, record: CutoverRecord, why: str) -> Refused:
@@ -589,5 +647,6 @@ async def _purge(call: Call, items: Sequence[model.Item], left: _Later) -> model
         run_id=call.run_id,
         dry_run=request.dry_run,
         checksum=_checksum(world, call.site, items),
+        require_archive=request.require_archive,
         trees=tuple(done[tree.path] for tree in request.trees),
     )

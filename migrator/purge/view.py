@@ -43,9 +43,23 @@ _TREE: doc.Cells[TreePurge] = (
 
 
 def _blocks(summary: PurgeSummary) -> Iterator[doc.Block]:
-    yield doc.records("", _TREE, summary.trees)
+    wanted = summary.require_archive
+    archives: doc.Cells[TreePurge] = (
+        (doc.paths(f"archives (of {wanted})"), lambda tree: ", ".join(tree.archives) or doc.NONE),
+    )
+    yield doc.records("", (*_TREE, *(archives if wanted else ())), summary.trees)
     for tree in summary.trees:
         yield from _tree_blocks(tree)
+    lacking = [
+        tree.tree.user
+        for tree in summary.trees
+        if len(tree.archives) < wanted and tree.outcome is TreeOutcome.WOULD_PURGE
+    ]
+    if lacking:
+        yield doc.paragraph(
+            f"The pre-purge hooks have to make archives of {', '.join(lacking)} yet: [cutover] require_archive demands {wanted}.",
+            alert=True,
+        )
     if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
         yield doc.paragraph(
             f"The plan's checksum is {summary.checksum}. To free what is listed, give the same command without --dry-run and "

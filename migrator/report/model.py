@@ -20,6 +20,7 @@ from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.plan.model import Plan
+from migrator.purge.model import SecondCopy
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
 from migrator.verify.model import VerificationRecord
 
@@ -476,6 +477,8 @@ class StatusFacts:
     - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
     - `governing` has the limits that operators set, and the number of streams that the newest run may have.
     - `at_work` are the processes at work on this machine now, with what they hold.
+    - `archives` are those of the site that hold the tree of a newest cutover as its verification has it. Each tree needs
+      `require_archive` of them before its source is purged (0 also if the caller does not say).
     - `storage` has the first and the newest sample of the storage and metadata targets of a BeeGFS target.
     """
 
@@ -506,6 +509,8 @@ class StatusFacts:
     governing: GoverningFacts = field(default_factory=GoverningFacts)
     at_work: tuple[Holder, ...] = ()
     storage: tuple[StorageSample, ...] = ()
+    archives: tuple[SecondCopy, ...] = ()
+    require_archive: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

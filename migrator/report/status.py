@@ -21,6 +21,7 @@ from migrator.fs.model import Side
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost
 from migrator.plan.rules import settled_trees
+from migrator.purge.model import SecondCopy
 from migrator.report import model, rules
 from migrator.report.rules_metrics import families
 from migrator.transfer.governor import read_governing
@@ -242,12 +243,21 @@ def read_status(
             ),
         ),
         cutovers=tuple(cutovers),
+        archives=_archives(ledger, cutovers),
         probes=tuple(ledger.probes.newest()),
         drains=bricks.drains,
         additions=bricks.additions,
         retirement=None if (retired := ledger.retirements.newest()) is None else retired.shown,
         governing=governing,
     )
+
+
+def _archives(ledger: "Ledger", cutovers: Sequence[CutoverRecord]) -> tuple[SecondCopy, ...]:
+    copies = ledger.second_copies.all()
+    plans = {one.plan for one in cutovers} if copies else set()
+    digests = {one.id: one.manifest_digest for plan in plans for one in ledger.verifications.of_plan(plan)}
+    now = {one.tree.path: digests.get(one.notes.verification_id or 0) for one in cutovers}
+    return tuple(one for one in copies if one.manifests == now.get(one.tree))
 
 
 def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> model.ThroughputPoint | None:

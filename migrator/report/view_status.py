@@ -1,5 +1,6 @@
 """The status and the findings of `doctor` as documents."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -11,8 +12,10 @@ from migrator.core.events import Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.cutover.model import CutoverState
 from migrator.cutover.view import cutover_blocks
 from migrator.ledger.model import CALL, TREE, Holder
+from migrator.purge.model import SecondCopy
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import left_to_people
@@ -237,11 +240,37 @@ def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.
         ("Bricks", brick_blocks(status)),
         ("Storage targets", storage_blocks(status.storage)),
         ("Cutovers", cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows)),
+        ("Archives of moved users", archive_blocks(status)),
         ("Files that need attention", [attention_table(status.attention, status.attention_total)]),
         ("The newest scan", scan_blocks(status.scan)),
         ("Latest runs", [run_table(status.runs)]),
         ("Warnings and errors, newest first", [doc.records("", _EVENT, status.events)]),
     )
+
+
+_ARCHIVE: doc.Cells[SecondCopy] = (
+    (doc.paths("tree"), lambda one: show(one.tree)),
+    (doc.paths("archive"), lambda one: one.name),
+    (doc.paths("place"), lambda one: one.place),
+    (doc.figure("files"), lambda one: format_count(one.files)),
+    (doc.figure("size"), lambda one: format_size(one.size_bytes)),
+    (doc.text("compared"), lambda one: doc.when(one.at_s)),
+)
+
+
+def archive_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
+    """The archives of trees, and which retained trees lack some."""
+    held = Counter(one.tree for one in status.archives)
+    retained = [one.tree for one in status.cutovers if one.state is CutoverState.RETAINED]
+    lacking = [f"{tree.user} has {held[tree.path]}" for tree in retained if held[tree.path] < status.require_archive]
+    yield doc.records("", _ARCHIVE, status.archives)
+    if lacking:
+        shown = ", ".join(lacking[:TREE_ROWS]) + (
+            f", and {len(lacking) - TREE_ROWS:,} more" * (len(lacking) > TREE_ROWS)
+        )
+        yield doc.paragraph(
+            f"Before a purge each tree needs {status.require_archive} ([cutover] require_archive): {shown}."
+        )
 
 
 def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:

@@ -419,6 +419,9 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     (1 s by default). Not applied to file systems without remote clients."""
     wait_for_backup: Flag = False
     """Whether a user moves only after `migrator backup` has recorded a backup of the target (docs/cutover.md)."""
+    require_archive: Annotated[Count, Meta(ge=0, le=9)] = 0
+    """How many archives of yours, made by `pre-purge` hooks, have to hold a user's tree before `purge` frees it
+    (docs/cutover.md)."""
     compare: Flag = True
     """Whether the user's tree is timed on the source before the freeze and on the target after it (docs/cutover.md)."""
     compare_limit_s: Annotated[Seconds, AT_LEAST_1] = MINUTE_S

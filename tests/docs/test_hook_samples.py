@@ -2,6 +2,7 @@
 
 import email
 import email.policy
+import hashlib
 import json
 import os
 import re
@@ -28,7 +29,9 @@ HOOKS = REPOSITORY / "hooks"
 README = (HOOKS / "README.md").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
-OTHER_STAGES = ("pre-freeze", "post-freeze", "post-thaw", "post-announce", "pre-add", "post-report", "post-fail")
+OTHER_STAGES = (
+    *("pre-freeze", "post-freeze", "post-thaw", "post-announce", "pre-add", "pre-purge", "post-report", "post-fail"),
+)
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -122,6 +125,48 @@ def test_the_hold_skips_a_batch_while_its_file_is_there(tmp_path: Path) -> None:
     held = run(HOLD, facts, **variables)
     assert held.returncode == 62
     assert "batch 1 is held" in held.stderr
+
+
+PROGRAMS = {
+    "htar": 'tar -cf "$4" .',
+    "hsi": 'cat "${2#get - : }"',
+    "dsmc": '[ "$1" = archive ] || cp -a "${2%/*}/." "$3"',
+}
+"""What the sample's calls of these programs do."""
+
+
+def test_every_kind_of_archive_has_the_digests_of_what_is_read_back(tmp_path: Path) -> None:
+    tree, answers, bin_ = (tmp_path / name for name in ("alice", "answers", "bin"))
+    for directory in (tree, answers, bin_):
+        directory.mkdir()
+    odd = os.fsencode(tree) + b"/caf\xe9\n\xc3\xa9" + b"x" * 120
+    Path(os.fsdecode(odd)).write_bytes(b"odd")
+    os.link(odd, tree / "zz")
+    (tree / "symlink").symlink_to("zz")
+    for name, text in PROGRAMS.items():
+        (bin_ / name).write_text(f"#!/bin/sh\n{text}\n")
+        (bin_ / name).chmod(0o755)
+    kinds = ("tar.zst", "htar", "dsmc")
+    (tmp_path / "archives.conf").write_text("".join(f"{kind} {kind} {tmp_path}\n" for kind in kinds))
+    facts = document() | {"stage": "pre-purge", "digest": "sha256", "archives": str(answers)}
+    variables = {
+        "MIGRATOR_SITE": str(tmp_path / "site.toml"),
+        "MIGRATOR_ARCHIVES": str(answers),
+        "MIGRATOR_OLD_PATH": str(tree),
+        "MIGRATOR_MANIFEST": "/state/manifests/v1/manifest.parquet",
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+    }
+    done = run("pre-purge.d/50-archive", facts, **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    digest = hashlib.sha256(b"odd").hexdigest().encode()
+    for kind in kinds:
+        listed = (answers / f"{kind}.digests").read_bytes()
+        assert sorted(listed.split(b"\0")) == [b"", *(digest + b"  " + name for name in (os.path.basename(odd), b"zz"))]
+        assert (answers / f"{kind}.archive").read_text() == f"{kind} {tmp_path}/home%2Falice.v1\n"
+    (bin_ / "htar").write_text("#!/bin/sh\nexit 1\n")
+    (answers / "tar.zst.proven").touch()
+    failed = run("pre-purge.d/50-archive", facts, **variables)
+    assert (failed.returncode, "htar failed" in failed.stderr, "Traceback" in failed.stderr) == (1, True, False)
 
 
 STAGE = hooks.HookStage(step=hooks.HookStep.PASS, event=hooks.HookEvent.POST)

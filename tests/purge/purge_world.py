@@ -97,6 +97,8 @@ class PurgeSite:
     read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
     backups: list[str] = field(default_factory=list)
+    hooks: DoingHooks = field(default_factory=DoingHooks)
+    require_archive: int = 0
 
     @property
     def tree(self) -> UserTree:
@@ -142,7 +144,7 @@ class PurgeSite:
             back_up=self.backups.append,
             archived=lambda: ProvenArchives(world.ledger.archives, MountedArchiveFolders(world.target_root)),
             skipped=lambda _record: (),
-            hooks=DoingHooks(),
+            hooks=self.hooks,
             ledger=world.ledger,
             locks=locks,
             files=RunFiles(world.directory / "runs", locks),
@@ -160,6 +162,7 @@ class PurgeSite:
             dry_run=dry_run,
             reread=reread,
             vouched=True,
+            require_archive=self.require_archive,
             retain_s=30 * int(DAY_S),
             max_shrink=0.5,
             names_per_s=100_000,

@@ -1,0 +1,162 @@
+"""With `[cutover] require_archive`, a tree is purged only if that many archives hold all of its files by their digests."""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.cutover.model import CutoverState
+from migrator.hooks.model import HookStep
+from migrator.purge.model import Item, TreeOutcome, TreePurge
+from migrator.purge.rules import digest_record, proofs_named
+from tests.purge.purge_world import PurgeSite, purge_site
+from tests.purge.test_purge import CUTOVER, asked, cli_site
+from tests.support.kills import DoingHooks
+from tests.support.run_site import RealSite
+from tests.support.xfs import XfsMount
+
+pytestmark = pytest.mark.needs_root
+
+__all__ = ["cli_site"]
+
+SAMPLE = Path(__file__).parents[2] / "hooks/pre-purge.d/50-archive"
+FILES = {b"a": b"one", b"d/\xff\n": b"two", b"d/empty": b""}
+
+
+def fill(tree: Path) -> None:
+    (tree / "d").mkdir()
+    for name, content in FILES.items():
+        Path(os.fsdecode(os.fsencode(tree) + b"/" + name)).write_bytes(content)
+    (tree / "symlink").symlink_to("a")
+
+
+@pytest.fixture
+def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[PurgeSite]:
+    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill) as made:
+        yield made
+
+
+def listed(site: PurgeSite, changes: Mapping[bytes, bytes | None] | None = None) -> bytes:
+    """What an archive with these files says of them; the digests are those of the manifest where the content is equal."""
+    known = dict(record.split(b"  ", 1)[::-1] for record in (answers(site) / "manifest").read_bytes().split(b"\0")[:-1])
+    assert set(known) == set(FILES)
+    for name, content in (changes or {}).items():
+        if content is None:
+            del known[name]
+        else:
+            known[name] = hashlib.md5(content).hexdigest().encode()
+    return b"".join(digest + b"  ./" + name + b"\0" for name, digest in known.items())
+
+
+def answers(site: PurgeSite) -> Path:
+    return site.world.directory / "temporary/archives" / site.record.own_name
+
+
+def asking(site: PurgeSite, said: Mapping[str, bytes | None], *, required: int = 1, code: int = 0) -> TreePurge:
+    """A purge whose hook answers with these lists; None is the right one."""
+    site.require_archive = required
+
+    def answer() -> None:
+        for name, text in said.items():
+            (answers(site) / f"{name}.digests").write_bytes(listed(site) if text is None else text)
+            (answers(site) / f"{name}.archive").write_text(f"tape of {name}\n")
+
+    site.hooks = DoingHooks(deeds={HookStep.PURGE: answer}, exit_codes={"pre-purge": code})
+    before = {path: path.lstat() for path in site.source.rglob("*")}
+    done = site.purge()
+    if done.outcome is not TreeOutcome.PURGED:
+        assert {path: path.lstat() for path in site.source.rglob("*")} == before
+        assert site.state is CutoverState.RETAINED
+    return done
+
+
+def test_archives_without_every_file_do_not_count(site: PurgeSite) -> None:
+    asking(site, {})
+    right = listed(site)
+    for text, words in (
+        (listed(site, {b"a": None}), "1 file of the manifest is missing in its list, and 0 files differ, such as home/alice/a"),
+        (listed(site, {b"d/\xff\n": b"other"}), "0 files of the manifest are missing in its list, and 1 file differs, such as home/alice/d/\\xff\\x0a"),
+        (right + right.partition(b"\0")[0] + b"\0", "1 file differs"),
+        (b"", "3 files of the manifest are missing"),
+        (right[:-1], "does not end with a NUL"),
+        (right + b"a" * 70_000, "a record of it is too long"),
+        (right + b"zz  a\0", "no digest and path: zz  a"),
+    ):  # fmt: skip
+        done = asking(site, {"hpss": text})
+        assert done.outcome is TreeOutcome.REFUSED
+        assert words in done.reasons[0], done.reasons
+    assert "named no other" in asking(site, {}).reasons[0]
+    assert "is no name" in asking(site, {"a b": None}).reasons[0]
+    assert "refused it" in asking(site, {}, code=1).reasons[0]
+    assert not site.world.ledger.second_copies.all()
+
+
+def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> None:
+    """Also if a later hook refuses, or if the program was killed before it took the answer."""
+    assert asking(site, {"hpss": None}, required=2, code=1).outcome is TreeOutcome.REFUSED
+    (one,) = site.world.ledger.second_copies.all()
+    assert (one.name, one.place, one.files, one.size_bytes, one.extra) == ("hpss", "tape of hpss", 3, 6, 0)
+    (answers(site) / "tsm.digests").write_bytes(listed(site) + b"00  more\0")
+    (answers(site) / "tsm.archive").write_text("tape 2")
+    done = asking(site, {}, required=3)
+    assert (done.outcome, done.archives) == (TreeOutcome.REFUSED, ("hpss", "tsm"))
+    assert {path.name for path in answers(site).glob("*.proven")} == {"hpss.proven", "tsm.proven"}
+    assert [one.extra for one in site.world.ledger.second_copies.all()] == [0, 1]
+    assert site.dry_run().trees[0].archives == ("hpss", "tsm")
+    # Another verification, of the cutover or of what a rollback carried to the source, is another proof.
+    item = Item(record=site.record, proof=site.proof)
+    again = replace(site.proof, manifest_digest="other")
+    assert proofs_named(item) == one.manifests
+    assert one.manifests not in (
+        proofs_named(replace(item, carried=(again,))),
+        proofs_named(replace(item, proof=again)),
+    )
+    assert not site.world.ledger.second_copies.of_tree(one.tree, "other")
+    assert asking(site, {"hpss": None}).outcome is TreeOutcome.PURGED
+    assert not answers(site).exists()
+
+
+@given(tree=st.binary(min_size=1), path=st.binary(min_size=1), digest=st.binary(min_size=1))
+def test_a_record_is_any_path(tree: bytes, path: bytes, digest: bytes) -> None:
+    record = digest.hex().encode() + b"  " + b"./" + path
+    assert digest_record(record, tree) == (tree + b"/" + path, digest)
+
+
+def test_the_sample_makes_archives_that_count(cli_site: RealSite) -> None:
+    source = cli_site.source.path / "home/alice"
+    hook = cli_site.directory / "hooks/pre-purge.d/50-archive"
+    hook.parent.mkdir(parents=True)
+    text = SAMPLE.read_text()
+    hook.write_text(text.replace("/usr/bin/python3", sys.executable, 1))
+    hook.chmod(0o755)
+    cli_site.write(transfer=CUTOVER.format(rate=1000) + "require_archive = 2\n")
+    place = cli_site.directory / "second"
+    place.mkdir()
+    (cli_site.directory / "archives.conf").write_text(f"# NAME KIND PLACE\nsecond tar.zst {place}\n")
+    shown = asked(cli_site, "--user", "alice", "--dry-run")
+    words = ("--user", "alice", "--confirm", shown["checksum"])
+    refused = asked(cli_site, *words, code=4)
+    assert "1 of the 2 archives" in refused["trees"][0]["reasons"][0]
+    assert source.is_dir()
+    (archive,) = place.iterdir()
+    made = archive.stat().st_mtime_ns
+    status = json.loads(cli_site.migrator("status", "--json").stdout)
+    assert [(one["name"], one["files"]) for one in status["archives"]] == [("second", 62)]
+    assert "alice has 1" in " ".join(cli_site.migrator("status", "--details").stdout.split())
+    dry = " ".join(cli_site.migrator("purge", "--user", "alice", "--dry-run").stdout.split())
+    assert "have to make archives of alice yet" in dry
+    third = cli_site.directory / "third"
+    third.mkdir()
+    with (cli_site.directory / "archives.conf").open("a") as conf:
+        conf.write(f"third tar.zst {third}\n")
+    (done,) = asked(cli_site, *words)["trees"]
+    assert (done["outcome"], done["archives"]) == ("purged", ["second", "third"])
+    assert archive.stat().st_mtime_ns == made
+    assert not source.exists()
