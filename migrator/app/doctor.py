@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, reached
 from migrator.bench.hosts import HostWorkloads
-from migrator.bench.model import Place
+from migrator.bench.model import Place, host_of, mount_of
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.paths import show
@@ -50,7 +50,7 @@ SOURCE, TARGET = "source", "target"
 @cache
 def benchmark_script(python: bytes) -> tuple[bytes, ...]:
     """The command of the benchmark script on a host with this Python."""
-    return far_argv(python, far_source("migrator.bench", ("far_bench",)))
+    return far_argv(python, far_source("migrator.bench", ("far_consistency", "far_bench")))
 
 
 @asynccontextmanager
@@ -103,8 +103,17 @@ def _with_real_parent(path: bytes) -> bytes:
 
 
 def host_names(words: Sequence[str]) -> tuple[str, ...]:
-    """The hosts of `--hosts` in ClusterShell's notation, each once; this machine by default. Raises UsageError."""
-    found = [name for word in words for name in ([word] if word.isalnum() else names(word))]
+    """The hosts of `--hosts` in ClusterShell's notation, each once; this machine by default. `HOST:/PATH` is another mount
+    on a host. Raises UsageError.
+    """
+    found = []
+    for word in words:
+        hosts, mount, path = word.partition(":/")
+        if not path.isprintable():
+            raise UsageError(
+                f"--hosts {show(os.fsencode(word))}: this path cannot be recorded", hint="mount it elsewhere"
+            )
+        found += [f"{name}{mount}{path}" for name in ([hosts] if hosts.isalnum() else names(hosts))]
     return tuple(dict.fromkeys(found)) or (THIS_HOST,)
 
 
@@ -122,14 +131,17 @@ def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, 
 
 
 async def _not_there(hosts: SiteHosts, ledger: "Ledger", name: str, place: Place) -> str | None:
-    """Why another host lacks the source or the target at the same path. This machine was checked before."""
+    """Why another host lacks the source or the target at the same path, or a host at the path of its `HOST:/PATH`. This
+    machine was checked before.
+    """
     known = ledger.site.read()
     if place.label not in (SOURCE, TARGET) or known is None or name == THIS_HOST:
         return None
-    host = await hosts.reach(name)
-    roots = await look_at_roots(host.processes, python=(await host.identity()).python, target=place.root, brick=b"")
+    root = mount_of(name, place.root)
+    host = await hosts.reach(host_of(name))
+    roots = await look_at_roots(host.processes, python=(await host.identity()).python, target=root, brick=b"")
     recorded = known.source if place.label == SOURCE else known.target
-    return target_problem(recorded, roots, show(place.root), where=f"the {place.label}")
+    return target_problem(recorded, roots, show(root), where=f"the {place.label}")
 
 
 def _mounted(wiring: Wiring, label: str) -> MountIdentity | None:

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
+from migrator.bench import far_consistency
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SET_DEATH_SIGNAL = 1
@@ -153,7 +155,8 @@ def remove(request: dict[str, Any]) -> dict[str, Any]:
     if not os.path.lexists(_own_path(request)):
         return {}
     _enter(request)
-    if os.path.lexists(request["name"]):
+    # Another host may have removed it, and this one still lists it.
+    with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(request["name"])
     # Other hosts may work in it, or have left something.
     with contextlib.suppress(OSError):
@@ -248,7 +251,8 @@ def _lanes(
 def _lane(argv: Sequence[str], seed: int) -> None:
     if not argv[0].startswith("@"):
         os.execvp(argv[0], list(argv))  # noqa: S606 - no shell is wanted
-    details = _FUNCTIONS[argv[0]](seed, argv[1], *map(int, argv[2:]))
+    words = [int(word) if word.isdigit() else word for word in argv[1:]]
+    details = _FUNCTIONS[argv[0]](seed, *words)
     os.write(1, json.dumps(details or {}).encode())
     os._exit(0)
 
@@ -433,6 +437,7 @@ def read_again(_seed: int, path: str, milliseconds: int) -> dict[str, float]:
 
 _ANSWERS = {"look": look, "make": make, "remove": remove, "drop": drop, "perform": perform}
 _FUNCTIONS: dict[str, Any] = {
+    **far_consistency.FUNCTIONS,
     "@tree": tree,
     "@sources": sources,
     "@write": write,

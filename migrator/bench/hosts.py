@@ -1,14 +1,15 @@
 """Benchmarks on hosts: a script is sent to each host, and answers one question at a time."""
 
+import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from migrator.bench.model import BENCH_NAME, HostRun, Place, Step
+from migrator.bench.model import BENCH_NAME, HostRun, Place, Step, host_of, mount_of
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
@@ -46,7 +47,7 @@ class WorkDirectory:
     @property
     def part(self) -> str:
         """One for each host. A host name may contain characters that a file name must not."""
-        return "host-" + self.host.encode("utf-8", "surrogateescape").hex()
+        return "host-" + hashlib.sha256(self.host.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -64,8 +65,21 @@ class _Performed(msgspec.Struct, frozen=True):
     lanes: list[_Lane]
 
 
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check of `consistency` saw: how much was right only later, by at most `seconds`, or stayed `wrong`.
+    `outcomes` are error numbers by name, 0 for success.
+    """
+
+    checked: int = 0
+    late: int = 0
+    wrong: int = 0
+    seconds: float = 0.0
+    evidence: tuple[str, ...] = ()
+    outcomes: Mapping[str, int] = {}
+
+
 class HostWorkloads:
-    """The hosts of a site. Every call raises HostLost, ToolFailed (also for errors of the file system), UsageError.
+    """The hosts of a site; `HOST:/PATH` is another mount of the file system on a host. Every call raises HostLost, ToolFailed (also for errors of the file system), UsageError.
     `script` returns the command of the script for the Python of a host.
     """
 
@@ -76,7 +90,7 @@ class HostWorkloads:
 
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
         """The file system, its room, leftovers in it, and which of the programs the host has."""
-        question = {"do": "look", "root": root.decode("latin-1"), "programs": sorted(programs)}
+        question = {"do": "look", "root": mount_of(host, root).decode("latin-1"), "programs": sorted(programs)}
         return await self._ask(host, question, RootSeen)
 
     async def make(self, directory: WorkDirectory) -> float:
@@ -97,19 +111,12 @@ class HostWorkloads:
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str
     ) -> HostRun:
         """Run all lanes of a step, at a time of this machine's clock (None: at once). On cancellation all are ended."""
-        facts = await (await self._hosts.reach(directory.host)).identity()
-        # The clock offset from the time of the connection is inaccurate hours later.
-        offset_s = self._clock_offsets_s.get(directory.host, facts.clock_offset_s)
-        question = {
-            "do": "perform",
-            **_where(directory),
-            "lanes": step.lanes,
-            "keeps_output": step.fio,
-            "seed": seed,
-            "start_at": None if start_at_s is None else start_at_s + offset_s,
-            "synced": step.synced,
-        }
-        seen = await self._ask(directory.host, question, _Performed, token=token, timeout_s=None)
+        seen, offset_s = await self._performed(
+            {"keeps_output": step.fio, "synced": step.synced, "seed": seed, "lanes": step.lanes, **_where(directory)},
+            directory.host,
+            start_at_s,
+            token,
+        )
         return HostRun(
             host=directory.host,
             began_at_s=seen.began_at_s - offset_s,
@@ -117,15 +124,39 @@ class HostWorkloads:
             lanes=tuple(_details(directory, step, lane) for lane in seen.lanes),
         )
 
+    async def check(
+        self, directory: WorkDirectory, lanes: Sequence[Sequence[str]], *, start_at_s: float | None, token: str
+    ) -> list[Seen]:
+        """Run functions at once, as `perform`, in the directory that all hosts share."""
+        question = {"keeps_output": True, "synced": False, "seed": 0, "lanes": lanes, **_where(directory), "part": "."}
+        seen, _ = await self._performed(question, directory.host, start_at_s, token)
+        if problem := next((lane.problem for lane in seen.lanes if lane.problem), ""):
+            raise ToolFailed(f"host {directory.host}: {problem}")
+        try:
+            return [msgspec.json.decode(lane.output, type=Seen) for lane in seen.lanes]
+        except msgspec.DecodeError as error:
+            raise ToolFailed(f"host {directory.host}: the answer of a check cannot be read: {error}") from error
+
+    async def _performed(
+        self, question: Mapping[str, Any], host: str, start_at_s: float | None, token: str
+    ) -> tuple[_Performed, float]:
+        """The answer, and the offset of the host's clock."""
+        facts = await (await self._hosts.reach(host_of(host))).identity()
+        # The clock offset from the time of the connection is inaccurate hours later.
+        offset_s = self._clock_offsets_s.get(host, facts.clock_offset_s)
+        start_at = None if start_at_s is None else start_at_s + offset_s
+        asked = {"do": "perform", "start_at": start_at, **question}
+        return await self._ask(host, asked, _Performed, token=token, timeout_s=None), offset_s
+
     async def round_trip_s(self, host: str) -> float:
         """The time of one question. It also reads the host's clock, to convert agreed times until the next call."""
-        facts = await (await self._hosts.reach(host)).facts()
+        facts = await (await self._hosts.reach(host_of(host))).facts()
         self._clock_offsets_s[host] = facts.clock_offset_s
         return facts.round_trip_s
 
     async def end(self, host: str, token: str) -> bool:
         """End the processes with the token; False if one remains."""
-        return await (await self._hosts.reach(host)).processes.end(token, grace_s=_GRACE_S)
+        return await (await self._hosts.reach(host_of(host))).processes.end(token, grace_s=_GRACE_S)
 
     async def _ask(
         self,
@@ -136,7 +167,7 @@ class HostWorkloads:
         token: str | None = None,
         timeout_s: float | None = _ASK_TIMEOUT_S,
     ) -> _Answer:
-        host = await self._hosts.reach(name)
+        host = await self._hosts.reach(host_of(name))
         asked = {**question, "own": os.fsdecode(BENCH_NAME), "dies_with": await _parent(host)}
         command = Command(
             argv=self._script((await host.identity()).python),
@@ -181,4 +212,5 @@ def _details(directory: WorkDirectory, step: Step, lane: _Lane) -> Mapping[str, 
 
 
 def _where(directory: WorkDirectory) -> Mapping[str, str]:
-    return {"root": directory.place.root.decode("latin-1"), "name": directory.name, "part": directory.part}
+    root = mount_of(directory.host, directory.place.root)
+    return {"root": root.decode("latin-1"), "name": directory.name, "part": directory.part}

@@ -26,6 +26,7 @@ class SuiteName(StrEnum):
     LATENCY = "latency"
     TRANSFER = "transfer"
     RANDOM = "random"
+    CONSISTENCY = "consistency"
 
 
 class Unit(StrEnum):
@@ -75,6 +76,11 @@ class Step:
     fio: bool = False
     published: tuple[Reference, ...] = ()
 
+    @property
+    def is_check(self) -> bool:
+        """Whether it checks what several hosts see of each other's changes, and measures nothing else."""
+        return self.lanes[0][0] == "@check"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
@@ -103,6 +109,17 @@ class Place:
     def shown(self) -> str:
         path = show(self.root)
         return path if self.label == path else f"{self.label} ({path})"
+
+
+def host_of(view: str) -> str:
+    """The host of `HOST` or `HOST:/PATH`."""
+    return view.partition(":/")[0]
+
+
+def mount_of(view: str, root: bytes) -> bytes:
+    """The directory of a file system on a host: that of `HOST:/PATH`, otherwise `root`."""
+    _, found, path = view.partition(":/")
+    return f"/{path}".encode() if found else root
 
 
 class BenchmarkState(StrEnum):
@@ -154,7 +171,7 @@ class Measurement:
     """One measurement of one step. `value` is the mean over hosts of a time, the sum of a rate; `by_host` has the
     parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`).
     `load_average` is the most of any host before the run. `cold`: caches were dropped before it on every host.
-    `skew_s` is the time between the first and the last start.
+    `skew_s` is the time between the first and the last start. `evidence` is what a check saw that was late or wrong.
     """
 
     place: str
@@ -168,6 +185,7 @@ class Measurement:
     load_average: float = 0.0
     cold: bool = True
     skew_s: float = 0.0
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,8 +241,11 @@ class BenchmarkSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Failed if a suite did not finish."""
-        return ExitCode.FAILED if self.failures else ExitCode.DONE
+        """Failed if a suite did not finish, or a check found something lost or wrong for good; attention if it was late."""
+        seen = [one.details for result in self.results for one in result.measurements]
+        if self.failures or any(details.get("wrong") for details in seen):
+            return ExitCode.FAILED
+        return ExitCode.ATTENTION if any(details.get("late") for details in seen) else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from statistics import fmean, median
 from migrator.bench.model import BenchmarkResult, BenchmarkState, HostRun, Reference, Step, Suite, SuiteName, Unit
 from migrator.bench.suites import suite
 from migrator.core.statistics import Factor, Series, factor_between, series
-from migrator.core.units import format_factor
-from migrator.core.values import dataclass
+from migrator.core.units import format_count, format_factor
+from migrator.core.values import dataclass, replace
 
 # Comparison of file systems with each other and with published figures
 
@@ -24,13 +24,15 @@ _APART_S = 0.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the
-    other measurements.
+    other measurements, sums if the step is a check, which has a `verdict` and its `evidence` too.
     """
 
     label: str
     figures: Series
     load: Series
     details: Mapping[str, float]
+    verdict: str = ""
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +125,14 @@ def _step(step: Step, group: Sequence[BenchmarkResult]) -> StepComparison | None
         found = [one for one in result.measurements if one.step == step.name and one.place == place]
         if found:
             names = sorted({detail for one in found for detail in one.details})
-            details = {name: median(one.details[name] for one in found if name in one.details) for name in names}
+            middle = fsum if step.is_check else median
+            details = {name: middle(one.details[name] for one in found if name in one.details) for name in names}
             figures, load = series([one.value for one in found]), series([one.load_average for one in found])
-            sides.append(Side(label=label, figures=figures, load=load, details=details))
+            side = Side(label=label, figures=figures, load=load, details=details)
+            if step.is_check:
+                evidence = tuple(f"run {one.run}: {words}" for one in found for words in one.evidence)
+                side = replace(side, verdict=_verdict(side), evidence=evidence)
+            sides.append(side)
     if not sides or step.unit is None:
         return None
     return StepComparison(
@@ -133,9 +140,19 @@ def _step(step: Step, group: Sequence[BenchmarkResult]) -> StepComparison | None
         title=step.title,
         unit=step.unit,
         sides=tuple(sides),
-        contrasts=tuple(_contrasts(step.unit, sides)),
+        contrasts=() if step.is_check else tuple(_contrasts(step.unit, sides)),
         published=step.published,
     )
+
+
+def _verdict(side: Side) -> str:
+    """What a check found over all runs."""
+    checked, late, wrong = (round(side.details[name]) for name in ("checked", "late", "wrong"))
+    if wrong:
+        return f"wrong for good or lost: {format_count(wrong)} of {format_count(checked)}"
+    if late:
+        return f"late by up to {side.figures.most:.1f} s: {format_count(late)} of {format_count(checked)}"
+    return f"at once: {format_count(checked)}"
 
 
 def _contrasts(unit: Unit, sides: Sequence[Side]) -> Iterator[Contrast]:
@@ -156,7 +173,7 @@ def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[
         f"{step.title} on {side.label}"
         for step in steps
         for side in step.sides
-        if _is_short(step.unit, side.figures.median, sizes_bytes[step.step])
+        if not side.verdict and _is_short(step.unit, side.figures.median, sizes_bytes[step.step])
     ]:
         yield (
             f"over within {_SHORT_S:g} s, so that the start of programs is a good part of it: {', '.join(over)}; "

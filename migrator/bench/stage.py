@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from migrator.bench import model
+from migrator.bench.consistency import PATIENCE_MS, Checks
 from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
 from migrator.bench.rules import figure
 from migrator.bench.suites import room_problems, suite
@@ -42,6 +44,7 @@ class BenchmarkWorld:
     not_expected: Callable[[model.Place], tuple[str, ...]]
     not_there: Callable[[str, model.Place], Awaitable[str | None]]
     tokens: Callable[[], str]
+    patience_ms: int = PATIENCE_MS
 
     def report(self, kind: EventKind, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         self.progress.event(
@@ -58,6 +61,14 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
     if request.runs < 1 or not request.places or not request.suites or not request.hosts:
         raise UsageError("nothing to run", hint="name a suite and a file system, and at least one run")
     suites = [suite(name, request.scale) for name in dict.fromkeys(request.suites)]
+    if any(":/" in host for host in request.hosts) and len(request.places) > 1:
+        raise UsageError("HOST:/PATH is a mount of one file system", hint="give one --on")
+    if model.SuiteName.CONSISTENCY in request.suites and len(request.hosts) < 2:
+        raise UsageError(
+            "the suite consistency needs two clients of the file system",
+            hint="give two of site.toml, as --hosts gl1,gl2, or a second mount of this machine, as --hosts localhost --hosts "
+            "localhost:/mnt/second",
+        )
     with nullcontext() if request.dry_run else world.locks.hold("benchmarks", LOCK):
         await _require_recorded(request, world)
         removed = () if request.dry_run else await _remove_left(request, world)
@@ -109,7 +120,7 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
                 )
             )
             bench = _Bench(record=record, suite=planned, world=world, devices=devices)
-            record, failure = await _recorded(bench, notes)
+            record, failure = await _recorded(bench, (*notes, *_same_mounts(planned, request, devices)))
             failures += [f"{planned.name}: {failure}"] if failure else []
             measurements = tuple(world.records.measurements(record.id))
             results.append(model.BenchmarkResult(record=record, measurements=measurements))
@@ -183,6 +194,20 @@ def _without_missing(
     return replace(planned, steps=tuple(kept)), tuple(notes)
 
 
+def _same_mounts(
+    planned: model.Suite, request: model.BenchmarkRequest, devices: Mapping[tuple[str, str], int]
+) -> tuple[str, ...]:
+    """Views of a host that are one mount, whose caches they share, as sentences."""
+    if planned.name is not model.SuiteName.CONSISTENCY:
+        return ()
+    return tuple(
+        f"{one} and {other} are one mount of {place.label}: that they agree says nothing"
+        for place in request.places
+        for one, other in combinations(request.hosts, 2)
+        if model.host_of(one) == model.host_of(other) and devices[one, place.label] == devices[other, place.label]
+    )
+
+
 async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[model.BenchmarkRecord, str]:
     """Run a suite and record its result; returns why it failed, or an empty text."""
     world, record = bench.world, bench.record
@@ -227,7 +252,10 @@ class _Bench:
             # One after the other: the first one creates the shared directory.
             load_average = max([await workloads.make(directory) for directory in directories])
             for step in self.suite.steps:
-                await self._step(step, run, directories, load_average)
+                if step.is_check:
+                    await self._check(step, run, directories, load_average)
+                else:
+                    await self._step(step, run, directories, load_average)
         finally:
             await to_the_end(self._remove(directories))
 
@@ -257,8 +285,7 @@ class _Bench:
         dropping = (workloads.drop_caches(directory, step) for directory in directories)
         cold = all(await asyncio.gather(*dropping))
         if len(directories) > 1:
-            trips = await asyncio.gather(*(workloads.round_trip_s(directory.host) for directory in directories))
-            start_at_s = self.world.clock.now_s() + _LEAD_S + _ROUND_TRIPS * max(trips)
+            start_at_s = await self._start_at_s(directories)
         hosts = await self._perform(step, directories, start_at_s)
         place = directories[0].place
         try:
@@ -282,6 +309,49 @@ class _Bench:
                 skew_s=max(begun) - min(begun),
             ),
         )
+
+    async def _start_at_s(self, directories: Sequence[WorkDirectory]) -> float:
+        """The next time at which all hosts can start."""
+        round_trip_s = self.world.workloads.round_trip_s
+        trips = await asyncio.gather(*(round_trip_s(directory.host) for directory in directories))
+        return self.world.clock.now_s() + _LEAD_S + _ROUND_TRIPS * max(trips)
+
+    async def _check(
+        self, step: model.Step, run: int, directories: Sequence[WorkDirectory], load_average: float
+    ) -> None:
+        """Check what hosts see of each other's changes. In each run another host is the first, which makes changes."""
+        first = (run - 1) % len(directories)
+        views = (*directories[first:], *directories[:first])
+        checks = Checks(
+            workloads=self.world.workloads,
+            views=views,
+            run=run,
+            token=self.record.token,
+            starts=lambda: self._start_at_s(directories),
+            patience_ms=self.world.patience_ms,
+        )
+        found = await checks.check(step.lanes[0])
+        self.world.records.measured(
+            self.record.id,
+            model.Measurement(
+                place=views[0].place.label,
+                run=run,
+                step=step.name,
+                unit=model.Unit.SECONDS,
+                value=found.seconds,
+                by_host={},
+                at_s=self.world.clock.now_s(),
+                details={"checked": found.checked, "late": found.late, "wrong": found.wrong},
+                load_average=load_average,
+                evidence=found.evidence,
+            ),
+        )
+        if step.lanes[0][1] == "create" and found.wrong == found.checked:
+            raise ToolFailed(
+                f"no other host sees any file that {views[0].host} made: {'; '.join(found.evidence[:2])}",
+                cause="it is another file system there, or its clients do not share files at all",
+                hint="compare the mounts of both",
+            )
 
     async def _perform(
         self, step: model.Step, directories: Sequence[WorkDirectory], start_at_s: float | None

@@ -141,6 +141,9 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
     if not comparison.steps:
         yield doc.paragraph("Nothing was measured.")
         return
+    if any(side.verdict for step in comparison.steps for side in step.sides):
+        yield from _verdicts(comparison)
+        return
     yield doc.records(
         "What was measured",
         _MEASURED,
@@ -160,6 +163,20 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         yield from _bars(comparison)
     if any(step.published for step in comparison.steps):
         yield from _published(comparison)
+
+
+def _verdicts(comparison: SuiteComparison) -> Iterator[doc.Block]:
+    sides = [(step, side) for step in comparison.steps for side in step.sides]
+    yield doc.table(
+        "What was checked",
+        [doc.wide("check"), doc.text("on"), doc.wide("verdict")],
+        [(step.title, side.label, side.verdict) for step, side in sides],
+        note="At once: on the first look after the change was confirmed. Late: from the first look on. Wrong for good: still so "
+        "70 s later.",
+    )
+    evidence = [(step.title, side.label, words) for step, side in sides for words in side.evidence]
+    if evidence:
+        yield doc.table("Evidence", [doc.wide("check"), doc.text("on"), doc.wide("what was seen")], evidence)
 
 
 def _details(details: Mapping[str, float], unit: model.Unit) -> str:

@@ -56,7 +56,10 @@ def bench() -> None:
     help="Runs per file system.",
 )
 @click.option(
-    "--hosts", multiple=True, metavar="NAMES", help="Hosts of site.toml that run each step together; repeatable."
+    "--hosts",
+    multiple=True,
+    metavar="NAMES",
+    help="Hosts of site.toml that run each step together, or HOST:/PATH for another mount on one; repeatable.",
 )
 @click.option(
     "--accept-unknown-inodes",

@@ -1,16 +1,17 @@
 """Benchmarks on directories of this machine: real hosts, a real ledger, and what tests change on the way."""
 
 import asyncio
+import os
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
 
 from migrator.app.doctor import benchmark_script
-from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
-from migrator.bench.model import HostRun, Place, Step
+from migrator.bench.hosts import HostWorkloads, RootSeen, Seen, WorkDirectory
+from migrator.bench.model import BENCH_NAME, HostRun, Place, Step, mount_of
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.clock import SystemClock
 from migrator.ledger.ledger import Ledger
@@ -36,6 +37,7 @@ class TestedWorkloads(HostWorkloads):
         self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen
         self.before: Callable[[WorkDirectory, Step], None] = lambda _directory, _step: None
         self.removing: Callable[[], object] = lambda: None
+        self.after_check: Callable[[str, Path], None] = lambda _argv, _shared: None
         self.starts: list[tuple[str, str, float | None]] = []
 
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
@@ -57,6 +59,14 @@ class TestedWorkloads(HostWorkloads):
         self.before(directory, step)
         self.starts.append((directory.host, step.name, start_at_s))
         return await super().perform(directory, step, seed=seed, start_at_s=start_at_s, token=token)
+
+    async def check(
+        self, directory: WorkDirectory, lanes: Sequence[Sequence[str]], *, start_at_s: float | None, token: str
+    ) -> list[Seen]:
+        seen = await super().check(directory, lanes, start_at_s=start_at_s, token=token)
+        root = mount_of(directory.host, directory.place.root)
+        self.after_check(" ".join(lanes[0]), Path(os.fsdecode(root), os.fsdecode(BENCH_NAME), directory.name))
+        return seen
 
 
 @dataclass

@@ -103,7 +103,7 @@ BENCH = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
 
 def sections() -> dict[str, tuple[str, str]]:
     """The letters and the text of each suite's section."""
-    found = re.findall(r"^### `([\w-]+)` \(([A-E, ]+)\)\n(.*?)(?=^### |\Z)", BENCH, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^### `([\w-]+)`(?: \(([A-E, ]+)\))?\n(.*?)(?=^### |\Z)", BENCH, re.MULTILINE | re.DOTALL)
     return {name: (letters, text) for name, letters, text in found}
 
 
