@@ -10,14 +10,18 @@ import click
 
 from migrator import app
 from migrator.app.doctor import target_writers
-from migrator.app.hosts import host_specs
+from migrator.app.hosts import host_specs, reached
 from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
+from migrator.doctor.model import TuningReport
 from migrator.doctor.stage import DoctorWorld, examine
+from migrator.doctor.tuning import THIS_HOST, examine_tuning
+from migrator.doctor.view import tuning_document
 from migrator.fs.beneath import read_mounts
-from migrator.hosts.site import SiteHosts
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.site import HostSpec, SiteHosts
 from migrator.render import document as doc
 from migrator.report.view_status import finding_document
 from migrator.site import init
@@ -96,10 +100,15 @@ def _init_document(result: init.InitResult) -> doc.Document:
 
 
 @click.command("doctor")
+@click.option(
+    "--tuning", is_flag=True, help="Compare settings of hosts, volume and BeeGFS with advice; change nothing."
+)
 @verb
-def doctor_command(invocation: Invocation) -> ExitCode:
+def doctor_command(invocation: Invocation, *, tuning: bool) -> ExitCode:
     """Check the site and print each finding with its fix; probe what the target preserves of a file."""
     wiring = open_wiring(invocation)
+    if tuning:
+        return _tuning(invocation, wiring)
     with ExitStack() as stack:
         source, target = stack.enter_context(wiring.source()), stack.enter_context(wiring.target())
         there = wiring.site.ledger_file.exists()
@@ -122,3 +131,14 @@ def doctor_command(invocation: Invocation) -> ExitCode:
     present(invocation, findings, finding_document)
     failed = any(finding.status is FindingStatus.FAILURE for finding in findings)
     return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def _tuning(invocation: Invocation, wiring: app.Wiring) -> ExitCode:
+    async def work() -> TuningReport:
+        async with reached(wiring.site, {THIS_HOST: HostSpec()} | host_specs(wiring.site)) as hosts:
+            return await examine_tuning(wiring.site, hosts, source if isinstance(source, GlusterSource) else None)
+
+    with wiring.source() as source:
+        report = run_to_end(work(), when_interrupted="run `migrator doctor --tuning` again")
+    present(invocation, report, tuning_document)
+    return ExitCode.DONE

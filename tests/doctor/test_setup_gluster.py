@@ -93,6 +93,7 @@ def test_hosts_that_are_fit(lab: LabHandle, tmp_path: Path) -> None:
         with lab_site(lab, tmp_path / "site", target, via="auto", hosts=True) as site:
             site.json("init")
             findings = site.json("doctor", code=0)
+            tuning = site.json("doctor", "--tuning", code=0)
     finally:
         shutil.rmtree(target)
     findings = [finding for finding in findings if finding["check"].startswith(("host", "bricks"))]
@@ -102,3 +103,9 @@ def test_hosts_that_are_fit(lab: LabHandle, tmp_path: Path) -> None:
     }
     assert "6 bricks on 3 hosts" in findings[-1]["message"]
     assert all("2 bricks of the volume" in finding["message"] for finding in findings[:-1])
+    assert tuning["problems"] == []
+    places = {place for finding in tuning["findings"] for place in finding["places"]}
+    unknown = set(tuning["unknown"])
+    for host in ("localhost", *(host.address for host in lab.state.hosts)):
+        assert any(name.startswith(f"{host}: ") for name in places | unknown), (host, places, unknown)
+    assert {one["key"] for one in tuning["findings"]} >= {"gluster.performance.open-behind"}
