@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, in_words, local_time, reached
+from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
 from migrator.core.errors import LockHeld, ToolFailed
@@ -228,6 +229,7 @@ async def run_world(
                 blocking=wiring.blocking,
                 tokens=new_token,
                 storage=wiring.storage_targets(),
+                layouts=partial(_layouts, wiring, ledger),
                 governing=_governing(wiring, hosts, controls or ledger, bwlimit_bytes_per_s),
             )
             loop, call = asyncio.get_running_loop(), asyncio.current_task()
@@ -285,6 +287,13 @@ def run_request(
         reserve_bytes=transfer.reserve_bytes,
         inodes_free=site.target.inodes_free,
     )
+
+
+def _layouts(
+    wiring: Wiring, ledger: "Ledger", catalog: str, rules: Mapping[bytes, Sequence[LayoutRule]]
+) -> Mapping[bytes, Sequence[LaidOut]]:
+    with wiring.catalog_queries(ledger).open(catalog) as queries:
+        return queries.laid_out(rules)
 
 
 # The governor

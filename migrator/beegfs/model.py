@@ -73,10 +73,32 @@ class StorageTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeSettings:
-    """How new files in a directory are striped: the number of targets, and the chunk size. None: unchanged."""
+    """How new files in a directory are striped: the number of targets, the chunk size, and their storage pool by name or
+    number. None: unchanged.
+    """
 
     targets: int | None = None
     chunk_bytes: int | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRule:
+    """Settings for the directories of the user trees that one of the globs matches (none: all), or only for directories
+    with more than half of their bytes in files larger than `larger_than_bytes`.
+    """
+
+    stripe: StripeSettings
+    trees: tuple[str, ...] = ()
+    larger_than_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """A directory whose settings differ from those of the directory above. `rule` None: it has those of its tree."""
+
+    path: bytes
+    rule: LayoutRule | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,6 +197,7 @@ def stripe_words(stripe: model.StripeSettings) -> str:
     words = [] if stripe.targets is None else [f"over {stripe.targets} storage targets"]
     if stripe.chunk_bytes is not None:
         words.append(f"in chunks of {format_size(stripe.chunk_bytes)}")
+    words += [] if stripe.pool is None else [f"in storage pool {stripe.pool}"]
     return " ".join(words)
 
 
@@ -240,22 +241,6 @@ def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "
     storage = sum(one.kind is model.TargetKind.STORAGE for one in seen.targets)
     metadata = len(seen.targets) - storage
     return [ok(_CHECK, f"{several(storage, 'storage target')} and {several(metadata, 'metadata target')} are well")]
-
-
-def check_stripe(stripe: model.StripeSettings | None, seen: model.StorageSeen | None) -> list[Finding]:
-    """Whether new trees can get the stripe settings of site.toml."""
-    check = "stripe settings"
-    if stripe is None:
-        return []
-    if seen is None:
-        return [
-            failure(
-                check,
-                f"new trees are to be spread {stripe_words(stripe)}, and BeeGFS's command cannot be asked: `run` refuses",
-                "fix the reported storage targets, or remove stripe_count and chunk_size from site.toml",
-            )
-        ]
-    return [ok(check, f"new trees are spread {stripe_words(stripe)}")]
 
 
 def check_quota(limits: int, problem: str | None) -> list[Finding]:

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Protocol
 
 from migrator.beegfs import rules, version7, version8
 from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
+from migrator.beegfs.rules_layout import has_settings
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.values import dataclass, field, replace
@@ -30,8 +31,11 @@ class StorageTargets(Protocol):
     async def directory(self, path: bytes) -> DirectoryFacts:
         """The settings for new files in a directory, by its absolute path. Raises ToolFailed."""
 
-    async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
-        """Set and verify the settings for new files in a directory. May be called again. Raises ToolFailed."""
+    async def pools(self) -> Mapping[str, int]:
+        """The numbers of the storage pools, by name (of version 8) and by number. Raises ToolFailed."""
+
+    async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
+        """Set and verify the settings for new files in directories. May be called again. Raises ToolFailed."""
 
     async def quota_problem(self) -> str | None:
         """Why BeeGFS cannot report the usage of users; None if it can."""
@@ -49,6 +53,8 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt
 """The last one is the directory of BeeGFS's own packages."""
 _NAMES = ("beegfs", "beegfs-ctl")
 _VERSION_7 = "beegfs-ctl"
+_PATHS_AT_ONCE = 100
+"""The most paths of one command: of the longest they take a fifth of what a command may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,26 +119,47 @@ class BeegfsTargets:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
     async def directory(self, path: bytes) -> DirectoryFacts:
-        if self._is_7:
-            return version7.parse_directory(await self._output("--getentryinfo", path=path))
-        return version8.parse_directory(await self._output("entry", "info", *version8.AS_LINES, path=path))
+        return (await self._directories((path,)))[0]
 
-    async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
-        # Version 7 requires both; a setting that is not requested keeps its value.
-        now = (await self.directory(path)).stripe
-        targets, chunk_bytes = stripe.targets or now.targets, stripe.chunk_bytes or now.chunk_bytes
+    async def _directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
         if self._is_7:
-            await self._output("--setpattern", f"--chunksize={chunk_bytes}", f"--numtargets={targets}", path=path)
-        else:
-            # Without entries in the output: the result is queried afterwards.
-            words = ("entry", "set", "--num-targets", str(targets), "--chunk-size", str(chunk_bytes))
-            await self._output(*words, path=path)
-        found = (await self.directory(path)).stripe
-        if found != StripeSettings(targets=targets, chunk_bytes=chunk_bytes):
+            return [version7.parse_directory(await self._output("--getentryinfo", paths=(path,))) for path in paths]
+        found = version8.parse_directories(await self._output("entry", "info", *version8.AS_LINES, paths=paths))
+        if len(found) != len(paths):
+            raise ToolFailed(f"`beegfs entry info` told of {len(found)} directories, and {len(paths)} were asked for")
+        return found
+
+    async def pools(self) -> Mapping[str, int]:
+        if not self._is_7:
+            return version8.parse_pools(await self._output("pool", "list", *version8.AS_LINES))
+        pools = {one.storage_pool for one in (await self.look()).targets if one.storage_pool is not None}
+        return {str(pool): pool for pool in pools}
+
+    async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
+        pools = await self.pools() if stripe.pool else {}
+        if stripe.pool and stripe.pool not in pools:
             raise ToolFailed(
-                f"{show(path)} has other stripe settings than `{PurePath(self.tool).name}` was to give it: "
-                f"{found.targets} targets, chunks of {found.chunk_bytes} bytes"
+                f"BeeGFS has no storage pool {stripe.pool}", hint=f"name one of {', '.join(sorted(pools))} in site.toml"
             )
+        number = None if stripe.pool is None else pools[stripe.pool]
+        for start in range(0, len(paths), _PATHS_AT_ONCE):
+            some = paths[start : start + _PATHS_AT_ONCE]
+            if self._is_7:
+                for path in some:
+                    words = version7.stripe_words(stripe, (await self.directory(path)).stripe, number)
+                    await self._output(*words, paths=(path,))
+            else:
+                # Without entries in the output: the result is queried afterwards.
+                await self._output(*version8.stripe_words(stripe, number), paths=some)
+            for path, found in zip(some, await self._directories(some), strict=True):
+                if not has_settings(found, stripe, pools):
+                    other = f"{found.stripe.targets} targets, chunks of {found.stripe.chunk_bytes} bytes, pool {found.storage_pool}"
+                    where = (
+                        show(path) if len(some) == 1 else f"one of {len(some)} directories, the first {show(some[0])},"
+                    )
+                    raise ToolFailed(
+                        f"{where} has other stripe settings than `{PurePath(self.tool).name}` was to give it: {other}"
+                    )
 
     async def quota_problem(self) -> str | None:
         try:
@@ -233,15 +260,15 @@ class BeegfsTargets:
     def _is_7(self) -> bool:
         return PurePath(self.tool).name.startswith(_VERSION_7)
 
-    async def _output(self, *words: str, path: bytes | None = None, timeout_s: float | None = None) -> bytes:
-        return self._whole(await self._ask(*words, path=path, timeout_s=timeout_s))
+    async def _output(self, *words: str, paths: Sequence[bytes] = (), timeout_s: float | None = None) -> bytes:
+        return self._whole(await self._ask(*words, paths=paths, timeout_s=timeout_s))
 
     async def _ask(
-        self, *words: str, path: bytes | None = None, timeout_s: float | None = None, may_time_out: bool = False
+        self, *words: str, paths: Sequence[bytes] = (), timeout_s: float | None = None, may_time_out: bool = False
     ) -> Completed:
         timeout_s = timeout_s or self.times.other_s
         mount = (b"--mount=" + self.mount,) if self._is_7 else (b"--mount", self.mount)
-        argv = (os.fsencode(self.tool), *map(os.fsencode, words), *mount, *(() if path is None else (path,)))
+        argv = (os.fsencode(self.tool), *map(os.fsencode, words), *mount, *paths)
         answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=timeout_s))
         if answer.timed_out and not may_time_out:
             raise ToolFailed(

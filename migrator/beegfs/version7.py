@@ -83,6 +83,12 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
     )
 
 
+def stripe_words(stripe: model.StripeSettings, now: model.StripeSettings, pool: int | None) -> tuple[str, ...]:
+    """The arguments that set these settings of a directory. Number and size are both required."""
+    numbers = (f"--chunksize={stripe.chunk_bytes or now.chunk_bytes}", f"--numtargets={stripe.targets or now.targets}")
+    return ("--setpattern", *numbers, *(() if pool is None else (f"--storagepoolid={pool}",)))
+
+
 def parse_clients(output: bytes) -> tuple[str, ...]:
     """The host names in `--listnodes --nodetype=client` (`5FC-6B006D0C-HOST [ID: 7]`). Raises ToolFailed."""
     lines = output.decode("utf-8", "replace").split("\n")

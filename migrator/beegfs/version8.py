@@ -61,6 +61,11 @@ class _NodeRow(msgspec.Struct):
     alias: str
 
 
+class _PoolName(msgspec.Struct):
+    id: _Id
+    alias: str
+
+
 class _EntryRow(msgspec.Struct):
     stripe_pattern: str
     storage_pool: str
@@ -71,19 +76,34 @@ def parse_targets(output: bytes) -> tuple[model.StorageTarget, ...]:
     return tuple(_target(row) for row in _rows(output, _TargetRow))
 
 
-def parse_directory(output: bytes) -> model.DirectoryFacts:
-    """The one directory of `entry info`. Raises ToolFailed."""
-    found = _rows(output, _EntryRow)
-    stripe = _STRIPE.fullmatch(found[0].stripe_pattern)
-    if len(found) != 1 or stripe is None:
-        raise ToolFailed(f"`beegfs entry info` told a stripe pattern that is not known: {found[0].stripe_pattern!r}")
-    pool = _POOL_NUMBER.fullmatch(found[0].storage_pool)
+def parse_directories(output: bytes) -> list[model.DirectoryFacts]:
+    """The directories of `entry info`, in its order. Raises ToolFailed."""
+    return [_directory(row) for row in _rows(output, _EntryRow)]
+
+
+def _directory(row: _EntryRow) -> model.DirectoryFacts:
+    stripe = _STRIPE.fullmatch(row.stripe_pattern)
+    if stripe is None:
+        raise ToolFailed(f"`beegfs entry info` told a stripe pattern that is not known: {row.stripe_pattern!r}")
+    pool = _POOL_NUMBER.fullmatch(row.storage_pool)
     return model.DirectoryFacts(
         stripe=model.StripeSettings(
             targets=int(stripe.group(1)), chunk_bytes=int(stripe.group(2)) * UNITS[stripe.group(3)]
         ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
+
+
+def stripe_words(stripe: model.StripeSettings, pool: int | None) -> tuple[str, ...]:
+    """The arguments that set these settings of directories; others stay."""
+    given = (("--num-targets", stripe.targets), ("--chunk-size", stripe.chunk_bytes), ("--pool", pool))
+    return ("entry", "set", *(str(word) for flag in given if flag[1] is not None for word in flag))
+
+
+def parse_pools(output: bytes) -> Mapping[str, int]:
+    """The storage pools of `pool list`, by name and by number. Raises ToolFailed."""
+    rows = _rows(output, _PoolName)
+    return {name: row.id.num_id for row in rows for name in (str(row.id.num_id), row.alias)}
 
 
 def parse_clients(output: bytes) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def run_command(
             run_request(site, plan.name, batches, engine=engine or transfer.engine, dry_run=dry_run, jobs=jobs),
             trees=frozenset(tree.path for some in by_batch.values() for tree in some) if choice.users else None,
             recopy=recopy,
-            stripe=site.target.stripe,
+            layout=site.target.layout_rules,
         )
         with wiring.target(ledger.site.read()) as target, wiring.target_moves() as moves:
 

@@ -1,7 +1,7 @@
 """`verify`: compare both sides and write the manifest."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from migrator.core.progress import Progress
 from migrator.cutover.carry_back import carried_of
 from migrator.cutover.model import CutoverRecord
 from migrator.ledger.locks import VOLUME, of_tree
+from migrator.plan.layout import layout_problems
 from migrator.plan.limits import limit_problems
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
@@ -87,6 +88,7 @@ def verify_command(
         algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
     )
     records: list[VerificationRecord] = []
+    checked: set[bytes] = set()
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = carried_of(ledger, rollbacks(wiring), choice.users)
@@ -100,6 +102,7 @@ def verify_command(
                 left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
                 if not left:
                     continue
+                checked |= {tree.path for tree in left}
                 work = verification(
                     wiring,
                     source,
@@ -119,19 +122,27 @@ def verify_command(
                         when_interrupted="run the command again: it compares this batch anew",
                     )
                 )
-        storage = wiring.storage_targets()
-        for words in call.run_to_end(limit_problems(ledger, storage), when_interrupted="run the command again"):
+        for words in call.run_to_end(
+            _differing(wiring, ledger, plan, checked), when_interrupted="run the command again"
+        ):
             event = Event(
                 at_s=wiring.clock.now_s(),
-                kind=EventKind.QUOTA_LIMIT,
+                kind=EventKind.TARGET_DIFFERS,
                 severity=Severity.WARNING,
-                subject="quotas",
+                subject="target",
                 message=words,
             )
             ledger.events.add(event)
             shown.event(event)
     call.present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)
+
+
+async def _differing(wiring: app.Wiring, ledger: "Ledger", plan: Plan, trees: Collection[bytes]) -> Sequence[str]:
+    """What the target was to be given beside files and does not have: limits of users, and the layout of these trees."""
+    storage, rules = wiring.storage_targets(), wiring.site.target.layout_rules
+    layout = await layout_problems(plan, trees, rules, storage, wiring.target_root)
+    return [*await limit_problems(ledger, storage), *layout]
 
 
 def _verify_carried(

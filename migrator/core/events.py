@@ -70,6 +70,7 @@ class EventKind(StrEnum):
     RETIREMENT_HALTED = "retirement-halted"
     QUOTA_NEAR = "quota-near"
     QUOTA_LIMIT = "quota-limit"
+    TARGET_DIFFERS = "target-differs"
     THROTTLE_SET = "throttle-set"
     STREAMS_SET = "streams-set"
     LEDGER_HELD = "ledger-held"

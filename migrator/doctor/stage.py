@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from migrator.beegfs.rules import check_quota, check_storage_targets, check_stripe
-from migrator.beegfs.tool import StorageTargets, look_at_storage
+from migrator.beegfs.model import LayoutRule
+from migrator.beegfs.rules import check_quota, check_storage_targets
+from migrator.beegfs.rules_layout import check_layout
+from migrator.beegfs.tool import StorageLook, StorageTargets, look_at_storage
 from migrator.bricks.add.model import AdditionSide
 from migrator.bricks.drain.model import UNTOUCHED_STATES
 from migrator.bricks.retire.model import RetirementState
@@ -502,7 +504,7 @@ async def examine_target(
     storage = await look_at_storage(world.storage)
     if world.storage is not None:
         findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
-        findings += check_stripe(world.site.target.stripe, storage.seen)
+        findings += await _layout(world.site.target.layout_rules, world.storage, storage)
         findings += await _quota(world, world.storage)
     if identity is None:
         return findings, None
@@ -520,6 +522,16 @@ async def examine_target(
         return findings, identity
     findings += await _capabilities(world, world.ledger, record, identity)
     return findings, identity
+
+
+async def _layout(rules: Sequence[LayoutRule], targets: StorageTargets, storage: StorageLook) -> list[Finding]:
+    pools: Mapping[str, int] | None = None if storage.seen is None else {}
+    if pools is not None and any(rule.stripe.pool for rule in rules):
+        try:
+            pools = await targets.pools()
+        except ToolFailed:
+            pools = None
+    return check_layout(rules, pools)
 
 
 async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:

@@ -87,6 +87,11 @@ class TargetFileSystem(FileSystem, Protocol):
         tree's own directory, closed: owned by root, mode 0700, no ACL. May be called again.
         """
 
+    def make_directory(self, path: bytes) -> bool:
+        """Make a directory in a tree, and those above it, closed, where they are missing. Whether it holds nothing but
+        directories. May be called again. Raises OSError.
+        """
+
     def link(self, existing: bytes, path: bytes) -> None:
         """Make `path` another name of `existing`, atomically replacing another file there. May be called again. Raises
         OSError.

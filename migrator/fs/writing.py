@@ -332,6 +332,21 @@ class MountedTarget(ReadingFileSystem):
                 self._make_parent(path, entries.get(path))
             self._make_closed(tree)
 
+    def make_directory(self, path: bytes) -> bool:
+        """As the port. A stream sets its attributes later."""
+        components = path.split(b"/")
+        with self._making:
+            for depth in range(1, len(components) + 1):
+                with (
+                    self.beneath.parent(b"/".join(components[:depth])) as (fd, name),
+                    suppress(FileExistsError),
+                ):
+                    os.mkdir(name, CLOSED_MODE, dir_fd=fd)
+        blocks = self.read_directory(path)
+        return all(
+            not block.problems and entry.type is EntryType.DIRECTORY for block in blocks for entry in block.entries
+        )
+
     def open_tree(self, tree: bytes, like: Entry) -> None:
         """Open an existing tree at the switch. Its top directory gets owner, mode, ACLs, attributes and times of `like`
         (the source's top directory before the freeze), as far as the target keeps them. No step grants more rights

@@ -98,6 +98,7 @@ class SurpriseKind(StrEnum):
     SYMLINK_CROSSES_TREE = "symlink-crosses-tree"
     SYMLINK_INTO_SOURCE = "symlink-into-source-mount"
     QUOTA = "quota-to-recreate"
+    LAYOUT = "target-layout"
     OUTSIDE_TREES = "outside-every-tree"
     LONG_PATH = "long-path"
     LOSS_TIME = "loss-time-fraction"

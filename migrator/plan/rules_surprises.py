@@ -2,8 +2,10 @@
 
 import posixpath
 from bisect import insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from migrator.beegfs.model import LayoutRule
+from migrator.beegfs.rules_layout import rule_words, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import format_size, several
 from migrator.core.values import dataclass, field
@@ -116,6 +118,20 @@ def quota_surprises(quotas: Iterable[tuple[bytes, int]], trees: Collection[bytes
         )
         for directory, limit_bytes in sorted(quotas)
     )
+
+
+def layout_surprises(usages: Iterable[TreeUsage], rules: Sequence[LayoutRule]) -> Iterator[Surprise]:
+    """The layout of the top directory of each tree, which all below inherit."""
+    for usage in usages:
+        if (stripe := tree_settings(rules, usage.tree.path)) is not None:
+            yield Surprise(
+                kind=SurpriseKind.LAYOUT,
+                tree=usage.tree.path,
+                count=1,
+                size_bytes=usage.size_bytes,
+                detail=rule_words(LayoutRule(stripe=stripe)),
+                examples=(usage.tree.path,),
+            )
 
 
 def outside_surprises(outside: TreeUsage | None, examples: tuple[bytes, ...]) -> tuple[Surprise, ...]:

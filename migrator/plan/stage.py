@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from migrator.beegfs.model import TreeOwner
+from migrator.beegfs.model import LayoutRule, TreeOwner
 from migrator.beegfs.rules import owner_needs, quota_words
+from migrator.beegfs.rules_layout import size_rules, unused_rules
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits, PackedChunk, pack
@@ -393,6 +394,7 @@ def make_plan(
             parts=parts,
             quotas=quotas,
             source_root=bytes(site.source.mount),
+            layout=site.target.layout_rules,
         )
         reap = None
         if reaping is not None:
@@ -440,6 +442,7 @@ def make_plan(
             *room,
             *quota_problems(limits, owners, ranking, arrived=arrived, reap=reap, meant=bool(quotas)),
             *schedule_problems(schedule, now_s),
+            *unused_rules(site.target.layout, [usage.tree.path for usage in usages.trees]),
         ),
         emptying=emptying_curves(ranking, cost),
         reap=reap,
@@ -520,9 +523,11 @@ def _surprises(
     parts: Sequence[Sequence[TreeUsage]],
     quotas: Sequence[tuple[bytes, int]],
     source_root: bytes,
+    layout: Sequence[LayoutRule],
 ) -> tuple[Surprise, ...]:
     trees = frozenset(usage.tree.path for usage in usages.trees)
     batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
+    sized = {tree: found for tree in trees if (found := size_rules(layout, tree))}
     # If the target was not probed, the plan reports that as a problem instead of assumed losses.
     findings = queries.findings(known, long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1)
     return rules_surprises.sort_surprises(
@@ -530,6 +535,8 @@ def _surprises(
             *rules_surprises.link_surprises(spans, batch_of),
             *rules_surprises.symlink_surprises(queries.symlinks(), trees, source_root),
             *rules_surprises.quota_surprises(quotas, trees),
+            *rules_surprises.layout_surprises(usages.trees, layout),
+            *(queries.layout_surprises(sized) if sized else ()),
             *rules_surprises.outside_surprises(usages.outside, usages.outside_examples),
             *findings,
         )

@@ -7,8 +7,9 @@ from typing import Any
 
 import duckdb
 
-from migrator.beegfs.model import TreeOwner
-from migrator.catalog.database import connect
+from migrator.beegfs.model import LaidOut, LayoutRule, TreeOwner
+from migrator.beegfs.rules_layout import rule_words
+from migrator.catalog.database import ABOVE, connect
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
@@ -133,6 +134,42 @@ OWNED = """
 """Usage by owner as a quota of the target counts it: the allocated bytes of a sparse file."""
 
 
+LAYOUT = f"""
+    {ABOVE};
+    CREATE TEMP TABLE size_rules (tree BLOB, place INTEGER, larger BIGINT);
+    CREATE TEMP TABLE classed (tree BLOB, directory BLOB, place INTEGER, bytes BIGINT);
+"""
+
+CLASSED = """
+    INSERT INTO classed
+    WITH ruled AS (
+        SELECT tree, above(path) AS directory, place, sum(bytes)::BIGINT AS bytes,
+            sum(bytes) FILTER (bytes > larger) AS large
+        FROM entries JOIN size_rules USING (tree) WHERE type = 'file' AND path <> tree GROUP BY ALL
+    )
+    SELECT tree, directory, min(place), min(bytes) FROM ruled WHERE large * 2 > bytes GROUP BY tree, directory
+"""
+"""The directories with more than half of their bytes in files above the size of a rule, by the first such rule."""
+
+CLASSES = (
+    "SELECT tree, place, count(*), sum(bytes)::BIGINT, min(directory, $examples) FROM classed GROUP BY ALL ORDER BY ALL"
+)
+
+TURNS = """
+    SELECT entries.tree, entries.path, own.place FROM entries
+    SEMI JOIN size_rules ON entries.tree = size_rules.tree
+    LEFT JOIN classed AS own ON own.directory = entries.path
+    LEFT JOIN classed AS up ON up.directory = above(entries.path) AND entries.path <> entries.tree
+    WHERE entries.type = 'directory' AND own.place IS DISTINCT FROM up.place
+    QUALIFY row_number() OVER (PARTITION BY entries.tree ORDER BY own.bytes DESC NULLS LAST, entries.path) <= $most
+    ORDER BY entries.path
+"""
+"""The directories with another rule than the directory above."""
+
+MOST_LAID_OUT = 2000
+"""The most directories of one tree with a layout of their own: those with the most bytes."""
+
+
 def findings(predicates: Mapping[SurpriseKind, str]) -> str:
     """The query that counts all kinds in one pass."""
     # Nearly every path has a fraction of a second: a scan of its own is cheaper than a row per path.
@@ -224,6 +261,40 @@ class CatalogQueries:
             TreeOwner(tree=tree, uid=uid, size_bytes=size_bytes, files=files)
             for tree, uid, size_bytes, files in self._all(OWNED)
         )
+
+    def layout_surprises(self, rules: Mapping[bytes, Sequence[LayoutRule]]) -> Sequence[Surprise]:
+        """The directories that size rules of their trees apply to, by tree and rule."""
+        self._classify(rules)
+        return tuple(
+            Surprise(
+                kind=SurpriseKind.LAYOUT,
+                tree=tree,
+                count=count,
+                size_bytes=size_bytes,
+                detail=rule_words(rules[tree][place]),
+                examples=tuple(examples),
+            )
+            for tree, place, count, size_bytes, examples in self._all(CLASSES, {"examples": MAX_EXAMPLES})
+        )
+
+    def laid_out(self, rules: Mapping[bytes, Sequence[LayoutRule]]) -> Mapping[bytes, Sequence[LaidOut]]:
+        """The directories of each tree with another layout than the directory above, in order of path."""
+        self._classify(rules)
+        found: dict[bytes, list[LaidOut]] = {}
+        for tree, path, place in self._all(TURNS, {"most": MOST_LAID_OUT}):
+            rule = None if place is None else rules[tree][place]
+            found.setdefault(tree, []).append(LaidOut(path=path, rule=rule))
+        return found
+
+    def _classify(self, rules: Mapping[bytes, Sequence[LayoutRule]]) -> None:
+        self._connection.execute(LAYOUT)
+        for tree, of_tree in rules.items():
+            for place, rule in enumerate(of_tree):
+                self._connection.execute(
+                    "INSERT INTO size_rules VALUES (?, ?, ?)", [tree, place, rule.larger_than_bytes]
+                )
+        if rules:
+            self._connection.execute(CLASSED)
 
     def link_spans(self) -> Sequence[LinkSpan]:
         """Link groups with names in more than one tree, or in a tree and outside, by the set of trees."""

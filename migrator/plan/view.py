@@ -134,9 +134,9 @@ def _short(plan: Plan) -> document.Block:
     ]
     if plan.reap is not None:
         pairs.append(("reaping saves", savings_words(plan.reap.saved)))
-    if plan.surprises:
-        kinds = several(len({one.kind for one in plan.surprises}), "kind")
-        paths_found = several(sum(one.count for one in plan.surprises), "path")
+    if surprises := [one for one in plan.surprises if one.kind is not SurpriseKind.LAYOUT]:
+        kinds = several(len({one.kind for one in surprises}), "kind")
+        paths_found = several(sum(one.count for one in surprises), "path")
         pairs.append(("surprises", f"{paths_found} of {kinds}: discuss them with the users first"))
     if plan.schedule is not None:
         pairs.append(("bricks", schedule_summary(plan.schedule, plan.created_at_s)))

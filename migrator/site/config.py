@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
-from migrator.beegfs.model import StripeSettings
+from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
 from migrator.core.windows import Window
@@ -24,6 +24,7 @@ from migrator.reap.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 from migrator.site import quantities
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+LEAST_CHUNK_BYTES = 64 * KIB
 _UNITS = re.compile(r"_(s|bytes|bytes_per_s|bytes_per_day)$")
 
 
@@ -92,6 +93,26 @@ def _limited_window(given: str | _LimitedWindow) -> Window:
     return replace(quantities.parse_window(given.when), jobs=given.jobs, bwlimit_bytes_per_s=rate)
 
 
+class _Layout(Struct, forbid_unknown_fields=True):
+    trees: list[str] = []
+    larger_than: int | str | None = None
+    stripe_count: Annotated[int, Meta(ge=1)] | None = None
+    chunk_size: int | str | None = None
+    pool: str | None = None
+
+
+def _layout_rule(given: _Layout) -> LayoutRule:
+    larger, chunk = (
+        None if one is None else quantities.parse_size(one) for one in (given.larger_than, given.chunk_size)
+    )
+    if chunk is not None and (chunk < LEAST_CHUNK_BYTES or chunk & (chunk - 1)):
+        raise UsageError('chunk_size of a layout: a power of two, and at least 64 KiB, as in "1MiB"')
+    if (given.stripe_count, chunk, given.pool) == (None, None, None):
+        raise UsageError("a layout needs stripe_count, chunk_size or pool")
+    stripe = StripeSettings(targets=given.stripe_count, chunk_bytes=chunk, pool=given.pool and _text(given.pool))
+    return LayoutRule(trees=tuple(_below(_text(one)) for one in given.trees), larger_than_bytes=larger, stripe=stripe)
+
+
 def _each(parse: Callable[[Any], Any]) -> Callable[[list[Any]], tuple[Any, ...]]:
     return lambda items: tuple(parse(item) for item in items)
 
@@ -105,6 +126,11 @@ _WINDOWS = '`["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]`'
 _LIMITS = (
     'list of windows, or of tables with limits: `{ when = "Mon-Fri 07:00-19:00", jobs = 2, bwlimit = "50MiB/s" }`, '
     "also written as `[[transfer.windows]]`"
+)
+
+_LAYOUTS = (
+    "tables `[[target.layout]]` with `trees`, `larger_than`, `stripe_count`, `chunk_size`, `pool`, as in "
+    '`{ trees = ["home/*"], larger_than = "1GiB", stripe_count = 8 }` (docs/beegfs.md)'
 )
 
 CHOICE = Form("one of", "", str)
@@ -145,6 +171,7 @@ LimitedWindows = Annotated[
     tuple[Window, ...],
     Form("list of windows with limits", _LIMITS, list[str | _LimitedWindow], _each(_limited_window)),
 ]
+Layouts = Annotated[tuple[LayoutRule, ...], Form("list of layouts", _LAYOUTS, list[_Layout], _each(_layout_rule))]
 AT_LEAST_1 = Meta(ge=1)
 JOBS = Meta(ge=1, le=1024)
 
@@ -224,15 +251,20 @@ class TargetSection(_Section, frozen=True, kw_only=True):
     stripe_count: Annotated[Count, AT_LEAST_1] | None = None
     """BeeGFS: number of storage targets over which new files of user trees are striped. By default inherited from the
     parent directory. Example: `4`."""
-    chunk_size_bytes: Annotated[Size, Meta(ge=64 * KIB)] | None = None
+    chunk_size_bytes: Annotated[Size, Meta(ge=LEAST_CHUNK_BYTES)] | None = None
     """BeeGFS: size of a stripe's chunks, a power of two. By default inherited. Example: `"1MiB"`."""
 
+    layout: Layouts = ()
+    """BeeGFS: stripes and storage pools of new user trees, or of their directories of large files. The first rule that
+    fits a directory counts, then `stripe_count` and `chunk_size`."""
+
     @property
-    def stripe(self) -> StripeSettings | None:
-        """What new user trees get; None: what they inherit."""
+    def layout_rules(self) -> tuple[LayoutRule, ...]:
+        """The rules for new user trees, the first that fits counts; none: they inherit."""
         if self.stripe_count is None and self.chunk_size_bytes is None:
-            return None
-        return StripeSettings(targets=self.stripe_count, chunk_bytes=self.chunk_size_bytes)
+            return self.layout
+        every = LayoutRule(stripe=StripeSettings(targets=self.stripe_count, chunk_bytes=self.chunk_size_bytes))
+        return (*self.layout, every)
 
     @property
     def root(self) -> Path:

@@ -202,8 +202,8 @@ def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Ite
             yield where, f"the target lies inside the source: {target_root} is below {source_root}"
         elif source_root.is_relative_to(target_root):
             yield where, f"the source lies inside the target: {source_root} is below {target_root}"
-    for key in ("beegfs", "stripe_count", "chunk_size"):
-        if target.get("kind") == "posix" and key in document["target"]:
+    for key in ("beegfs", "stripe_count", "chunk_size", "layout"):
+        if target.get("kind") == "posix" and document["target"].get(key):
             yield ("target", key), f'[target] {key}: only a target of kind "beegfs" has it'
     size_bytes = target.get("chunk_size_bytes", 0)
     if size_bytes & (size_bytes - 1):

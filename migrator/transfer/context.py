@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.beegfs.rules import fullest_words, lost_targets
 from migrator.beegfs.tool import StorageTargets
 from migrator.bricks.drain.model import DrainState, is_committing
@@ -195,7 +196,7 @@ LOG = logging.getLogger("migrator.run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """All external resources of a run. The first lane reads the mount on this machine. `storage` is None if the target
-    has no storage targets of its own. `governing` None: all streams may run at any time, without a limit.
+    has no storage targets of its own. `layouts` finds, in a catalog, the directories of trees with a layout of their own. `governing` None: all streams may run at any time, without a limit.
     """
 
     source: SourceFileSystem
@@ -213,6 +214,7 @@ class World:
     blocking: Blocking
     tokens: Callable[[], str]
     storage: StorageTargets | None = None
+    layouts: Callable[[str, Mapping[bytes, Sequence[LayoutRule]]], Mapping[bytes, Sequence[LaidOut]]] | None = None
     governing: Governing | None = None
 
     @property

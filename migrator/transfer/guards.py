@@ -1,16 +1,22 @@
 """Conditions that must hold before and after a batch is copied. A guard that cannot be evaluated counts as failed."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import TypeVar
 
+from migrator.beegfs.model import LaidOut, LayoutRule, StripeSettings
 from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
-from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
+from migrator.beegfs.rules_layout import completed, size_rules, tree_settings
+from migrator.beegfs.tool import StorageLook, StorageTargets, look_at_quotas, look_at_storage
 from migrator.bricks.drain.model import taken_out
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
-from migrator.core.units import by_numbers, format_size
+from migrator.core.units import by_numbers, format_size, several
 from migrator.fs.model import MountIdentity, Need
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
@@ -21,6 +27,8 @@ from migrator.plan.rules import moved_unknown
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
+
+T = TypeVar("T")
 
 TARGET_ROOM = "target room"
 
@@ -125,7 +133,7 @@ def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ..
     """Problems of the target's storage targets. An unknown state counts only if something depends on it: free inodes
     that nothing else reports, and stripe settings of new trees.
     """
-    if storage.failure and (request.inodes_free is None or request.stripe is not None):
+    if storage.failure and (request.inodes_free is None or request.layout):
         return (f"the target's storage targets cannot be asked: {storage.failure}",)
     return storage.problems
 
@@ -253,7 +261,7 @@ async def _look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) ->
     return quota_words(needs, look.quotas, spread=look.spread)
 
 
-# Stripe settings of new user trees on the target.
+# The layout of new user trees on the target.
 
 
 async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
@@ -261,7 +269,7 @@ async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
     created it. A tree with content keeps its settings. Raises OSError, TimeoutError.
     """
     request, world = invocation.request, invocation.world
-    if request.stripe is None or world.storage is None:
+    if tree_settings(request.layout, tree) is None or world.storage is None:
         return False
 
     def look() -> bool:
@@ -280,16 +288,72 @@ async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
 
 async def set_stripes(invocation: Invocation, tree: bytes) -> None:
     """Raises Refused if the tool fails: files created before would keep other settings."""
-    stripe, world = invocation.request.stripe, invocation.world
-    if stripe is None or world.storage is None:
+    stripe = tree_settings(invocation.request.layout, tree)
+    if stripe is not None:
+        await _set_stripe(invocation, tree, [tree], stripe)
+        message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
+        invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
+
+
+async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]) -> None:
+    """Make the directories of these trees that get another layout than the directory above, and set it, level by level:
+    a directory inherits when it is made. Directories with files keep their settings, so a killed run is resumed.
+    Raises Refused, OSError, TimeoutError.
+    """
+    request, world = invocation.request, invocation.world
+    rules = {tree: found for tree in trees if (found := size_rules(request.layout, tree))}
+    if not rules or world.storage is None or world.layouts is None:
         return
+    laid_out = await asyncio.to_thread(world.layouts, catalog, rules)
+    for tree, directories in laid_out.items():
+        whole = await _whole_settings(invocation, tree, rules[tree])
+        count = 0
+        for _, level in groupby(sorted(directories, key=_depth), key=_depth):
+            by_stripe: dict[StripeSettings, list[bytes]] = {}
+            for one in level:
+                make = partial(world.target.make_directory, one.path)
+                if await world.blocking(make, timeout_s=request.stall_timeout_s):
+                    by_stripe.setdefault(completed(one.rule, whole), []).append(one.path)
+            for stripe, paths in by_stripe.items():
+                await _set_stripe(invocation, tree, paths, stripe)
+                count += len(paths)
+        message = f"the layout of {several(count, 'directory', 'directories')} in {show(tree)} is set"
+        invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
+
+
+def _depth(one: LaidOut) -> int:
+    return one.path.count(b"/")
+
+
+async def _whole_settings(invocation: Invocation, tree: bytes, rules: Sequence[LayoutRule]) -> StripeSettings:
+    """The settings of a tree's directories without a rule of their own: what lies below another may have inherited
+    others. Raises Refused.
+    """
+    root = await _asked(invocation, tree, lambda storage: storage.directory(invocation.world.target.root))
+    found = tree_settings(invocation.request.layout, tree) or StripeSettings()
+    pool = None if root.storage_pool is None else str(root.storage_pool)
+    return StripeSettings(
+        targets=found.targets or root.stripe.targets,
+        chunk_bytes=found.chunk_bytes or root.stripe.chunk_bytes,
+        # To name a pool may need a licence.
+        pool=(found.pool or pool) if any(rule.stripe.pool for rule in rules) else None,
+    )
+
+
+async def _set_stripe(invocation: Invocation, tree: bytes, paths: Sequence[bytes], stripe: StripeSettings) -> None:
+    there = [join(invocation.world.target.root, path) for path in paths]
+    await _asked(invocation, tree, lambda storage: storage.set_stripe(there, stripe))
+
+
+async def _asked(invocation: Invocation, tree: bytes, ask: Callable[[StorageTargets], Awaitable[T]]) -> T:
+    storage = invocation.world.storage
+    if storage is None:
+        raise ValueError(tree)
     try:
-        await world.storage.set_stripe(join(world.target.root, tree), stripe)
+        return await ask(storage)
     except ToolFailed as error:
         raise Refused(
             f"the stripe settings of {show(tree)} cannot be set: {error.message}",
-            cause="[target] stripe_count and chunk_size are given to every new tree, before anything is in it",
-            hint=error.hint or "see `migrator doctor`; or take both keys out of site.toml",
+            cause="[target] layout, stripe_count and chunk_size are given to every new tree, before anything is in it",
+            hint=error.hint or "see `migrator doctor`; or take these keys out of site.toml",
         ) from error
-    message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
-    invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
-from migrator.beegfs.model import StripeSettings
+from migrator.beegfs.model import LayoutRule
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.values import dataclass, field, replace
@@ -307,7 +307,7 @@ class RunRequest:
 
     `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the
     target match. `engine` as in `--engine`. A lost host ends its streams by itself after `lease_s`. A stream may stall
-    for at most `stall_timeout_s`. `stripe` is for new trees on the target; None: inherited.
+    for at most `stall_timeout_s`. `layout` is for new trees on the target; without a fitting rule they inherit.
     """
 
     plan: str
@@ -324,7 +324,7 @@ class RunRequest:
     progress_interval_s: float = 0.5
     reserve_bytes: int = 1024**3
     inodes_free: int | None = None
-    stripe: StripeSettings | None = None
+    layout: tuple[LayoutRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

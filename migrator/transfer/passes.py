@@ -1,7 +1,8 @@
 """The common part of all passes over a batch, the seed pass, and convergence after each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -517,15 +518,14 @@ class Copying:
                 like = [seen for directory in above if isinstance(seen := look(world.source, directory), Entry)]
                 world.target.make_parents(path, like)
 
-            try:
+            with _writable(tree.path):
                 is_new = await guards.wants_stripes(self.invocation, tree.path)
                 await world.blocking(make, timeout_s=self.timeout_s)
-            except TimeoutError as error:
-                raise _unwritable("it does not answer") from error
-            except OSError as error:
-                raise _unwritable(f"{show(tree.path)}: {error.strerror or error}", error.errno) from error
             if is_new:
                 await guards.set_stripes(self.invocation, tree.path)
+        trees = [tree.path for tree in self.batch.trees]
+        with _writable(trees[0]):
+            await guards.lay_out(self.invocation, self.plan.catalog, trees)
 
     async def carry_out(
         self,
@@ -704,6 +704,17 @@ async def probed_capabilities(world: World, *, timeout_s: float, side: str = "ta
         raise _unwritable(str(error), side=side) from error
     world.ledger.site.record_capabilities(probed, world.clock.now_s())
     return probed
+
+
+@contextmanager
+def _writable(path: bytes) -> Iterator[None]:
+    """Raises Refused for an error of the target in the block."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise _unwritable("it does not answer") from error
+    except OSError as error:
+        raise _unwritable(f"{show(path)}: {error.strerror or error}", error.errno) from error
 
 
 def _unwritable(detail: str, code: int | None = None, side: str = "target") -> Refused:

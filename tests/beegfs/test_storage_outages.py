@@ -31,7 +31,7 @@ from tests.support.run_world import ALICE, World, in_loop
 
 Change = Callable[[beegfs.StorageTarget], beegfs.StorageTarget]
 HANGING = ALICE + b"/sub/f03"
-STRIPE = beegfs.StripeSettings(targets=2, chunk_bytes=1 << 20)
+LAYOUT = (beegfs.LayoutRule(stripe=beegfs.StripeSettings(targets=4)),)
 
 
 def target(number: int, **changes: object) -> beegfs.StorageTarget:
@@ -89,10 +89,13 @@ class Storage:
     async def directory(self, path: bytes) -> beegfs.DirectoryFacts:
         return beegfs.DirectoryFacts(stripe=beegfs.StripeSettings(targets=4, chunk_bytes=1 << 19))
 
-    async def set_stripe(self, path: bytes, stripe: beegfs.StripeSettings) -> None:
+    async def set_stripe(self, paths: Sequence[bytes], stripe: beegfs.StripeSettings) -> None:
         if self.unstripable:
             raise ToolFailed(self.unstripable)
-        self.striped.append((path, stripe))
+        self.striped += [(path, stripe) for path in paths]
+
+    async def pools(self) -> Mapping[str, int]:
+        raise AssertionError("a run asks for more")
 
     async def quota_problem(self) -> str | None:
         return None
@@ -231,7 +234,7 @@ async def test_a_tool_that_cannot_be_asked_counts_where_something_hangs_on_it(wo
     with pytest.raises(Refused, match="command is missing"):
         await world.run()
     with pytest.raises(Refused, match="command is missing"):
-        await world.run(inodes_free=10**6, stripe=STRIPE)
+        await world.run(inodes_free=10**6, layout=LAYOUT)
     await world.run(inodes_free=10**6)
     assert world.is_copied()
 
@@ -240,10 +243,10 @@ async def test_a_tool_that_cannot_be_asked_counts_where_something_hangs_on_it(wo
 async def test_nothing_is_written_where_the_settings_cannot_be_given(world: World, storage: Storage) -> None:
     storage.unstripable = "Error: unknown flag"
     with pytest.raises(Refused, match="unknown flag"):
-        await world.run(stripe=STRIPE)
+        await world.run(layout=LAYOUT)
     assert not world.streams.streams
     storage.unstripable = ""
-    await world.run(stripe=STRIPE)
+    await world.run(layout=LAYOUT)
     assert len(storage.striped) == 1
 
 

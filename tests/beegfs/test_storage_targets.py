@@ -17,6 +17,7 @@ from migrator.beegfs import version7, version8
 from migrator.beegfs import version7 as quotas7
 from migrator.beegfs.model import UserQuota
 from migrator.beegfs.rules import lost_targets
+from migrator.beegfs.rules_layout import check_layout
 from migrator.beegfs.tool import BeegfsTargets, CallTimes
 from migrator.beegfs.version8 import parse_targets
 from migrator.core.errors import ToolFailed
@@ -132,9 +133,9 @@ def test_every_target_is_told_with_its_states_and_its_room(asked: Asked) -> None
 
 def test_stripe_settings_are_given_and_looked_at(asked: Asked) -> None:
     before = asyncio.run(asked.port.directory(TREE))
-    asyncio.run(asked.port.set_stripe(TREE, beegfs.StripeSettings(targets=2, chunk_bytes=MIB)))
+    asyncio.run(asked.port.set_stripe([TREE], beegfs.StripeSettings(targets=2, chunk_bytes=MIB)))
     after = asyncio.run(asked.port.directory(TREE))
-    asyncio.run(asked.port.set_stripe(TREE, beegfs.StripeSettings(targets=3)))
+    asyncio.run(asked.port.set_stripe([TREE], beegfs.StripeSettings(targets=3)))
     last = asyncio.run(asked.port.directory(TREE))
     # The mount is named to the tool.
     calls = (asked.directory / "asked").read_text().splitlines()
@@ -142,6 +143,15 @@ def test_stripe_settings_are_given_and_looked_at(asked: Asked) -> None:
     assert (before.stripe.targets, before.stripe.chunk_bytes, before.storage_pool) == (4, MIB // 2, 1)
     assert after.stripe == beegfs.StripeSettings(targets=2, chunk_bytes=MIB)
     assert last.stripe == beegfs.StripeSettings(targets=3, chunk_bytes=MIB)
+    # Many directories share commands of version 8.
+    trees = [TREE + b"/\xff%d" % number for number in range(101 if asked.version == "8.2.2" else 2)]
+    asyncio.run(asked.port.set_stripe(trees, beegfs.StripeSettings(targets=5, pool="1")))
+    assert asyncio.run(asked.port.directory(trees[-1])).stripe.targets == 5
+    with pytest.raises(ToolFailed, match="no storage pool fast"):
+        asyncio.run(asked.port.set_stripe([TREE], beegfs.StripeSettings(pool="fast")))
+    if asked.version == "8.2.2":
+        assert asyncio.run(asked.port.pools()) == {"1": 1, "storage_pool_default": 1}
+        assert len([call for call in asked.tool.asked if "--pool" in call]) == 2
 
 
 def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
@@ -443,10 +453,10 @@ def test_doctor_tells_each_with_its_fix(found: beegfs.StorageSeen | None, status
 
 
 def test_stripes_and_quotas_are_checked_where_they_are_asked_for() -> None:
-    two = beegfs.StripeSettings(targets=2)
-    assert beegfs_rules.check_stripe(None, None) == []
-    assert [finding.status for finding in beegfs_rules.check_stripe(two, None)] == [FAILURE]
-    assert [finding.status for finding in beegfs_rules.check_stripe(two, seen())] == [OK]
+    rule = beegfs.LayoutRule(stripe=beegfs.StripeSettings(targets=2, pool="fast"))
+    assert check_layout([], None) == []
+    for pools, status in ((None, FAILURE), ({"slow": 1}, FAILURE), ({"slow": 1, "fast": 2}, OK)):
+        assert [finding.status for finding in check_layout([rule], pools)] == [status]
     assert beegfs_rules.check_quota(0, "no licence") == []
     assert [finding.status for finding in beegfs_rules.check_quota(2, None)] == [OK]
     (cannot,) = beegfs_rules.check_quota(2, "no licence")

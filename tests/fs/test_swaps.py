@@ -145,11 +145,12 @@ def test_writing_to_a_directory_that_is_swapped(scratch: Path) -> None:
     os.chown(source / "tree" / "dir" / "inner", 1001, 1001)
     entries = [look(source, path) for path in (b"tree/dir/file", b"tree/dir/inner", b"tree/dir/inner/file")]
     target = MountedTarget(os.fsencode(target_path))
-    acts: list[Callable[[], None]] = [
+    acts: list[Callable[[], object]] = [
         *(partial(target.copy_from, os.fsencode(source), entry) for entry in entries),
         partial(target.link, b"tree/first", b"tree/dir/linked"),
         partial(target.remove_leftover, b"tree/dir/leftover"),
         partial(target.make_parents, b"tree/dir/user", ()),
+        partial(target.make_directory, b"tree/dir/laid/out"),
     ]
     failed = done = 0
     with outside(scratch) as secret:

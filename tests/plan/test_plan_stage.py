@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as change
 
-from migrator.beegfs.model import UserQuota
+from migrator.beegfs.model import LayoutRule, StripeSettings, UserQuota
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.files import ClosedCatalogs, read_record, write_record
 from migrator.catalog.model import CatalogRecord
@@ -213,6 +213,20 @@ def test_without_a_site_a_scan_or_with_a_catalog_of_another_site_there_is_no_pla
     world.ledger.scans.finish(foreign)
     with pytest.raises(Refused, match="another site"):
         world.plan()
+
+
+def test_the_layout_of_trees_and_of_directories_of_large_files_is_reported(ready: World) -> None:
+    large = LayoutRule(stripe=StripeSettings(targets=8), larger_than_bytes=20 * MIB)
+    homes = LayoutRule(stripe=StripeSettings(targets=2), trees=("home/[ab]*",))
+    nowhere = LayoutRule(stripe=StripeSettings(targets=2), trees=("work/*",))
+    ready.site = change(ready.site, target=change(ready.site.target, layout=(large, nowhere, homes)))
+    plan = ready.plan().plan
+    assert [(one.tree, one.count, one.examples) for one in plan.surprises if one.kind is SurpriseKind.LAYOUT] == [
+        (ALICE, 1, (ALICE + b"/deep",)),
+        (ALICE, 1, (ALICE,)),
+        (BOB, 1, (BOB,)),
+    ]
+    assert plan.problems == ("[[target.layout]] trees = ['work/*'] matches no user tree",)
 
 
 def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.windows import Window
 from migrator.reap.model import ReapAction, ReapRule
@@ -84,6 +85,26 @@ windows = ["Mon-Fri 19:00-07:00", { when = "Sat,Sun 00:00-24:00", jobs = 2, bwli
         assert parse_site(MINIMAL + text, FILE).transfer.windows == windows
 
 
+def test_layouts_are_rules_in_their_order_and_the_keys_of_the_target_the_last() -> None:
+    text = (
+        MINIMAL.replace('"posix"\nmount = "/mnt/target"', '"beegfs"\nmount = "/mnt/target"\nstripe_count = 4')
+        + """
+[[target.layout]]
+trees = ["home/*"]
+larger_than = "1GiB"
+stripe_count = 8
+chunk_size = "1MiB"
+[[target.layout]]
+pool = "fast"
+"""
+    )
+    assert parse_site(text, FILE).target.layout_rules == (
+        LayoutRule(trees=("home/*",), larger_than_bytes=1 << 30, stripe=StripeSettings(targets=8, chunk_bytes=1 << 20)),
+        LayoutRule(stripe=StripeSettings(pool="fast")),
+        LayoutRule(stripe=StripeSettings(targets=4)),
+    )
+
+
 @pytest.mark.parametrize(
     ("replaced", "by", "said"),
     [
@@ -107,6 +128,10 @@ windows = ["Mon-Fri 19:00-07:00", { when = "Sat,Sun 00:00-24:00", jobs = 2, bwli
         ("[users]", '[transfer]\nwindows = [{ when = "Mon 07:00-08:00", jobs = 0 }]\n[users]', "a whole number >= 1 at [0].jobs"),
         ("[users]", '[transfer]\nwindows = [{ when = "Mon 07:00-08:00", bwlimit = 0 }]\n[users]', "the least is 1 byte per second"),
         ("[users]", '[transfer]\nwindows = [{ when = "Mon 7-8" }]\n[users]', "is no window"),
+        ("[users]", '[[target.layout]]\npool = "fast"\n[users]', 'layout: only a target of kind "beegfs" has it'),
+        ("[users]", '[[target.layout]]\nlarger_than = "1GiB"\n[users]', "a layout needs stripe_count, chunk_size or pool"),
+        ("[users]", '[[target.layout]]\nchunk_size = "3MiB"\n[users]', "a power of two"),
+        ("[users]", '[[target.layout]]\npol = "fast"\n[users]', "unknown field `pol`"),
         ("[users]", "[transfer]\nwindows = [7]\n[users]", "expected text in quotes or a table, got a whole number"),
         ('"/mnt/target"', '"/mnt/source/../source/"', "line 8: source and target are the same directory: /mnt/source"),
         ('"/mnt/target"', '"/mnt"\npath = "source/x"', "line 8: the target lies inside the source"),

@@ -38,19 +38,23 @@ if words[:1] == ["quota"]:
     end("quota", int((here / "quota.code").read_text()))
 if words[:4] == ["node", "list", "--node-type", "client"]:
     end("clients")
+if words[:2] == ["pool", "list"]:
+    end("pools")
 if words[0] != "entry":
     sys.exit("Error: unknown command")
-path = words[-1]
 stripes = json.loads((here / "stripes").read_text())
-count, size = stripes.get(path, [4, 1 << 19])
-if words[1] == "set":
-    values = dict(zip(words[2:-1:2], words[3:-1:2]))
-    stripes[path] = [int(values.get("--num-targets", count)), int(values.get("--chunk-size", size))]
-    (here / "stripes").write_text(json.dumps(stripes))
-else:
-    row = json.loads((here / "entry").read_text().strip().strip("[]"))
-    row["stripe_pattern"] = "RAID0 (%dx%dK)" % (count, size >> 10)
-    print(json.dumps(row))
+paths = words[words.index("--mount") + 2:]
+values = dict(zip(words[2:-1:2], words[3:-1:2])) if words[1] == "set" else {{}}
+for path in paths:
+    count, size = stripes.get(path, [4, 1 << 19])
+    if words[1] == "set":
+        stripes[path] = [int(values.get("--num-targets", count)), int(values.get("--chunk-size", size))]
+    else:
+        row = json.loads((here / "entry").read_text().strip().strip("[]"))
+        row["stripe_pattern"] = "RAID0 (%dx%dK)" % (count, size >> 10)
+        print(json.dumps(row))
+(here / "stripes.new").write_text(json.dumps(stripes))
+(here / "stripes.new").replace(here / "stripes")
 """
 
 
@@ -113,6 +117,7 @@ def fake_tool(directory: Path) -> FakeTool:
     (directory / "stripes").write_text("{}")
     clients = [line for line in recorded("node-list-raw.ndjson.out").splitlines() if json.loads(line)["type"] == 1]
     (directory / "clients").write_bytes(b"\n".join(clients) + b"\n")
+    (directory / "pools").write_bytes(recorded("pool-list.json.out").strip()[1:-1] + b"\n")
     (directory / "entry").write_bytes(recorded("entry-info-dir.json.out"))
     (directory / "quota").write_bytes(b"")
     (directory / "quota.err").write_bytes(recorded("quota-list-usage-unlicensed.json.err"))
