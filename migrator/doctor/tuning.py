@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -24,6 +25,8 @@ THIS_HOST = "localhost"
 _AT_ONCE = 32
 _TIMEOUT_S = 60.0
 _GLUSTER = "gluster."
+_SIZE = re.compile(r"([0-9]+)([KMGTkmgt]?)[Bb]?")
+_UNITS = ("", "K", "M", "G", "T")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +50,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Whether the value of a fact is a finding."""
         if fact.value is None or fact.key != self.key or (self.on and fact.role not in self.on):
             return False
-        number = int(fact.value) if fact.value.isdecimal() else None
+        size = _SIZE.fullmatch(fact.value)
+        number = None if size is None else int(size[1]) << 10 * _UNITS.index(size[2].upper())
         return (
             fact.value in self.equals
             or (bool(self.unless) and fact.value not in self.unless)

@@ -349,11 +349,13 @@ class SecondCopyRecords(Records):
         """Record archives in one transaction."""
         self._put(tables.second_copies, [columns_of(tables.second_copies, one) for one in copies])
 
-    def all(self) -> Sequence[SecondCopy]:
-        """The newest record of each archive of each tree and manifest, in the order in which they were made."""
-        found = self._all(SecondCopy, select(tables.second_copies).order_by(tables.second_copies.c.id))
+    def all(self, tree: bytes | None = None) -> Sequence[SecondCopy]:
+        """The newest record of each archive of each tree (or of one) and manifest, in the order in which they were made."""
+        table = tables.second_copies
+        query = select(table).order_by(table.c.id)
+        found = self._all(SecondCopy, query if tree is None else query.where(table.c.tree == tree))
         return tuple({(one.tree, one.name, one.manifests): one for one in found}.values())
 
     def of_tree(self, tree: bytes, manifests: str) -> Sequence[SecondCopy]:
         """Those that hold a tree as these manifests have it."""
-        return [one for one in self.all() if (one.tree, one.manifests) == (tree, manifests)]
+        return [one for one in self.all(tree) if one.manifests == manifests]

@@ -93,6 +93,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuningReport:
             ("cluster.lookup-unhashed", "off"),
             ("performance.parallel-readdir", "on"),
             ("network.ping-timeout", "5"),
+            ("performance.cache-size", "6GB"),
             ("performance.readdir-ahead", "off"),
         )
     )
@@ -144,6 +145,7 @@ def test_other_settings_are_advice_and_what_cannot_be_read_is_none(report: Tunin
         "ipoib.mode": "datagram",
         "gluster.performance.readdir-ahead": "off",
         "gluster.performance.open-behind": "on",
+        "gluster.performance.cache-size": "6GB",
         "nfs.rsize": "32768",
         "nfs.nconnect": "1",
         "beegfs.client.tuneFileCacheType": "native",
@@ -154,7 +156,7 @@ def test_other_settings_are_advice_and_what_cannot_be_read_is_none(report: Tunin
     assert {"net.ipv4.tcp_wmem.max", "xfs.stripe"} <= set(unknown)
     text = to_markdown(tuning_document(report))
     assert (
-        f"15 dangerous settings, 19 with other advice; {report.compared} settings compared, {len(unknown)} unknown"
+        f"15 dangerous settings, 20 with other advice; {report.compared} settings compared, {len(unknown)} unknown"
         in text
     )
     assert "gl2 is not examined" in text

@@ -77,6 +77,7 @@ def asking(site: PurgeSite, said: Mapping[str, bytes | None], *, required: int =
     return done
 
 
+@pytest.mark.guarantee("second-copies")
 def test_archives_without_every_file_do_not_count(site: PurgeSite) -> None:
     asking(site, {})
     right = listed(site)
@@ -136,6 +137,10 @@ def test_the_sample_makes_archives_that_count(cli_site: RealSite) -> None:
     text = SAMPLE.read_text()
     hook.write_text(text.replace("/usr/bin/python3", sys.executable, 1))
     hook.chmod(0o755)
+    post, told = cli_site.directory / "hooks/post-purge.d/50-archive", cli_site.directory / "told"
+    post.parent.mkdir()
+    post.write_text(f'#!/bin/sh\necho "$MIGRATOR_USER $MIGRATOR_STATE" >>"{told}"\n')
+    post.chmod(0o755)
     cli_site.write(transfer=CUTOVER.format(rate=1000) + "require_archive = 2\n")
     place = cli_site.directory / "second"
     place.mkdir()
@@ -160,3 +165,4 @@ def test_the_sample_makes_archives_that_count(cli_site: RealSite) -> None:
     assert (done["outcome"], done["archives"]) == ("purged", ["second", "third"])
     assert archive.stat().st_mtime_ns == made
     assert not source.exists()
+    assert told.read_text() == "alice refused\nalice done\n"

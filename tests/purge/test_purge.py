@@ -297,20 +297,3 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(cli_site: RealSite) -
     (facts,) = json.loads(cli_site.migrator("status", "--json").stdout)["cutovers"]
     assert facts["purge"] == sum_
     assert list((cli_site.directory / "state/backups").iterdir())
-
-
-@pytest.mark.exhaustive
-def test_hooks_are_called_around_it_and_may_stop_it(cli_site: RealSite) -> None:
-    hooks, told = cli_site.directory / "hooks", cli_site.directory / "told"
-    for stage, code in (("pre", 1), ("post", 0)):
-        hook = hooks / f"{stage}-purge.d/10-note"
-        hook.parent.mkdir(parents=True)
-        hook.write_text(f'#!/bin/sh\necho "{stage} $MIGRATOR_USER $MIGRATOR_STATE" >> "{told}"\nexit {code}\n')
-        hook.chmod(0o755)
-    checksum = asked(cli_site, "--user", "alice", "--dry-run")["checksum"]
-    assert not told.exists()
-    asked(cli_site, "--user", "alice", "--confirm", checksum, code=4)
-    assert (cli_site.source.path / "home/alice").is_dir()
-    (hooks / "pre-purge.d/10-note").write_text(f'#!/bin/sh\necho "again $MIGRATOR_USER" >> "{told}"\n')
-    asked(cli_site, "--user", "alice", "--confirm", checksum)
-    assert told.read_text() == "pre alice \nagain alice\npost alice done\n"
