@@ -18,6 +18,7 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
+from migrator.plan.usage import keep_usage, read_usage
 from migrator.schedule.stage import PlanScheduling
 from migrator.transfer.bases import active_plan
 
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
 @click.option("--accept-unknown-inodes", is_flag=True, help="Plan although the target's free inodes are unknown.")
 @click.option("--quotas", is_flag=True, help="Show the source's limits as limits of owners on BeeGFS; make no plan.")
 @click.option("--confirm", is_flag=True, help="With --quotas: set each limit once the owner's users are cut over.")
+@click.option(
+    "--usage",
+    metavar="FILE|URL",
+    help="Rank users by Robinhood's figures (rbh-report --csv, or the URL of its database); make no plan.",
+)
 @details_option
 @verb
 def plan_command(
@@ -59,12 +65,20 @@ def plan_command(
     accept_unknown_inodes: bool,
     quotas: bool,
     confirm: bool,
+    usage: str | None,
     details: bool,
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json.
 
     The first plan is active: verbs work by it. A later one is a draft until it is activated.
     """
+    if usage is not None:
+        if quotas or activate is not None or name is not None or catalog is not None:
+            raise UsageError("--usage makes no plan: give it with --order alone")
+        wiring = open_wiring(invocation)
+        ranking = read_usage(usage, Order(order), now_s=wiring.clock.now_s())
+        keep_usage(ranking, wiring.site.site.state_dir)
+        return present(invocation, ranking, "plan.view:usage_document")
     if quotas:
         return _show_limits(invocation, confirm=confirm)
     if confirm:

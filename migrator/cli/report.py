@@ -13,6 +13,7 @@ from migrator.cli.invocation import Invocation
 from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, UsageError
 from migrator.operations.run_files import CallPorts
+from migrator.plan.usage import kept_usage
 from migrator.render.document import Document
 from migrator.render.text import to_json, to_markdown
 from migrator.report.model import EarlierReport, ReportFacts
@@ -71,6 +72,7 @@ def report_command(
             plan=plan_name,
             is_gone=app.process_is_gone,
             earlier=_earlier(since, output or (_last(kept) if send else None)),
+            usage=kept_usage(wiring.site.site.state_dir),
         )
     directory = output or (kept / _name(now_s) if send else None)
     if directory is not None:

@@ -1,7 +1,7 @@
 """The plan as values: ranking, batches, chunks, costs. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from migrator.beegfs.model import TreeOwner
@@ -9,7 +9,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, format_size, several
-from migrator.core.values import dataclass, fields
+from migrator.core.values import dataclass, field, fields
 from migrator.fs.model import Capacity
 from migrator.reap.model import PlanReap
 from migrator.schedule.model import Schedule
@@ -74,6 +74,46 @@ class TreeUsage:
         """
         holes = self.allocated_bytes * _LEAST_HOLES < self.size_bytes
         return self.allocated_bytes if holes else self.size_bytes
+
+
+SMALL_RANGES = ("0", "1~31", "32~1K-", "1K~31K")
+"""The size ranges of Robinhood below 32 KiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserUsage:
+    """What another program counted of a user's files, by owner. `used_bytes` None: not counted; `by_size` are files by
+    size range.
+    """
+
+    user: str
+    files: int
+    directories: int
+    size_bytes: int
+    used_bytes: int | None = None
+    by_size: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRanking:
+    """Users in order, from a file or database of Robinhood. `partial`: only the top users."""
+
+    source: str
+    at_s: float
+    order: Order
+    partial: bool
+    users: tuple[UserUsage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageDifference:
+    """A user in such a ranking, and in the scan behind the plan. None: not there."""
+
+    user: str
+    counted_files: int | None
+    counted_bytes: int | None
+    scanned_files: int | None
+    scanned_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

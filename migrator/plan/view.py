@@ -1,14 +1,25 @@
 """The plan as a document: a first page for management, then the details."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.model import LostLimit
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
-from migrator.plan.model import Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
+from migrator.plan.model import (
+    SMALL_RANGES,
+    Batch,
+    EmptyingCurve,
+    Plan,
+    Surprise,
+    SurpriseKind,
+    TreeUsage,
+    UsageDifference,
+    UsageRanking,
+    UserUsage,
+)
 from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render import document
 from migrator.schedule.view import schedule_blocks, schedule_summary
@@ -53,6 +64,62 @@ def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
         ("How each order would empty the source", [emptying_table(plan.emptying)]),
     )
     yield from schedule_section(plan)
+
+
+def usage_document(ranking: UsageRanking) -> document.Document:
+    """Users as Robinhood counted them."""
+    total = sum(one.size_bytes for one in ranking.users)
+    sums = accumulate(one.size_bytes for one in ranking.users)
+    cells: document.Cells[tuple[int, UserUsage, int]] = (
+        (document.figure("rank"), lambda ranked: str(ranked[0])),
+        (document.wide("user"), lambda ranked: ranked[1].user),
+        (document.figure("bytes"), lambda ranked: format_size(ranked[1].size_bytes)),
+        (document.figure("share"), lambda ranked: document.share(ranked[1].size_bytes, total)),
+        (document.figure("so far"), lambda ranked: document.share(ranked[2], total)),
+        (document.figure("files"), lambda ranked: format_count(ranked[1].files)),
+        (document.figure("directories"), lambda ranked: format_count(ranked[1].directories)),
+        (document.figure("below 32 KiB"), lambda ranked: _small(ranked[1])),
+    )
+    rows = zip(range(1, len(ranking.users) + 1), ranking.users, sums, strict=True)
+    table = document.records("Users", cells, rows, note=_usage_note(ranking))
+    words = f"{ranking.order.value} first, from {ranking.source}; no plan: `migrator scan` and `migrator plan` make one"
+    return document.page("Ranking by Robinhood", ("", [table]), subtitle=words)
+
+
+def _small(usage: UserUsage) -> str:
+    small = sum(count for title, count in usage.by_size.items() if title in SMALL_RANGES)
+    return f"{format_count(small)} ({document.share(small, usage.files)})" if usage.by_size else document.NONE
+
+
+def _usage_note(ranking: UsageRanking) -> str:
+    only = "Only the top users; " if ranking.partial else ""
+    return f"{only}Robinhood counts by owner, and a scan by user tree. Bytes count every name of a hard link."
+
+
+def usage_blocks(
+    ranking: UsageRanking, rows: Sequence[UsageDifference], *, limit: int | None
+) -> Iterator[document.Block]:
+    """A ranking that was made before the scan, beside it."""
+    cells: document.Cells[UsageDifference] = (
+        (document.wide("user"), lambda one: one.user),
+        (document.figure("bytes, Robinhood"), lambda one: _known(one.counted_bytes, format_size)),
+        (document.figure("bytes, scan"), lambda one: _known(one.scanned_bytes, format_size)),
+        (document.figure("difference"), _difference),
+        (document.figure("files, Robinhood"), lambda one: _known(one.counted_files, format_count)),
+        (document.figure("files, scan"), lambda one: _known(one.scanned_files, format_count)),
+    )
+    when = f"Robinhood: {ranking.source}, read {document.when(ranking.at_s)}. {_usage_note(ranking)}"
+    yield document.records("Users by Robinhood and by the scan", cells, rows, limit=limit, note=when)
+
+
+def _known(value: int | None, shown: Callable[[int], str]) -> str:
+    return document.NONE if value is None else shown(value)
+
+
+def _difference(one: UsageDifference) -> str:
+    if not one.counted_bytes or one.scanned_bytes is None:
+        return document.NONE
+    return f"{100 * (one.scanned_bytes - one.counted_bytes) / one.counted_bytes:+.1f} %"
 
 
 def limits_document(seen: "LimitsSeen") -> document.Document:

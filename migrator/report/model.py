@@ -19,7 +19,7 @@ from migrator.cutover.model import CutoverRecord, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
-from migrator.plan.model import Plan
+from migrator.plan.model import Plan, UsageDifference, UsageRanking
 from migrator.purge.model import SecondCopy
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
 from migrator.verify.model import VerificationRecord
@@ -543,6 +543,8 @@ class ReportFacts:
     speed_ups: tuple[UserSpeedUps, ...] = ()
     speed_up_sums: tuple[SpeedUpSum, ...] = ()
     streams: tuple[StreamSum, ...] = ()
+    usage: UsageRanking | None = None
+    usage_differences: tuple[UsageDifference, ...] = ()
 
 
 # --- Metrics for Prometheus. Base units: seconds, bytes

@@ -20,7 +20,8 @@ from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Plan, fit_cost, sum_of
+from migrator.plan.model import Plan, UsageRanking, fit_cost, sum_of
+from migrator.plan.usage import compare_usage
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan, work_between
@@ -46,8 +47,10 @@ def read_report(
     plan: str | None = None,
     is_gone: IsGone | None = None,
     earlier: model.EarlierReport | None = None,
+    usage: UsageRanking | None = None,
 ) -> model.ReportFacts:
-    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`. A missing or edited
+    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`; `usage` is what was
+    known before the scan. A missing or edited
     plan document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
     """
     status = read_status(
@@ -82,6 +85,8 @@ def read_report(
         speed_ups=(users := users_of(ledger.speed_ups.settled())),
         speed_up_sums=sums(users),
         streams=tuple(ledger.facts.stream_sums()),
+        usage=usage,
+        usage_differences=() if usage is None else compare_usage(usage, document),
     )
     return facts if earlier is None else _compared(ledger, facts, earlier)
 

@@ -10,7 +10,7 @@ from migrator.core.units import DAY_S, format_count, format_duration, format_rat
 from migrator.cutover.view import cutover_blocks, speed_up_blocks
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan
-from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table
+from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table, usage_blocks
 from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
 from migrator.render.text import as_csv, csv_text, plain
@@ -289,6 +289,9 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     elif status.plan is not None:
         words = f"The plan cannot be shown: {report.plan_problem}"
         yield from doc.sections(("Who holds what", [doc.paragraph(words, alert=True)]))
+    if report.usage is not None:
+        blocks = usage_blocks(report.usage, report.usage_differences, limit=rows)
+        yield from doc.sections(("Robinhood's figures", blocks))
     yield from doc.sections(
         ("The newest scan", view_status.scan_blocks(status.scan)), ("Latest runs", [view_status.run_table(status.runs)])
     )
