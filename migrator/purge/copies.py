@@ -5,6 +5,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,7 +50,10 @@ class Answers:
             (self.directory / f"{one.name}.proven").touch()
 
     def taken(self, proofs: IndexedProofs, *, now_s: float) -> tuple[list[model.SecondCopy], list[str]]:
-        """The archives that hold every file by their digests, and why others do not. Each answer is taken once."""
+        """The archives that hold every file by their digests, and why others do not.
+
+        The answers of the latter are removed, those of the former by `recorded`: a kill in between loses none.
+        """
         whole: list[model.SecondCopy] = []
         problems: list[str] = []
         for place in sorted(self.directory.glob("*.archive")) if self.directory.is_dir() else ():
@@ -63,10 +67,16 @@ class Answers:
                 found = f"its answer cannot be read: {getattr(error, 'strerror', None) or error}"
             if isinstance(found, str):
                 problems.append(f"the archive {answer[1]} does not count: {found}")
+                with suppress(OSError):
+                    place.unlink()
             else:
                 whole.append(found)
-            place.unlink()
         return whole, problems
+
+    def recorded(self, copies: Sequence[model.SecondCopy]) -> None:
+        """Remove answers that are in the ledger now."""
+        for one in copies:
+            (self.directory / f"{one.name}.archive").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove it with all answers."""

@@ -439,6 +439,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         """Record the archives that hold the tree by their answers, and return why others do not."""
         whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.clock.now_s())
         self.call.world.ledger.second_copies.add(whole)
+        answers.recorded(whole)
         for one in whole:
             more = f", and {several(one.extra, 'other file')}" if one.extra else ""
             held = f"{several(one.files, 'file')}, {format_size(one.size_bytes)}{more}"
