@@ -14,6 +14,7 @@ from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonThreads
 from migrator.fs.beneath import read_mounts
+from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import mount_of
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.ports import Processes
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from migrator.plan.model import Plan
     from migrator.plan.store import CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
+    from migrator.site.filesystem import FileSystemCommand
     from migrator.transfer.executors import LocalExecutor
 
 
@@ -128,7 +130,25 @@ class Wiring:
         from migrator.fs.reading import PosixSource
 
         is_gluster = self.site.source.kind == "gluster"
-        return closing(self._gluster_source() if is_gluster else PosixSource(self.source_root))
+        return closing(self._gluster_source() if is_gluster else PosixSource(self.source_root, self.source_tool))
+
+    @cached_property
+    def source_tool(self) -> "FileSystemCommand":
+        """The own command of the source's file system. Gluster's is asked by the source itself."""
+        from migrator.beegfs.tool import BeegfsTargets
+        from migrator.site.filesystem import FileSystemCommand
+
+        section, root = self.site.source, self.source_root
+        targets = BeegfsTargets(processes=self.processes, mount=root, root=root)
+        also = targets.problems if section.kind == "beegfs" else None
+        return FileSystemCommand(KINDS[section.kind], root, self.processes, also=also)
+
+    @cached_property
+    def target_tool(self) -> "FileSystemCommand":
+        """The own command of the target's file system. BeeGFS's is `storage_targets`."""
+        from migrator.site.filesystem import FileSystemCommand
+
+        return FileSystemCommand(KINDS[self.site.target.kind], self.target_root, self.processes)
 
     def _gluster_source(self) -> "GlusterSource":
         from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -150,7 +170,7 @@ class Wiring:
         """The target, for the length of a block; `known` is the site in the ledger."""
         from migrator.fs.writing import MountedTarget
 
-        return closing(MountedTarget(self.target_root, known.capabilities if known else None))
+        return closing(MountedTarget(self.target_root, known.capabilities if known else None, self.target_tool))
 
     def storage_targets(self) -> "BeegfsTargets | None":
         """The storage targets of the target; None, without running any tool, if it is not BeeGFS."""

@@ -41,7 +41,7 @@ from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
-from migrator.site.config import Site, SourceSection, TargetSection
+from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
 from migrator.transfer.model import DRIVERS
 from migrator.verify.content import Readers
 from migrator.verify.model import DigestPolicy, VerificationRecord
@@ -149,7 +149,7 @@ async def read_by_hosts(
             chunk_lists=world.chunk_lists,
             governing=world.governing,
             scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
-            reread=reread,
+            reread=reread or not wiring.source_tool.kind.ctimes.holds,
         )
         return await work.run()
 
@@ -225,7 +225,7 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
         directory=rollbacks(wiring),
         source_root=wiring.source_root,
         catalogs=wiring.closed_catalogs(own),
-        ctimes=wiring.site.source.kind != "gluster",
+        ctimes=wiring.site.source.kind != "gluster" and wiring.source_tool.kind.ctimes.holds,
         scratch=wiring.scratch,
         open=opened,
     )
@@ -238,14 +238,19 @@ def _exchanged(site: Site, directory: Path) -> Site:
     return structs.replace(
         site,
         site=structs.replace(site.site, state_dir=directory, plans_dir=directory / "plans"),
-        source=SourceSection(kind="posix", mount=site.target.root, via="mount"),
-        target=TargetSection(kind="posix", mount=site.source.mount),
+        source=SourceSection(kind=_by_mount(site.target.kind), mount=site.target.root, via="mount"),
+        target=TargetSection(kind=_by_mount(site.source.kind), mount=site.source.mount),
         transfer=structs.replace(site.transfer, movers="local"),
     )
 
 
 # ---
 # `cutover` and `rollback`
+
+
+def _by_mount(kind: FileSystemKind) -> FileSystemKind:
+    """The kind of a side of a rollback. Bricks and storage targets are not asked through it."""
+    return "posix" if kind in ("gluster", "beegfs") else kind
 
 
 def pass_engine(site: Site) -> str:
@@ -361,7 +366,7 @@ async def purge_world(
                 places=places,
                 scratch=wiring.scratch,
                 manifests=wiring.manifests(ledger),
-                storage=None if storage is None else storage.problems,
+                storage=wiring.target_tool.missing if storage is None else storage.problems,
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
                 back_up=backing_up(ledger, site.site.state_dir),

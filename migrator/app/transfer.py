@@ -230,6 +230,7 @@ async def run_world(
                 tokens=new_token,
                 storage=wiring.storage_targets(),
                 layouts=partial(_layouts, wiring, ledger),
+                target_state=wiring.target_tool.state,
                 governing=_governing(wiring, hosts, controls or ledger, bwlimit_bytes_per_s),
             )
             loop, call = asyncio.get_running_loop(), asyncio.current_task()

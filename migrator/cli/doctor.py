@@ -126,6 +126,8 @@ def doctor_command(invocation: Invocation, *, tuning: bool) -> ExitCode:
             hooks=wiring.hooks(),
             target_writers=target_writers(wiring, target),
             storage=wiring.storage_targets(),
+            source_tool=wiring.source_tool,
+            target_tool=wiring.target_tool,
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

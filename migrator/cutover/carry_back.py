@@ -293,7 +293,7 @@ class TargetSide(_Side):
     async def health(self) -> SourceHealth:
         """The health of both sides."""
         own, other = await PosixSource(self.root).health(), await self._real_source.health()
-        return SourceHealth(problems=(*own.problems, *other.problems), fingerprint=own.fingerprint)
+        return SourceHealth(problems=(*own.problems, *other.problems), doubts=other.doubts, fingerprint=own.fingerprint)
 
 
 class SourceSide(_Side):

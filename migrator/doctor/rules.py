@@ -7,6 +7,7 @@ from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, format_count, format_duration, format_size, several
 from migrator.core.values import dataclass, field, replace
+from migrator.fs.kinds.model import Answer, Kind
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on
@@ -75,16 +76,44 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     fix = (
         "bring it up; `gluster volume status` and the brick's log tell more"
         if health.state
-        else "find out why it does not answer: `gluster volume info` on a host of the pool"
+        else "find out why: ask the file system's own command, on a host of it"
     )
     findings = [failure(check, problem, fix) for problem in health_problems(health, health, tasks_count=False)]
     tasks = health.state.tasks if health.state else ()
     fix = "copying may continue; a scan now is not whole, so wait until the task ends, or stop it"
     findings += [warning(check, f"a task moves files on the volume: {task}", fix) for task in tasks]
+    fix = "copying may continue; until then a scan is not whole, and nothing is deleted or purged"
+    findings += [warning(check, doubt, fix) for doubt in health.doubts]
     if findings:
         return findings
     bricks = len(health.state.bricks) if health.state else 0
     return [ok(check, f"all {bricks} bricks are up" if bricks else "it can be read")]
+
+
+def check_kind(where: str, kind: Kind, *, syncs: bool) -> list[Finding]:
+    """What this kind of file system is trusted with. A fact that does not hold is a warning only where it costs something."""
+    check, facts = f"{where} kind", (kind.inodes, kind.ctimes, kind.links)
+    shown = [kind.partial, *([kind.layouts] if kind.layouts else [])]
+    shown += [] if syncs else ["syncfs does not reach the disks: files are synced one by one"]
+    if all(fact.holds for fact in facts):
+        return [ok(check, "; ".join((kind.title, *(fact.why for fact in facts), *shown)))]
+    costs = [] if kind.trusted_inodes else ["moves and hard links are not looked for by inode number"]
+    costs += [] if kind.ctimes.holds else ["every verification reads all content"]
+    broken = "; ".join(fact.why for fact in facts if not fact.holds)
+    return [
+        ok(check, "; ".join((kind.title, *(fact.why for fact in facts if fact.holds), *shown))),
+        warning(check, f"{kind.title}: {broken}", f"nothing to mend: {' and '.join(costs)}"),
+    ]
+
+
+def check_answer(check: str, answer: Answer | None, error: str = "", hint: str = "") -> list[Finding]:
+    """What the file system's own command tells; None if it failed with `error`."""
+    if answer is None:
+        return [warning(check, error, hint or "see docs/filesystems.md")]
+    fix = "bring it back, then run this again"
+    findings = [failure(check, problem, fix) for problem in answer.problems]
+    findings += [warning(check, doubt, "until that is known, nothing is deleted or purged") for doubt in answer.doubts]
+    return findings + [ok(check, note) for note in answer.notes]
 
 
 def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:

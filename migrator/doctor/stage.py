@@ -32,7 +32,7 @@ from migrator.cutover.rules import check_open_files, check_way_back, missing_fre
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.doctor.trial import Trial
-from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
+from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of, syncfs_reaches_disks
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
@@ -50,6 +50,7 @@ from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way,
 from migrator.scan.session import find_directories
 from migrator.site import rules_guards
 from migrator.site.config import HostSection, Site, SlurmSection
+from migrator.site.filesystem import FileSystemCommand
 from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 
@@ -270,6 +271,8 @@ class DoctorWorld:
     hooks: Hooks | None = None
     target_writers: WriterSearch | None = None
     storage: StorageTargets | None = None
+    source_tool: FileSystemCommand | None = None
+    target_tool: FileSystemCommand | None = None
 
 
 async def ask(
@@ -287,6 +290,26 @@ async def ask(
 def real_path(path: bytes) -> bytes:
     """The path with symlinks resolved. Only for file systems that answered before: it may hang with its mount."""
     return os.path.realpath(path)
+
+
+async def _kind(where: str, tool: FileSystemCommand | None, identity: MountIdentity | None) -> list[Finding]:
+    """What the kind of a side is trusted with, the room by its own command, and the layout of new files."""
+    if (
+        tool is None
+        or identity is None
+        or rules_guards.kind_problem(identity.filesystem, identity.mounted_from, tool.kind.name, where=where)
+    ):
+        return []
+    findings = rules.check_kind(where, tool.kind, syncs=syncfs_reaches_disks(identity.filesystem))
+    for check, question in ((f"{where} room", tool.kind.room), (f"{where} layout", tool.kind.layout)):
+        if question is None:
+            continue
+        try:
+            findings += rules.check_answer(check, await tool.ask(question))
+        except ToolFailed as error:
+            message = f"{error.message}; that of statfs is taken" if question is tool.kind.room else error.message
+            findings += rules.check_answer(check, None, message, error.hint)
+    return findings
 
 
 # This machine: programs, hooks, state directory, clock
@@ -393,6 +416,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     identity, error = await ask(world, world.source.identity)
     kind = world.site.source.kind
     findings = [rules.check_mount("source", kind, record.source if record else None, identity, error)]
+    findings += await _kind("source", world.source_tool, identity)
     state: VolumeState | None = None
     if unusable := rules_guards.unusable_source(kind, world.site.source.volume, identity):
         findings.append(unusable)
@@ -500,6 +524,9 @@ async def examine_target(
     identity, error = await ask(world, world.target.identity)
     kind = world.site.target.kind
     findings = [rules.check_mount("target", kind, record.target if record else None, identity, error)]
+    findings += await _kind("target", world.target_tool, identity)
+    if world.target_tool is not None and world.target_tool.kind.health is not None:
+        findings += rules.check_answer("target health", await world.target_tool.state())
     # Queried even if the mount does not answer: this may be the reason.
     storage = await look_at_storage(world.storage)
     if world.storage is not None:

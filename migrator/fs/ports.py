@@ -10,6 +10,7 @@ from typing import Protocol
 from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry
 from migrator.core.values import dataclass
+from migrator.fs.kinds.model import Answer, Kind
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 
@@ -56,6 +57,10 @@ class FileSystem(ReadablePaths, Protocol):
     def root(self) -> bytes:
         """The absolute path of the root."""
 
+    @property
+    def trusted_ctimes(self) -> bool:
+        """Whether every change of a file changes its ctime."""
+
     def held_path(self) -> bytes:
         """A path of the open root for another process of this machine, whatever is mounted over it. Raises OSError."""
 
@@ -67,6 +72,20 @@ class FileSystem(ReadablePaths, Protocol):
 
     def capacity(self) -> Capacity:
         """Room now."""
+
+
+class FileSystemTool(Protocol):
+    """Questions to a mounted file system by its own command."""
+
+    kind: Kind
+
+    async def state(self) -> Answer:
+        """What is missing now; a question that failed is a doubt in the result."""
+
+    def room(self, shown: Capacity) -> Capacity:
+        """The room for new files; what statfs has `shown` if the command does not tell. Blocks; not on a thread with an
+        event loop.
+        """
 
 
 class SourceFileSystem(FileSystem, Protocol):

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import secrets
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +19,12 @@ from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
+from migrator.core.values import replace
 from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
+from migrator.fs.kinds.model import Answer
 from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
-from migrator.fs.ports import Block, Digest
+from migrator.fs.ports import Block, Digest, FileSystemTool
 from migrator.gluster.model import SourceHealth
 from migrator.purge.model import PURGE_NAME
 
@@ -197,14 +200,22 @@ class ReadingFileSystem(HeldRoot):
 
     The root is opened at the first read and held: reads do not see a mount that appears over it later, but `identity`
     does, because it resolves the path each time. Make a new object for every pass. `close` may be called again.
+    `tool` is the file system's own command; None: it is trusted with everything, and nothing is asked.
     """
 
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, tool: FileSystemTool | None = None) -> None:
         super().__init__(root)
+        self._tool = tool
+        # Numbers on different devices prove nothing: so no move is found by inode numbers that do not last.
+        self._own_device = None if tool is None or tool.kind.trusted_inodes else secrets.randbits(63)
         self._device = 0
         self._mount_points: frozenset[bytes] = frozenset()
         self._syncing = threading.Lock()
         self._sync_fd = -1
+
+    @property
+    def trusted_ctimes(self) -> bool:
+        return self._tool is None or self._tool.kind.ctimes.holds
 
     def close(self) -> None:
         """Release the root; the next read opens it anew."""
@@ -234,9 +245,9 @@ class ReadingFileSystem(HeldRoot):
         try:
             if not path:
                 with held(self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)) as fd:
-                    return read_entry(fd, b".", b"", os.fstat(fd), problems)
+                    return self._read(fd, b".", b"", os.fstat(fd), problems)
             with self.beneath.parent(path) as (fd, name):
-                entry = read_entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
+                entry = self._read(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
         except FileNotFoundError:
             if self._root_is_gone():
                 raise
@@ -290,15 +301,23 @@ class ReadingFileSystem(HeldRoot):
             return f"the source's root cannot be read: {error.strerror}"
 
     def capacity(self) -> Capacity:
-        """The current room for users other than root."""
+        """The current room for users other than root, if possible as the file system's own command tells."""
         room = os.statvfs(self.root)
-        return Capacity(
+        shown = Capacity(
             total_bytes=room.f_blocks * room.f_frsize,
             free_bytes=room.f_bavail * room.f_frsize,
             total_inodes=room.f_files or None,
             free_inodes=room.f_favail if room.f_files else None,
             read_only=bool(room.f_flag & os.ST_RDONLY),
         )
+        return shown if self._tool is None else self._tool.room(shown)
+
+    def _read(self, fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
+        entry = read_entry(fd, name, path, facts, problems)
+        if self._own_device is None:
+            return entry
+        links = entry.nlink if entry.type is EntryType.DIRECTORY else 1
+        return replace(entry, dev=self._own_device, nlink=links)
 
     def _open(self) -> Root:
         root = Root(self.root)
@@ -345,7 +364,7 @@ class ReadingFileSystem(HeldRoot):
                         if facts.st_dev != device or entry_path in mount_points:
                             problems.append(problem_of(entry_path, "open", OSError(errno.EXDEV, _OTHER_MOUNT)))
                             continue
-                        entries.append(read_entry(fd, name, entry_path, facts, problems))
+                        entries.append(self._read(fd, name, entry_path, facts, problems))
                     except FileNotFoundError:
                         continue
                     except OSError as error:
@@ -389,11 +408,14 @@ class PosixSource(ReadingFileSystem):
     """The `SourceFileSystem` port over any mounted tree: healthy as long as the same file system is mounted."""
 
     async def health(self) -> SourceHealth:
-        """The mount's identity as a fingerprint; an unreadable root is a problem."""
+        """The mount's identity as a fingerprint; an unreadable root is a problem, and what the file system's own command
+        tells.
+        """
         identity = await self.identity_in_time()
         if isinstance(identity, str):
             return SourceHealth(problems=(identity,), fingerprint="")
-        return SourceHealth(problems=(), fingerprint=mount_fingerprint(identity))
+        answer = Answer() if self._tool is None else await self._tool.state()
+        return SourceHealth(problems=answer.problems, doubts=answer.doubts, fingerprint=mount_fingerprint(identity))
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         """None: this program knows no quotas of a plain directory."""

@@ -15,6 +15,7 @@ from migrator.core.units import MIB
 from migrator.fs.beneath import Root, entry_path, exists, held, without_access_time
 from migrator.fs.capabilities import probe, remove_acl
 from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import FileSystemTool
 from migrator.fs.reading import ReadingFileSystem, content_facts, read_xattrs
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
 
@@ -313,8 +314,10 @@ class MountedTarget(ReadingFileSystem):
     all are tried, and a refusal of the target is an error.
     """
 
-    def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
-        super().__init__(root)
+    def __init__(
+        self, root: bytes, capabilities: TargetCapabilities | None = None, tool: FileSystemTool | None = None
+    ) -> None:
+        super().__init__(root, tool)
         self._capabilities = capabilities or TargetCapabilities()
         self._making = threading.Lock()
 

@@ -84,11 +84,13 @@ class SourceHealth:
     """Whether the source shows all of its files.
 
     `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the
-    states before and after a pass can be compared. `state` is None without Gluster.
+    states before and after a pass can be compared. `state` is None without Gluster. With `doubts` files may be copied, and
+    nothing may be deleted: whether all are shown is not known.
     """
 
     problems: tuple[str, ...]
     fingerprint: str
+    doubts: tuple[str, ...] = ()
     state: VolumeState | None = None
 
 

@@ -187,7 +187,7 @@ class MountWay:
         self.session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
         if len({opened.record.health_fingerprint, self.before.fingerprint} - {"", None}) > 1:
             self._note(walk, ("the volume's bricks or options changed between two sessions of this scan",))
-        self._note(walk, self.before.problems)
+        self._note(walk, (*self.before.problems, *self.before.doubts))
         began_s = self.session.elapsed_s()
         try:
             async with self.session.watching(
@@ -243,7 +243,8 @@ class MountWay:
         )
 
     async def _poll_bricks(self, walk: Walk) -> None:
-        self._note(walk, (await self.session.source.health()).problems)
+        health = await self.session.source.health()
+        self._note(walk, (*health.problems, *health.doubts))
 
     def _note(self, walk: Walk, problems: Sequence[str]) -> None:
         """Record each problem of the source once in the catalog, so it counts even if this scan is killed."""

@@ -216,11 +216,18 @@ class HostSection(_Section, frozen=True, kw_only=True):
     """Python (3.9 or later) of this host."""
 
 
+FileSystemKind = Literal[
+    "auto", "gluster", "beegfs", "lustre", "cephfs", "gpfs", "moosefs", "orangefs", "hdfs", "eos", "nfs", "ocfs2", "gfs2",
+    "xfs", "ext4", "posix",
+]  # fmt: skip
+
+
 class SourceSection(_Section, frozen=True, kw_only=True):
     """The file system that is migrated."""
 
-    kind: Literal["gluster", "posix"]
-    """`gluster` also queries the volume for its bricks; `posix` is any mounted tree. Example: `"gluster"`."""
+    kind: FileSystemKind = "auto"
+    """What is mounted there (docs/filesystems.md); `auto`: by the mount's type, `posix`: any file system, nothing is asked.
+    `init` writes what it finds. `gluster` also queries the volume for its bricks."""
     mount: File
     """Mount point. A Gluster mount needs the option `acl` if users have ACLs. Example: `"/mnt/gl"`."""
     volume: Name | None = None
@@ -235,8 +242,8 @@ class SourceSection(_Section, frozen=True, kw_only=True):
 class TargetSection(_Section, frozen=True, kw_only=True):
     """The file system that is filled."""
 
-    kind: Literal["beegfs", "posix"]
-    """`beegfs`, or `posix`: any mounted file system. Example: `"beegfs"`."""
+    kind: FileSystemKind = "auto"
+    """As in [source]."""
     mount: File
     """Mount point. Example: `"/mnt/beegfs"`."""
     path: Below = ""

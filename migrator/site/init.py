@@ -14,6 +14,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.values import dataclass, replace
 from migrator.fs.beneath import held
+from migrator.fs.kinds.table import KINDS, PLAIN, kind_at
 from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
 from migrator.fs.ports import FileSystem
 from migrator.ledger.model import SiteRecord
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 # The proposal for a new site.toml, from the mounts of this machine and the options
 
 
-_GLUSTER = ("fuse.glusterfs",)
-_BEEGFS = ("beegfs",)
+_GLUSTER, _BEEGFS = KINDS["gluster"].types, KINDS["beegfs"].types
 
 
 def draft_site(
@@ -50,17 +50,20 @@ def draft_site(
     volume = None
     if on_source and on_source.filesystem in _GLUSTER:
         volume = rules_guards.mounted_volume(on_source.source.decode("ascii", "replace")) or None
-    kind, mount, path = "posix", target, b""
+    source_kind, target_kind = (kind_at(mounts, place) for place in (source, target))
+    mount, path = target, b""
     if on_target and on_target.filesystem in _BEEGFS:
-        kind, mount = "beegfs", on_target.point
+        mount = on_target.point
         path = target[len(mount.rstrip(b"/")) :].strip(b"/")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{volume or show(source.rpartition(b'/')[2])}-to-{kind}").lstrip("._-")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{volume or show(source.rpartition(b'/')[2])}-to-{target_kind}").lstrip(
+        "._-"
+    )
     return SiteDraft(
         name=name,
-        source_kind="gluster" if volume else "posix",
+        source_kind=source_kind if volume or source_kind != "gluster" else "posix",
         source_mount=Path(os.fsdecode(source)),
         volume=volume,
-        target_kind=kind,
+        target_kind=target_kind,
         target_mount=Path(os.fsdecode(mount)),
         target_path=os.fsdecode(path),
         trees=trees or DEFAULT_TREES,
@@ -109,8 +112,8 @@ def leave_sentinel(root: bytes, site_id: str, *, unfinished: bool = False) -> No
 
 def refuse_misplaced(site: Site) -> None:
     """Raise UsageError if the state or the plans would be on the source or on the target."""
-    # On a plain file system only the root of the trees is reserved; on BeeGFS the state must not be anywhere on the mount.
-    target = site.target.root if site.target.kind == "posix" else site.target.mount
+    # On a plain file system only the root of the trees is reserved; elsewhere the state must not be anywhere on the mount.
+    target = site.target.root if site.target.kind in PLAIN else site.target.mount
     roots = [
         (side, os.path.realpath(os.fsencode(root)))
         for side, root in (("source", site.source.mount), ("target", target))

@@ -6,18 +6,22 @@ import shutil
 import stat
 import threading
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import show
-from migrator.fs.beneath import why_not_trusted
+from migrator.fs.beneath import read_mounts, why_not_trusted
+from migrator.fs.kinds.table import kind_at
+from migrator.fs.model import Mount, mount_of
 from migrator.reap.model import ReapAction
-from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site
+from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site, SourceSection, TargetSection
+from migrator.site.rules_guards import mounted_volume
 
 Name = tuple[str, ...]
 Values = dict[str, Any]
@@ -44,12 +48,25 @@ def load_site(file: Path) -> Site:
     Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing
     keys, and conflicting settings.
     """
-    site = parse_site(_read(file), file)
+    site = of_mounts(parse_site(_read(file), file), read_mounts())
     programs = [site.source.gluster if site.source.kind == "gluster" else None, site.target.beegfs]
     found = [shutil.which(program) for program in programs if program]
     for path in (file, site.site.state_dir, site.site.plans_dir, *map(Path, filter(None, found))):
         _require_trust(path)
     return site
+
+
+def of_mounts(site: Site, mounts: Sequence[Mount]) -> Site:
+    """The site with `auto` replaced by the kinds of these mounts. Symlinks are not followed: a mount may hang."""
+
+    def changed(section: SourceSection | TargetSection) -> dict[str, str]:
+        place = os.path.normpath(os.fsencode(section.mount))
+        return {"kind": kind_at(mounts, place) if section.kind == "auto" else section.kind}
+
+    source, mount = changed(site.source), mount_of(mounts, os.path.normpath(os.fsencode(site.source.mount)))
+    if source["kind"] == "gluster" and mount is not None and site.source.volume is None:
+        source["volume"] = mounted_volume(os.fsdecode(mount.source))
+    return replace(site, source=replace(site.source, **source), target=replace(site.target, **changed(site.target)))
 
 
 def _require_trust(path: Path | str) -> None:
@@ -203,7 +220,7 @@ def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Ite
         elif source_root.is_relative_to(target_root):
             yield where, f"the source lies inside the target: {source_root} is below {target_root}"
     for key in ("beegfs", "stripe_count", "chunk_size", "layout"):
-        if target.get("kind") == "posix" and document["target"].get(key):
+        if target.get("kind", "auto") not in ("auto", "beegfs") and document["target"].get(key):
             yield ("target", key), f'[target] {key}: only a target of kind "beegfs" has it'
     size_bytes = target.get("chunk_size_bytes", 0)
     if size_bytes & (size_bytes - 1):

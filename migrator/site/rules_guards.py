@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import format_count, format_size, several
+from migrator.fs.kinds.table import KINDS, PLAIN
 from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, mount_of
 from migrator.gluster.model import SourceHealth, VolumeState
 
@@ -56,14 +57,14 @@ def health_problems(
     """Reasons why the source may have been incomplete between two observations. None is a failed observation.
 
     Problems of either observation count, and every change between them. A rebalance or a drain counts in either: a
-    missing file may be in flight, so the caller must not delete files. `tasks_count` False: ignore tasks, for verbs
-    that only copy listed files.
+    missing file may be in flight, so the caller must not delete files. `tasks_count` False: ignore tasks and doubts, for
+    verbs that only copy listed files.
     """
     if before is None or after is None:
         missing = "before" if before is None else "after"
         seen = after if before is None else before
         return (f"the state of the source {missing} it was read is not known", *(seen.problems if seen else ()))
-    problems = [*before.problems, *after.problems]
+    problems = [*before.problems, *after.problems, *(before.doubts + after.doubts if tasks_count else ())]
     if before.state is not None and after.state is not None:
         problems.extend(_state_changes(before.state, after.state, tasks_count=tasks_count))
     elif (before.state is None) != (after.state is None):
@@ -162,8 +163,7 @@ def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | No
 
 def kind_problem(filesystem: str, mounted_from: str, kind: str, *, where: str) -> str | None:
     """A sentence if the mounted file system is not of the kind in site.toml; `posix` accepts any."""
-    expected = {"gluster": ("fuse.glusterfs",), "beegfs": ("beegfs",)}.get(kind)
-    if expected is None or filesystem in expected:
+    if KINDS[kind].matches(filesystem, mounted_from):
         return None
     found = f"{filesystem or 'nothing that is known'} from {mounted_from or 'nowhere'}"
     return f"{where} is no {kind} file system but {found}: it is not mounted, or the path is wrong"
@@ -189,13 +189,13 @@ def misplaced(directories: Iterable[tuple[str, bytes]], roots: Iterable[tuple[st
 
 
 def unmounted_problem(where: str, kind: str, root: bytes, mounts: Sequence[Mount]) -> str | None:
-    """A sentence if a place of kind `posix` is a plain directory: its file system may then be unmounted without any
+    """A sentence if a place of a plain kind is a plain directory: its file system may then be unmounted without any
     sign.
 
     Other kinds are recognized by their type. `root` is absolute and without symlinks.
     """
     mount = mount_of(mounts, root)
-    if kind != "posix" or mount is None or mount.point == root:
+    if kind not in PLAIN or mount is None or mount.point == root:
         return None
     source = show(mount.source)
     return (

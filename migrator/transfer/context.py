@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from migrator.core.progress import Progress
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.core.tasks import Blocking, SharedCall
 from migrator.core.values import dataclass, field
+from migrator.fs.kinds.model import Answer
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.hosts.ports import Activity
@@ -196,7 +197,8 @@ LOG = logging.getLogger("migrator.run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """All external resources of a run. The first lane reads the mount on this machine. `storage` is None if the target
-    has no storage targets of its own. `layouts` finds, in a catalog, the directories of trees with a layout of their own. `governing` None: all streams may run at any time, without a limit.
+    has no storage targets of its own. `target_state` asks what of the target is missing. `layouts` finds, in a catalog, the
+    directories of trees with a layout of their own. `governing` None: all streams may run at any time, without a limit.
     """
 
     source: SourceFileSystem
@@ -215,6 +217,7 @@ class World:
     tokens: Callable[[], str]
     storage: StorageTargets | None = None
     layouts: Callable[[str, Mapping[bytes, Sequence[LayoutRule]]], Mapping[bytes, Sequence[LaidOut]]] | None = None
+    target_state: Callable[[], Awaitable[Answer]] | None = None
     governing: Governing | None = None
 
     @property

@@ -93,6 +93,8 @@ async def find_problems(
     findings = [GuardFinding(guard="chunk lists", problems=list_problems(world, batch))]
     if storage.asked:
         findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
+    if world.target_state is not None:
+        findings.append(GuardFinding(guard="target health", problems=(await world.target_state()).problems))
     if storage.problems:
         # A look-up on the mount would hang if a storage target is lost.
         return tuple(findings), health, ()

@@ -385,11 +385,11 @@ class Verification:
 
     def _begin_reading(self, number: int) -> ContentReading:
         """Record the clocks of both sides, then sync both sides (see `is_carried_over`)."""
-        source_clock_ns: int | None = int(self.clock.now_s() * NS_PER_S)
-        try:
-            target_clock_ns: int | None = self.target.clock_ns()
-        except OSError:
-            target_clock_ns = None
+        source_clock_ns = int(self.clock.now_s() * NS_PER_S) if self.source.trusted_ctimes else None
+        target_clock_ns: int | None = None
+        if self.target.trusted_ctimes:
+            with suppress(OSError):
+                target_clock_ns = self.target.clock_ns()
         try:
             self.source.sync()
         except OSError:

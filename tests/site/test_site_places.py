@@ -95,7 +95,7 @@ def test_the_only_ones_are_taken() -> None:
     assert (named.name, named.source_kind, named.target_kind) == ("old-data-to-beegfs", "posix", "beegfs")
     assert (named.target_mount, named.target_path) == (Path("/mnt/beegfs"), "a/b")
     # Of two mounts at one place the last is seen.
-    assert draft([ROOT, GLUSTER_MOUNT, OVER], "/mnt/gl", "/data").source_kind == "posix"
+    assert draft([ROOT, GLUSTER_MOUNT, OVER], "/mnt/gl", "/data").source_kind == "xfs"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""File systems of the field: what each is trusted with, and what its own command reports."""

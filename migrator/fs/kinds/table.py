@@ -1,0 +1,85 @@
+"""All kinds, and which one a mount is."""
+
+from collections.abc import Sequence
+
+from migrator.fs.kinds.ceph import CEPHFS
+from migrator.fs.kinds.eos import EOS
+from migrator.fs.kinds.gpfs import GPFS
+from migrator.fs.kinds.hdfs import HDFS
+from migrator.fs.kinds.lustre import LUSTRE
+from migrator.fs.kinds.model import Fact, Kind
+from migrator.fs.kinds.moosefs import MOOSEFS
+from migrator.fs.model import Mount, mount_of
+
+_SHARED_DISK = "no partial view: a node without its locks or its disk hangs or is fenced"
+
+GLUSTER = Kind(
+    name="gluster",
+    title="GlusterFS",
+    types=("fuse.glusterfs",),
+    inodes=Fact(holds=True, why="inode numbers are halves of the gfids, and last"),
+    ctimes=Fact(holds=True, why="ctimes are set at every change, by the clock of the client"),
+    partial="a mount that has lost a brick silently shows fewer files",
+)
+BEEGFS = Kind(
+    name="beegfs",
+    title="BeeGFS",
+    types=("beegfs",),
+    inodes=Fact(holds=True, why="inode numbers are digests of the entries' ids, and last"),
+    partial="a file on a storage target that is offline is listed, and gives EIO or hangs",
+    layouts="new files get the stripe settings of their directory, or of [target] stripe_count and chunk_size",
+)
+NFS = Kind(
+    name="nfs",
+    title="NFS",
+    types=("nfs", "nfs4"),
+    inodes=Fact(holds=True, why="inode numbers are those of the server's file system"),
+    ctimes=Fact(holds=True, why="ctimes are the server's, seen up to a minute late (`acregmax`)"),
+    partial="a server that exports an unmounted directory shows an empty one; with root_squash root reads less",
+)
+POSIX = Kind(name="posix", title="any other file system", partial="not known")
+KINDS = {
+    kind.name: kind
+    for kind in (
+        GLUSTER,
+        BEEGFS,
+        LUSTRE,
+        CEPHFS,
+        GPFS,
+        MOOSEFS,
+        Kind(
+            name="orangefs",
+            title="OrangeFS",
+            types=("pvfs2", "fuse.pvfs2fuse"),
+            inodes=Fact(holds=False, why="inode numbers are hashes of longer handles: two files can share one"),
+            ctimes=Fact(holds=True, why="ctimes are set by the servers at every change, in whole seconds"),
+            links=Fact(holds=False, why="OrangeFS has no hard links"),
+            partial="a file with data on a server that is down is listed, and gives EIO; names of a lost server give EIO",
+            layouts="new files get the distribution of their directory; that of each file is not copied",
+        ),
+        HDFS,
+        EOS,
+        NFS,
+        Kind(name="ocfs2", title="OCFS2", types=("ocfs2",), partial=_SHARED_DISK),
+        Kind(name="gfs2", title="GFS2", types=("gfs2",), partial=_SHARED_DISK),
+        Kind(name="xfs", title="XFS", types=("xfs",)),
+        Kind(name="ext4", title="ext4", types=("ext4",)),
+        POSIX,
+    )
+}
+"""By name, as in site.toml. `posix`, which takes any mount, comes last."""
+
+PLAIN = frozenset({"posix", "xfs", "ext4"})
+"""Kinds that the directory below an unmounted mount point can have too: their type proves nothing."""
+
+
+def kind_at(mounts: Sequence[Mount], path: bytes) -> str:
+    """The kind of an absolute path without symlinks, by the type and source of its mount. `posix` for an unknown one, and for
+    a directory on a plain one: what belongs there may be unmounted.
+    """
+    mount = mount_of(mounts, path)
+    if mount is None:
+        return POSIX.name
+    source = mount.source.decode("utf-8", "surrogateescape")
+    name = next(kind.name for kind in KINDS.values() if kind.matches(mount.filesystem, source))
+    return POSIX.name if name in PLAIN and mount.point != path else name
