@@ -275,14 +275,17 @@ def units(paths: Sequence[ListedPath]) -> tuple[Paths, ...]:
     """Indivisible units: single paths, and the names of one link group; in order of their first path."""
     found: dict[object, list[ListedPath]] = {}
     for listed in paths:
-        key: object = listed.path if listed.link_group is None else listed.link_group
-        found.setdefault(key, []).append(listed)
+        found.setdefault(_unit(listed), []).append(listed)
     return tuple(tuple(unit) for unit in found.values())
 
 
 def divisible(paths: Sequence[ListedPath]) -> bool:
     """Whether the list holds more than one unit."""
-    return len(units(paths)) > 1
+    return any(_unit(listed) != _unit(paths[0]) for listed in paths)
+
+
+def _unit(listed: ListedPath) -> object:
+    return listed.path if listed.link_group is None else listed.link_group
 
 
 def halves(paths: Sequence[ListedPath]) -> tuple[Paths, Paths]:

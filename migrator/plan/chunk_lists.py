@@ -104,11 +104,7 @@ def _rows(chunk: PackedChunk) -> pa.RecordBatch:
 
 
 _CHUNK_COLUMNS = ["chunk", "kind", "tree", "brick"]
-_PATH_COLUMNS = {
-    **{name: name for name in ("path", "link_group", "link_to", "mtime_ns")},
-    **{name: f"{name}_bytes" for name in ("size", "range_offset", "range_length", "file_size")},
-}
-"""The columns of a listed path, with its attributes."""
+_PATH_COLUMNS = [name.removesuffix("_bytes") for name in ListedPath._fields]
 _SPLITS = "splits/"
 _PASSES = "passes/"
 _SUFFIX = ".parquet"
@@ -200,9 +196,7 @@ class ChunkListFiles:
             start = bisect_left(numbers, number)
             end = bisect_left(numbers, number + 1)
             rows = table.slice(start, end - start)
-            columns = (rows.column(name).to_pylist() for name in _PATH_COLUMNS)
-            fields = tuple(_PATH_COLUMNS.values())
-            found = [ListedPath(**dict(zip(fields, row, strict=True))) for row in zip(*columns, strict=True)]
+            found = list(map(ListedPath, *(rows.column(name).to_pylist() for name in _PATH_COLUMNS)))
         if not found:
             raise Refused(
                 f"chunk {number} is not in its list {chunk_list!r}",

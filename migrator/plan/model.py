@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from migrator.beegfs.model import TreeOwner
 from migrator.core.entry import UserTree
@@ -250,9 +251,8 @@ class Plan:
     set_apart: tuple[UserTree, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedPath:
-    """One row of a chunk list. In chunks of links, `link_to` is the existing name.
+class ListedPath(NamedTuple):
+    """One row of a chunk list (a tuple, because a run makes one for every file). In chunks of links, `link_to` is the existing name.
 
     `mtime_ns` is from the catalog. In chunks of ranges, `range_offset_bytes` and `range_length_bytes` are the part of
     the file to copy. There, and in the chunk of ranged files that completes the file, `size_bytes` is the part that the

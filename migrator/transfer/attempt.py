@@ -485,7 +485,7 @@ def to_be_linked(paths: Iterable[ListedPath], by_stream: Iterable[ListedPath]) -
         else:
             first = first_names[listed.link_group]
             link_to = None if first == listed.path else first
-            yield replace(listed, link_to=link_to), group_bytes[listed.link_group]
+            yield listed._replace(link_to=link_to), group_bytes[listed.link_group]
 
 
 async def make_by_descriptor(

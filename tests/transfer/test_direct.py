@@ -97,7 +97,7 @@ def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target
     seen = (source / "big").stat()
     whole = ListedPath(path=TREE + b"/big", size_bytes=0, file_size_bytes=seen.st_size, mtime_ns=seen.st_mtime_ns)
     ranges = [
-        replace(whole, range_offset_bytes=at, range_length_bytes=min(4 * MIB, seen.st_size - at))
+        whole._replace(range_offset_bytes=at, range_length_bytes=min(4 * MIB, seen.st_size - at))
         for at in range(0, seen.st_size, 4 * MIB)
     ]
     for kind, rows in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):

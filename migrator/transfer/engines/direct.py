@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from migrator.core.paths import is_beneath, show
@@ -198,7 +198,7 @@ class DirectEngine:
                 *_attributes(work.capabilities),
                 *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),
             ),
-            stdin=b"".join(_record(work, listed) for listed in _listed(work)),
+            stdin=b"".join(_records(work)),
             timeout_s=None,
         )
 
@@ -241,11 +241,11 @@ class DirectReader(StreamReader):
         )
 
     def _line(self, line: bytes) -> None:
+        if line.startswith(b"D "):
+            return  # the digest of a file, for a verification: the line stays in the attempt's directory
         if match := _PROGRESS.fullmatch(line):
             files, size_bytes = max(int(match[1]), self._counters.files), max(int(match[2]), self._counters.size_bytes)
             self._counters = model.StreamCounters(files=files, size_bytes=size_bytes)
-        elif line.startswith(b"D "):
-            pass  # the digest of a file, for a verification: the line stays in the attempt's directory
         elif (event := parse_event(line)) is not None and event.index < len(self._paths):
             self._events.setdefault(event.index, event)
         else:
@@ -257,25 +257,28 @@ def _listed(work: ChunkWork) -> list[ListedPath]:
     return [listed for listed in work.paths if listed.path != work.tree]
 
 
-def _record(work: ChunkWork, listed: ListedPath) -> bytes:
-    """A list record in the format of `copy_list.c`: the requests for this path, a colon, the name, NUL."""
+def _records(work: ChunkWork) -> Iterator[bytes]:
+    """List records in the format of `copy_list.c`: the requests for each path, a colon, the name, NUL."""
     by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
-    fields: list[bytes] = []
-    if by_ranges:
-        if listed.file_size_bytes is None:
-            raise ValueError("a file in ranges without its size")
-        fields.append(b"s%d" % listed.file_size_bytes)
-    if listed.mtime_ns is not None and (by_ranges or work.brick is not None):
-        fields.append(b"m%d" % listed.mtime_ns)
-    if work.kind is ChunkKind.RANGES:
-        if listed.mtime_ns is None or listed.range_offset_bytes is None or listed.range_length_bytes is None:
-            raise ValueError("a range without its place, or without the time of its file")
-        fields.append(b"o%d,n%d" % (listed.range_offset_bytes, listed.range_length_bytes))
-    elif listed.link_group is not None and work.capabilities.keeps_hard_links:
-        fields.append(b"l%d" % (listed.link_group & _GROUP_MASK))
-    if work.kind is ChunkKind.RANGED_FILES:
-        fields.append(b"r")
-    return b",".join(fields) + b":" + work.name(listed.path) + b"\0"
+    has_times = by_ranges or work.brick is not None
+    links = work.capabilities.keeps_hard_links and work.kind is not ChunkKind.RANGES
+    for listed in _listed(work):
+        fields: list[bytes] = []
+        if by_ranges:
+            if listed.file_size_bytes is None:
+                raise ValueError("a file in ranges without its size")
+            fields.append(b"s%d" % listed.file_size_bytes)
+        if has_times and listed.mtime_ns is not None:
+            fields.append(b"m%d" % listed.mtime_ns)
+        if work.kind is ChunkKind.RANGES:
+            if listed.mtime_ns is None or listed.range_offset_bytes is None or listed.range_length_bytes is None:
+                raise ValueError("a range without its place, or without the time of its file")
+            fields.append(b"o%d,n%d" % (listed.range_offset_bytes, listed.range_length_bytes))
+        if links and listed.link_group is not None:
+            fields.append(b"l%d" % (listed.link_group & _GROUP_MASK))
+        if work.kind is ChunkKind.RANGED_FILES:
+            fields.append(b"r")
+        yield b"%b:%b\0" % (b",".join(fields), work.name(listed.path))
 
 
 def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
