@@ -33,7 +33,7 @@ def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     facts = read_results(tmp_path)["scale"]["facts"]
     assert facts["5,000 paths, plan"].startswith("5,000 found")
-    assert facts["5,000 paths, the manifest of a verification"].startswith("5,000 found")
+    assert facts["5,000 paths, a verification with 1 % changed"].startswith("5,000 found")
 
 
 @pytest.mark.cluster

@@ -36,6 +36,9 @@ MAX_XATTR_VALUE_BYTES = 4000
 SYMLINK_UNREADABLE_BYTES = 4095
 DEADLINE_S = 600.0
 
+# Where libfuse 2 is installed too, mfusepy would take that one, which knows neither UTIME_OMIT nor the flags of a rename.
+os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
+
 BEEGFS_CAPABILITIES = TargetCapabilities(
     time_granularity_ns=1_000_000_000,
     keeps_security_xattrs=False,
