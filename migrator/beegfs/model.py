@@ -121,6 +121,16 @@ class StorageSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataForecast:
+    """The inodes that a plan is expected to take on one metadata target, and those that are free there."""
+
+    name: str
+    node: str
+    free_inodes: int
+    expected_inodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSample:
     """The targets at one time; the newest of each day is kept. `day` counts from the epoch."""
 

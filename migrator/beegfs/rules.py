@@ -1,10 +1,11 @@
 """Room, states, quotas and sync of a BeeGFS target. Pure."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from migrator.beegfs import model
 from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.paths import show
 from migrator.core.units import GIB, TIB, format_count, format_duration, format_size, several
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity, Need
@@ -174,6 +175,48 @@ def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:
         total = sum(one for one in totals if one is not None) if None not in totals else inodes
         found = replace(found, free_inodes=inodes, total_inodes=max(total, inodes))
     return found
+
+
+INODES_OF_DIRECTORY = 4
+"""Of a metadata target: the inode, its entry in the directory above, and two directories for its own entries
+(`DirEntryStore.cpp` of BeeGFS 8.3.1). A file takes one."""
+
+
+def metadata_forecast(
+    targets: Sequence[model.StorageTarget], usages: Iterable[TreeUsage], arrived: Mapping[bytes, Need]
+) -> tuple[model.MetadataForecast, ...]:
+    """What the rest of these trees takes on each metadata target: BeeGFS puts a new directory on one of the best pool at
+    random, with all its entries. None if the free inodes of one are not known. `arrived` is what was copied, by tree.
+    """
+    metadata = best_pool([one for one in targets if one.kind is model.TargetKind.METADATA])
+    total = 0
+    for usage in usages:
+        names = usage.files + usage.directories
+        left = max(names - (arrived[usage.tree.path].inodes if usage.tree.path in arrived else 0), 0)
+        total += _share(usage.files + INODES_OF_DIRECTORY * usage.directories, left, names)
+    known = [(one, one.free_inodes) for one in metadata if one.free_inodes is not None]
+    return tuple(
+        model.MetadataForecast(name=one.name, node=one.node, free_inodes=free, expected_inodes=-(-total // len(known)))
+        for one, free in known
+        if len(known) == len(metadata)
+    )
+
+
+def metadata_problems(forecast: Sequence[model.MetadataForecast], largest: tuple[bytes, int] | None) -> Iterator[str]:
+    """Sentences about metadata targets that may run out of inodes, by their share of all, or by the `largest` directory
+    with its number of entries, which lie on one of them.
+    """
+    fix = "add metadata targets (hooks/pre-add.d/60-beegfs-metadata-target)"
+    for one in forecast:
+        if one.expected_inodes > one.free_inodes:
+            need = f"about {format_count(one.expected_inodes)} inodes, and {format_count(one.free_inodes)} are free"
+            yield f"metadata target {one.name} (on {one.node}) will need {need}: {fix}"
+    least = min((one.free_inodes for one in forecast), default=0)
+    if forecast and largest is not None and largest[1] > least:
+        yield (
+            f"{show(largest[0])} has {format_count(largest[1])} entries, which lie on one metadata target, and one has "
+            f"only {format_count(least)} inodes free: {fix}"
+        )
 
 
 def emergency_problems(seen: model.StorageSeen) -> tuple[str, ...]:

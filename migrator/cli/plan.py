@@ -115,6 +115,7 @@ def plan_command(
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             limits=limits,
+            targets=storage.targets,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling,
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from migrator.beegfs.model import TreeOwner
+from migrator.beegfs.model import MetadataForecast, TreeOwner
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
@@ -222,7 +222,7 @@ class EmptyingCurve:
 class Plan:
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
     the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch,
-    because the scan could not read them everywhere.
+    because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets.
     """
 
     name: str
@@ -249,6 +249,7 @@ class Plan:
     schedule: Schedule | None = None
     owners: tuple[TreeOwner, ...] = ()
     set_apart: tuple[UserTree, ...] = ()
+    metadata: tuple[MetadataForecast, ...] = ()
 
 
 class ListedPath(NamedTuple):

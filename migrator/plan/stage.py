@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from migrator.beegfs.model import LayoutRule, TreeOwner
-from migrator.beegfs.rules import owner_needs, quota_words
+from migrator.beegfs.model import LayoutRule, StorageTarget, TreeOwner
+from migrator.beegfs.rules import metadata_forecast, metadata_problems, owner_needs, quota_words
 from migrator.beegfs.rules_layout import size_rules, unused_rules
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.model import CatalogRecord
@@ -351,13 +352,14 @@ def make_plan(
     reaping: PlanReaping | None = None,
     scheduling: PlanScheduling | None = None,
     limits: AskLimits | None = None,
+    targets: Sequence[StorageTarget] = (),
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
     `quotas` are the limits of the source's directories, `capacity` is the current room of the target. A plan is written
     even if the target has no room for all batches, or for any: the migration may free room later. Such batches have
     `fits` False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by
-    uid; a user who would exceed theirs is a problem too. Without `reaping` [reap] is ignored, without `scheduling`
+    uid; a user who would exceed theirs is a problem too. `targets` are BeeGFS's, for the forecast of inodes. Without `reaping` [reap] is ignored, without `scheduling`
     there is no conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is
     the first one, or the request activates it.
 
@@ -418,6 +420,11 @@ def make_plan(
                 now_s=now_s,
             )
         owners = tuple(one for one in queries.owners() if one.tree not in left_out)
+        metadata = metadata_forecast(targets, ranking, arrived)
+        directories = queries.largest_directories() if metadata else {}
+        largest = max(
+            (one for tree, one in directories.items() if tree not in left_out), key=itemgetter(1), default=None
+        )
     plan = Plan(
         name=name,
         site=record.name,
@@ -441,6 +448,7 @@ def make_plan(
             *_catalog_problems(catalog, record, ledger, apart),
             *room,
             *quota_problems(limits, owners, ranking, arrived=arrived, reap=reap, meant=bool(quotas)),
+            *metadata_problems(metadata, largest),
             *schedule_problems(schedule, now_s),
             *unused_rules(site.target.layout, [usage.tree.path for usage in usages.trees]),
         ),
@@ -449,6 +457,7 @@ def make_plan(
         schedule=schedule,
         owners=owners,
         set_apart=apart,
+        metadata=metadata,
     )
     path, checksum = documents.write(plan)
     before = ledger.plans.active()

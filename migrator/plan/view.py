@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from migrator.beegfs.model import LostLimit
+from migrator.beegfs.model import LostLimit, MetadataForecast
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
 from migrator.plan.model import (
@@ -59,6 +59,7 @@ def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
         ("More problems", warnings[_WARNINGS:]),
         ("Who holds what", ranking_blocks(plan, rows=ranking_rows, age_rows=AGE_ROWS)),
         ("Batches", [_batches(plan.batches)]),
+        ("Inodes of metadata targets", [_metadata(plan.metadata)]),
         ("What is reaped", () if plan.reap is None else plan_reap_blocks(plan.reap)),
         ("What will surprise", [surprise_kinds(plan.surprises)]),
         ("How each order would empty the source", [emptying_table(plan.emptying)]),
@@ -310,6 +311,17 @@ def _batches(batches: Sequence[Batch]) -> document.Block:
         (document.wide("remark"), lambda found: "" if found[0].fits else "no room on the target yet"),
     )
     return document.records("", cells, zip(batches, after_s, strict=True))
+
+
+def _metadata(forecast: Sequence[MetadataForecast]) -> document.Block:
+    cells: document.Cells[MetadataForecast] = (
+        (document.text("metadata target"), lambda one: one.name),
+        (document.text("node"), lambda one: one.node),
+        (document.figure("free"), lambda one: format_count(one.free_inodes)),
+        (document.figure("expected"), lambda one: format_count(one.expected_inodes)),
+        (document.figure("share"), lambda one: document.share(one.expected_inodes, one.free_inodes)),
+    )
+    return document.records("", cells, forecast)
 
 
 def _named(users: Sequence[str]) -> str:

@@ -16,18 +16,21 @@ from migrator.beegfs import rules as beegfs_rules
 from migrator.beegfs import version7, version8
 from migrator.beegfs import version7 as quotas7
 from migrator.beegfs.model import UserQuota
-from migrator.beegfs.rules import lost_targets
+from migrator.beegfs.rules import lost_targets, metadata_forecast, metadata_problems
 from migrator.beegfs.rules_layout import check_layout
 from migrator.beegfs.tool import BeegfsTargets, CallTimes
 from migrator.beegfs.version8 import parse_targets
+from migrator.core.entry import UserTree
 from migrator.core.errors import ToolFailed
 from migrator.core.events import FindingStatus
-from migrator.fs.model import Capacity
+from migrator.fs.model import Capacity, Need
 from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import GRACE_S, LocalProcesses
+from migrator.plan.model import TreeUsage
 from migrator.transfer.context import LOOK_EVERY_S, QUIET_S
 from migrator.transfer.model import RunRequest
 from tests.support.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, FakeTool, fake_tool, recorded, targets
+from tests.support.making import made
 
 MIB = 1 << 20
 MOUNT = b"/mnt/beegfs"
@@ -430,6 +433,24 @@ def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
     assert "target_storage_102" in healthy
     assert "metadata target" in healthy
     assert beegfs_rules.fullest_words(()) == ""
+
+
+def test_inodes_are_forecast_for_each_metadata_target() -> None:
+    usages = [made(TreeUsage, tree=UserTree(path=name, user="u"), files=600, directories=100) for name in (b"a", b"b")]
+    targets = with_one(1, free_inodes=600).targets
+    forecast = metadata_forecast(targets, usages, {b"a": Need(inodes=350)})
+    # 1,000 inodes of each tree, half of one is there already, on two targets.
+    assert [(one.free_inodes > 600, one.expected_inodes) for one in forecast] == [(False, 750), (True, 750)]
+    short, large = metadata_problems(forecast, (b"a/\xff", 601))
+    assert "will need about 750 inodes, and 600 are free" in short
+    assert large.startswith(
+        "a/\\xff has 601 entries, which lie on one metadata target, and one has only 600 inodes free"
+    )
+    assert list(metadata_problems(metadata_forecast(seen().targets, usages, {}), (b"a", 601))) == []
+    # Without a number of one, nothing is said.
+    for unknown in (with_one(1, free_inodes=None).targets, ()):
+        assert metadata_forecast(unknown, usages, {}) == ()
+        assert list(metadata_problems((), (b"a", 601))) == []
 
 
 @pytest.mark.parametrize(

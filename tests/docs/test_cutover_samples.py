@@ -288,12 +288,16 @@ def test_what_has_a_signature_is_overwritten_only_by_name(place: Place) -> None:
     assert "largeio" in place.calls()[-1]
 
 
-@pytest.mark.parametrize("version", [7, 8])
-def test_a_storage_target_is_set_up_once(place: Place, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The program of BeeGFS lies at a fixed place: the ssh that goes nowhere finds it here.
-    setup = place.directory / "beegfs-setup-storage"
-    setup.write_text('#!/bin/sh\necho "setup $*" >>"$CALLS"\nmkdir -p "$2" && touch "$2/targetNumID"\n')
-    setup.chmod(0o755)
+@pytest.fixture
+def beegfs(place: Place) -> Place:
+    """The programs and files of BeeGFS lie at fixed places: the ssh that goes nowhere finds them here."""
+    for name, does in {
+        "storage": 'mkdir -p "$2" && touch "$2/targetNumID"',
+        "meta": f'echo "storeMetaDirectory = $2" >{place.directory}/beegfs-meta.conf',
+    }.items():
+        setup = place.directory / f"beegfs-setup-{name}"
+        setup.write_text(f'#!/bin/sh\necho "setup $*" >>"$CALLS"\n{does}\n')
+        setup.chmod(0o755)
     text = STUBS["ssh"].replace(
         'sh -c "$4"',
         f'sh -c "$(echo "$4" | sed "s|/opt/beegfs/sbin|{place.directory}|;s|/etc/beegfs|{place.directory}|")"',
@@ -301,6 +305,38 @@ def test_a_storage_target_is_set_up_once(place: Place, version: int, monkeypatch
     (place.directory / "bin" / "ssh").write_text(f"#!/bin/sh\n{text}\n")
     (place.directory / "conn.auth").write_text("secret")
     place.point.mkdir()
+    return place
+
+
+def test_a_metadata_target_is_set_up_once_and_is_no_storage_target(beegfs: Place) -> None:
+    hook, place, brick = "pre-add.d/60-beegfs-metadata-target", beegfs, f"gl3:{beegfs.point}/data"
+    conf = place.directory / "beegfs-meta.conf"
+    conf.write_text("storeMetaDirectory =\n")
+    assert place.run(hook, brick, "target").returncode == 0  # no such file: there are only storage targets
+    (place.directory / "beegfs-metadata.conf").write_text(f"{brick} {place.point} 3 mgmt01\ngl3:/srv/bad /srv/bad 3\n")
+    for storage_hook in BEEGFS.values():
+        assert place.run(storage_hook, brick, "target").returncode == 0
+    for other, side in ((brick, "source"), ("gl3:/srv/b9", "target")):
+        assert place.run(hook, other, side).returncode == 0
+    assert place.calls() == []
+    assert "does not tell" in place.run(hook, "gl3:/srv/bad", "target").stderr
+    assert "no file system is mounted" in place.run(hook, brick, "target").stderr
+    place.mounted.write_text("x")
+    assert place.run(hook, brick, "target").stdout == f"{brick} is the metadata target of node 3\n"
+    assert "set up already" in place.run(hook, brick, "target").stdout
+    setup, *restarts = [call for call in place.calls() if not call.startswith("ssh")]
+    assert setup == f"setup -p {place.point}/beegfs_meta -s 3 -m mgmt01"
+    assert restarts == ["systemctl restart beegfs-meta"] * 2
+    conf.write_text("storeMetaDirectory = /srv/other\n")
+    refused = place.run(hook, brick, "target")
+    assert (refused.returncode, "a second one needs a service of its own" in refused.stderr) == (1, True)
+    (place.directory / "conn.auth").unlink()
+    assert "conn.auth is missing" in place.run(hook, brick, "target").stderr
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_a_storage_target_is_set_up_once(beegfs: Place, version: int) -> None:
+    place = beegfs
     brick = f"gl3:{place.point}/data"
     (place.directory / "beegfs-targets.conf").write_text(f"{brick} {place.point} 3 302 mgmt01\n")
     hook = BEEGFS[version]

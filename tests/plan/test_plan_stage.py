@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as change
 
-from migrator.beegfs.model import LayoutRule, StripeSettings, UserQuota
+from migrator.beegfs.model import LayoutRule, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.files import ClosedCatalogs, read_record, write_record
 from migrator.catalog.model import CatalogRecord
@@ -28,6 +28,7 @@ from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.support.fakes import VirtualClock
+from tests.support.making import made
 from tests.support.records import site_record
 
 MIB = 1024**2
@@ -88,6 +89,7 @@ class World:
         quotas: Sequence[tuple[bytes, int]] = (),
         limits: AskLimits | None = None,
         scheduling: PlanScheduling | None = None,
+        targets: Sequence[StorageTarget] = (),
     ) -> PlanResult:
         return make_plan(
             request or PlanRequest(),
@@ -103,6 +105,7 @@ class World:
             clock=VirtualClock(),
             limits=limits,
             scheduling=scheduling,
+            targets=targets,
         )
 
 
@@ -213,6 +216,14 @@ def test_without_a_site_a_scan_or_with_a_catalog_of_another_site_there_is_no_pla
     world.ledger.scans.finish(foreign)
     with pytest.raises(Refused, match="another site"):
         world.plan()
+
+
+def test_a_directory_with_more_entries_than_a_metadata_target_has_inodes_is_a_problem(ready: World) -> None:
+    target = made(StorageTarget, kind=TargetKind.METADATA, name="meta_1", node="m1", total_inodes=10**6)
+    found = ready.plan(targets=[replace(target, free_inodes=free) for free in (199, 10**6)]).plan
+    assert [(one.name, one.free_inodes) for one in found.metadata] == [("meta_1", 199), ("meta_1", 10**6)]
+    (problem,) = found.problems
+    assert problem.startswith("home/bob has 201 entries, which lie on one metadata target")
 
 
 def test_the_layout_of_trees_and_of_directories_of_large_files_is_reported(ready: World) -> None:
