@@ -1,4 +1,4 @@
-"""`reap list`, `release`, `archive`, `restore`."""
+"""`reap list`, `policy`, `release`, `archive`, `restore`."""
 
 import os
 import sys
@@ -11,12 +11,14 @@ from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
-from migrator.core.errors import ExitCode, Refused
+from migrator.core.errors import ExitCode, Refused, UsageError
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.reap import archive, restore
-from migrator.reap.listing import list_reaped, release
+from migrator.reap.listing import list_reaped, release, write_policy
 from migrator.reap.model import ArchiveLimits, TreeArchived
+from migrator.reap.robinhood import read_policy
 from migrator.render.progress import open_progress
+from migrator.render.text import to_json
 from migrator.site.guards import look_at_mount
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
@@ -71,6 +73,35 @@ def list_command(
     if out is not None:
         write_texts(out, report)
     return call.present(invocation, report, "reap.view:reap_report_document")
+
+
+@reap.command("policy")
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--policy", metavar="NAME", help="Policy to read, if FILE defines several.")
+@call.verb
+def policy_command(invocation: Invocation, *, file: Path | None, policy: str | None) -> ExitCode:
+    """Print the rules of [reap] as the scope of a Robinhood policy, or the policy in FILE as [reap].
+
+    Conditions that the other side cannot express are refused by name. Nothing is written.
+    """
+    wiring = call.open_wiring(invocation)
+    if file is not None:
+        try:
+            content = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file} cannot be read: {error}") from error
+        text = read_policy(content, policy, wiring.source_root)
+    else:
+        with wiring.ledger(read_only=True) as ledger:
+            text = write_policy(
+                site=wiring.site,
+                catalogs=wiring.catalog_queries(ledger),
+                ledger=ledger,
+                root=wiring.source_root,
+                now_s=wiring.clock.now_s(),
+            )
+    click.echo(to_json({"text": text}) if invocation.as_json else text, nl=False)
+    return ExitCode.DONE
 
 
 @reap.command("release")

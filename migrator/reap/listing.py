@@ -10,6 +10,7 @@ from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_cost
 from migrator.reap import model
+from migrator.reap.robinhood import policy_text
 from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
 from migrator.site.config import Site
 
@@ -43,25 +44,14 @@ def list_reaped(
     Raises UsageError if there is no catalog, no rule, or no such user; Refused if the source does not keep the times
     that a rule needs.
     """
-    latest = ledger.scans.latest()
-    if latest is None:
-        raise UsageError(
-            "there is no catalog to look into", cause="nothing was scanned yet", hint="run `migrator scan`"
-        )
-    policy = site.reap.policy
-    with catalogs.open(latest.name) as queries:
+    name, policy = _latest(ledger), site.reap.policy
+    with catalogs.open(name) as queries:
         trees = queries.record.trees
         if unknown := [user for user in users if user not in {tree.user for tree in trees}]:
             raise UsageError(
                 f"the catalog has no tree of {unknown[0]!r}", hint="see whom it has: `migrator plan`, or a new scan"
             )
-        chosen = choose_rules(policy, trees)
-        if not chosen:
-            raise UsageError(
-                "no rule of [reap] matches anything",
-                cause="it has neither older_than nor smaller_than",
-                hint='set them in site.toml, as in older_than = "2y" (docs/reap.md)',
-            )
+        chosen = _chosen(policy, trees)
         rules = [one for one in chosen if not users or one.tree.user in users]
         require_atime(rules, atime_problem)
         selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
@@ -76,12 +66,44 @@ def list_reaped(
     cost = choose_cost(ledger.samples.measured_cost(), site.transfer.jobs)
     held = {usage.tree.path: usage for usage in usages.trees}
     return model.ReapReport(
-        catalog=latest.name,
+        catalog=name,
         at_s=now_s,
         keep_file=policy.keep_file,
         basis=cost.basis,
         users=_users(found, directories, held, cost),
     )
+
+
+def _latest(ledger: "Ledger") -> str:
+    latest = ledger.scans.latest()
+    if latest is None:
+        raise UsageError(
+            "there is no catalog to look into", cause="nothing was scanned yet", hint="run `migrator scan`"
+        )
+    return latest.name
+
+
+def _chosen(policy: model.ReapPolicy, trees: Sequence[UserTree]) -> Sequence[model.TreeRule]:
+    chosen = choose_rules(policy, trees)
+    if not chosen:
+        raise UsageError(
+            "no rule of [reap] matches anything",
+            cause="it has neither older_than nor smaller_than",
+            hint='set them in site.toml, as in older_than = "2y" (docs/reap.md)',
+        )
+    return chosen
+
+
+def write_policy(*, site: Site, catalogs: "CatalogQueryFiles", ledger: "Ledger", root: bytes, now_s: float) -> str:
+    """The rules of site.toml for the trees of the latest catalog as a policy of Robinhood: of several actions without
+    `list`, by which users are excepted. Raises UsageError, Refused.
+    """
+    name, policy = _latest(ledger), site.reap.policy
+    with catalogs.open(name) as queries:
+        every = _chosen(policy, queries.record.trees)
+        rules = [one for one in every if one.rule.action is not model.ReapAction.LIST] or every
+        kept = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s).kept()
+    return policy_text(rules, kept, root, name)
 
 
 def _users(

@@ -186,6 +186,11 @@ class Reaping:
         if outermost:
             self._connection.from_arrow(table).insert_into("kept")
 
+    def kept(self) -> Sequence[tuple[bytes, bytes]]:
+        """The trees and the outermost directories in them with an opt-out file."""
+        found = self._connection.execute("SELECT tree, start FROM kept ORDER BY start").fetchall()
+        return [(tree, start[:-1]) for tree, start in found]
+
     def trees(self) -> Sequence[model.ReapedTree]:
         """Counts by tree, in the order of the rules, without trees that have no matches."""
         return [
