@@ -107,8 +107,8 @@ class TargetFileSystem(FileSystem, Protocol):
         """
 
     def make_directory(self, path: bytes) -> bool:
-        """Make a directory in a tree, and those above it, closed, where they are missing. Whether it holds nothing but
-        directories. May be called again. Raises OSError.
+        """Make a directory in a tree, and those above it, closed, where they are missing. Whether it is one now and
+        holds nothing but directories. May be called again. Raises OSError.
         """
 
     def link(self, existing: bytes, path: bytes) -> None:

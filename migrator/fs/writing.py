@@ -336,18 +336,24 @@ class MountedTarget(ReadingFileSystem):
             self._make_closed(tree)
 
     def make_directory(self, path: bytes) -> bool:
-        """As the port. A stream sets its attributes later."""
+        """As the port. A stream sets its attributes later, and replaces what is in the way."""
         components = path.split(b"/")
-        with self._making:
-            for depth in range(1, len(components) + 1):
-                with (
-                    self.beneath.parent(b"/".join(components[:depth])) as (fd, name),
-                    suppress(FileExistsError),
-                ):
-                    os.mkdir(name, CLOSED_MODE, dir_fd=fd)
-        blocks = self.read_directory(path)
+        try:
+            with self._making:
+                for depth in range(1, len(components) + 1):
+                    with (
+                        self.beneath.parent(b"/".join(components[:depth])) as (fd, name),
+                        suppress(FileExistsError),
+                    ):
+                        os.mkdir(name, CLOSED_MODE, dir_fd=fd)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
+        # A file or symlink at the path is a problem of the only block.
         return all(
-            not block.problems and entry.type is EntryType.DIRECTORY for block in blocks for entry in block.entries
+            not block.problems and all(entry.type is EntryType.DIRECTORY for entry in block.entries)
+            for block in self.read_directory(path)
         )
 
     def open_tree(self, tree: bytes, like: Entry) -> None:

@@ -66,14 +66,16 @@ class Target(MountedTarget):
 
     def make(self, path: bytes) -> None:
         there = self.top / path.decode("utf-8", "surrogateescape")
-        if path and not there.exists():
+        if path and path not in self.given:
             self.make(parent(path))
-            there.mkdir()
+            there.mkdir(exist_ok=True)
             self.given[path] = self.given.get(parent(path), ROOT)
 
     def make_directory(self, path: bytes) -> bool:
-        self.make(path)
-        return super().make_directory(path)
+        whole = super().make_directory(path)
+        if whole:
+            self.make(path)
+        return whole
 
     async def directory(self, _: bytes) -> DirectoryFacts:
         return DirectoryFacts(stripe=ROOT, storage_pool=1)
@@ -200,6 +202,22 @@ def test_directories_with_files_keep_their_settings_and_nothing_is_asked_without
         raise AssertionError("a catalog is read")
 
     assert target.lay_out([HOMES], asked) == []
+
+
+def test_a_file_or_symlink_in_the_way_does_not_stop_the_run(tmp_path: Path) -> None:
+    """The seed pass of a later plan replaces it; the directory then inherits."""
+    target = Target(tmp_path)
+    target.make(TREE)
+    there = tmp_path / "home" / "a\udcff"
+    (there / "file").touch()
+    (there / "symlink").symlink_to("/tmp")
+    laid_out = [
+        LaidOut(path=TREE + b"/" + name, rule=HUGE)
+        for name in (b"file", b"file/deep", b"new", b"symlink", b"symlink/deep")
+    ]
+    target.lay_out([HUGE], lambda _, __: {TREE: laid_out})
+    assert target.calls == [[target.root + b"/" + TREE + b"/new"]]
+    assert sorted(path.name for path in there.iterdir()) == ["file", "new", "symlink"]
 
 
 class Storage:
