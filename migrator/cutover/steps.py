@@ -687,10 +687,6 @@ class TreeMachine(
         """
         cutting, tree, user, notes, step = self.cutting, record.tree.path, record.tree.user, record.notes, act.step
         world, run = cutting.world, cutting.run
-        if step is model.CutoverStep.RETAIN:
-            # The user works on the target already: nobody waits for BeeGFS's command.
-            for severity, words in await set_confirmed(cutting.ledger, run.storage, tree):
-                self.say(EventKind.QUOTA_LIMIT, severity, record, words)
         if act.seen_done:
             if step in (model.CutoverStep.THAW, model.CutoverStep.ROLLBACK_REVERT, model.CutoverStep.ROLLBACK_FREEZE):
                 await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)
@@ -718,7 +714,11 @@ class TreeMachine(
                 await self._open_target(tree, rules.as_before(source, _noted(notes.frozen_top)))
                 return Done(words=f"{user} works on the target")
             case model.CutoverStep.RETAIN:
-                return await self._retain(record)
+                done = await self._retain(record)
+                # After late writes, which it may refuse; the user works on the target already and does not wait.
+                for severity, words in await set_confirmed(cutting.ledger, run.storage, tree):
+                    self.say(EventKind.QUOTA_LIMIT, severity, record, words)
+                return done
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
                     before = rules.read_top(notes.frozen_top)

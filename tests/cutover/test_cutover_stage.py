@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from migrator.beegfs.model import OwnerLimit
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.ledger.ledger import open_ledger
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
+from tests.support.beegfs_tool import fake_tool
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
 from tests.support.entries import acl
@@ -143,6 +146,15 @@ def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(si
     def endings(*words: str, code: int) -> dict[str, str]:
         return {one["tree"]["user"]: one["ending"] for one in site.call(*words, "--json", code=code).json["outcomes"]}
 
+    tool = fake_tool(site.directory / "bin")
+    tool.count_quotas(default="\u221e")
+    text = site.site.file.read_text()
+    before, after = text.split("[target]\n", 1)
+    target = f'[target]\nbeegfs = "{tool.program}"\n{after.replace("posix", "beegfs", 1)}'
+    site.site.file.write_text(before + target)
+    with open_ledger(site.site.ledger) as ledger:
+        limits = [OwnerLimit(uid=OWNERS[user], size_bytes=1 << 30, trees=(f"home/{user}".encode(),)) for user in BOTH]
+        ledger.owner_limits.confirm(limits, withdrawn=())
     site.link("ben").unlink()
     assert endings("cutover", "--all", code=3) == {"ann": "moved", "ben": "refused"}
     assert site.source("ben").stat().st_uid != 0
@@ -150,6 +162,9 @@ def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(si
     site.link("ben").symlink_to(site.source("ben"))
     assert endings("cutover", "--user-batch", "1", code=0) == dict.fromkeys(BOTH, "moved")
     assert (site.target() / "since").read_text() == "then"
+    # Each was set once, and not before its user was moved.
+    assert [call[4] for call in tool.asked if call[1] == "set-limits"] == [str(OWNERS[user]) for user in BOTH]
+    assert len(site.rows("SELECT id FROM events WHERE kind = 'quota-limit' AND severity = 'info'")) == 2
     assert [state for state, _ in site.states()] == ["retained", "retained"]
     # What users have done on the target since is no difference.
     assert "not compared" in site.call("verify", "--all", "--json").err
