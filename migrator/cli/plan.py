@@ -1,6 +1,7 @@
 """`plan`: decide who moves when, and whether it fits."""
 
 import asyncio
+import functools
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from migrator.core.errors import ExitCode, UsageError
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
+from migrator.plan.accounts import look_up
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
@@ -118,6 +120,7 @@ def plan_command(
             targets=storage.targets,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling,
+            accounts=functools.partial(look_up, now_s=wiring.clock.now_s()),
         )
     _present(invocation, result, details=details)
     if result.left_out and not invocation.as_json:

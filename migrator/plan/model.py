@@ -142,6 +142,11 @@ class SurpriseKind(StrEnum):
     LAYOUT = "target-layout"
     OUTSIDE_TREES = "outside-every-tree"
     LONG_PATH = "long-path"
+    MANY_GROUPS = "many-groups"
+    NO_USER = "uid-without-account"
+    NO_GROUP = "gid-without-group"
+    LEFT = "owner-has-left"
+    UNKNOWN_ACCOUNTS = "accounts-not-known"
     LOSS_TIME = "loss-time-fraction"
     LOSS_DEVICE = "loss-device-number"
     LOSS_DEVICE_NODE = "loss-device-node"
@@ -171,6 +176,36 @@ class Surprise:
     size_bytes: int
     detail: str
     examples: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A user as this host knows it. `groups` counts the primary one too; `closed` is why nobody logs in, by /etc/shadow."""
+
+    name: str
+    groups: int
+    shell: str
+    closed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """What this host knows of owners: users by uid, ids that are nobody's, and (`unknown`) uids and gids that it could not
+    look up.
+    """
+
+    users: Mapping[int, Account] = field(default_factory=dict)
+    no_user: frozenset[int] = frozenset()
+    no_group: frozenset[int] = frozenset()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedOwners:
+    """Owners with the same surprise: what it is, and how each is named, by uid or gid."""
+
+    words: str
+    names: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,9 @@ from migrator.beegfs.rules_layout import rule_words, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import format_size, several
 from migrator.core.values import dataclass, field
-from migrator.plan.model import Surprise, SurpriseKind, TreeUsage
+from migrator.fs.kinds.model import Kind
+from migrator.gluster.rules import is_on
+from migrator.plan.model import Account, Accounts, NotedOwners, Surprise, SurpriseKind, TreeUsage
 from migrator.plan.rules import LinkSpan
 
 MAX_EXAMPLES = 5
@@ -148,6 +150,86 @@ def outside_surprises(outside: TreeUsage | None, examples: tuple[bytes, ...]) ->
             examples=examples,
         ),
     )
+
+
+# --- Accounts of owners
+
+_FIRST_PERSON = 1000
+"""UID_MIN of login.defs(5): accounts below are of services, which have no login shell by design, as `nobody` is."""
+_NOBODY = 65534
+
+
+def group_limits(source: Kind, options: Mapping[str, str], target: Kind) -> Mapping[str, int]:
+    """How many groups of a user reach the servers, by side; a side without a known limit is left out. `options` are those
+    of a Gluster source.
+    """
+    sides = {f"{source.title} on the source": source.groups, f"{target.title} on the target": target.groups}
+    if source.name == "gluster" and is_on(options, "server.manage-gids", default=False):
+        del sides[f"{source.title} on the source"]
+    return {side: groups for side, groups in sides.items() if groups is not None}
+
+
+def note_owners(accounts: Accounts, limits: Mapping[str, int]) -> Mapping[SurpriseKind, NotedOwners]:
+    """The owners to report, by kind. What is so for every owner is a trait of this host and not of the owners: it may know
+    no users of the site, or give all of them a shell without login.
+    """
+    people = _people(accounts)
+    shells_tell = not all(_shuts_out(one) for one in people.values())
+    left = {
+        uid: f"{one.name} ({one.closed or one.shell})"
+        for uid, one in people.items()
+        if one.closed or (shells_tell and _shuts_out(one))
+    }
+    least = min(limits.values(), default=None)
+    many = {
+        uid: f"{one.name} ({one.groups} groups)"
+        for uid, one in accounts.users.items()
+        if least is not None and one.groups > least
+    }
+    sent = ", ".join(f"{side}: {groups}" for side, groups in limits.items())
+    words = {
+        SurpriseKind.MANY_GROUPS: (f"in more groups than clients send, unless the servers look them up ({sent})", many),
+        SurpriseKind.LEFT: ("the account is closed or has no login shell", left),
+    }
+    if people:
+        words |= {
+            SurpriseKind.NO_USER: ("no account on this host", {uid: f"uid {uid}" for uid in accounts.no_user}),
+            SurpriseKind.NO_GROUP: ("no group on this host", {gid: f"gid {gid}" for gid in accounts.no_group}),
+        }
+    return {kind: NotedOwners(words=said, names=names) for kind, (said, names) in words.items() if names}
+
+
+def _people(accounts: Accounts) -> Mapping[int, Account]:
+    return {uid: one for uid, one in accounts.users.items() if _FIRST_PERSON <= uid != _NOBODY}
+
+
+def _shuts_out(account: Account) -> bool:
+    return posixpath.basename(account.shell) in ("nologin", "false")
+
+
+def describe_owners(noted: NotedOwners, ids: Sequence[int]) -> str:
+    """The surprise with the first of the owners that have it."""
+    return f"{noted.words}: {_some([noted.names[one] for one in ids])}"
+
+
+def unknown_accounts(accounts: Accounts) -> Iterator[Surprise]:
+    """What could not be said about owners on this host."""
+    sentences = []
+    if accounts.unknown:
+        sentences.append(f"a look-up failed or took too long, so nothing is known of {_some(accounts.unknown)}")
+    if accounts.no_user and not _people(accounts):
+        sentences.append(
+            f"this host knows none of {several(len(accounts.no_user), 'owner')}: plan where users are known"
+        )
+    if sentences:
+        yield Surprise(
+            kind=SurpriseKind.UNKNOWN_ACCOUNTS,
+            tree=None,
+            count=0,
+            size_bytes=0,
+            detail="; ".join(sentences),
+            examples=(),
+        )
 
 
 def sort_surprises(surprises: Iterable[Surprise]) -> tuple[Surprise, ...]:

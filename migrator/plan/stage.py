@@ -18,11 +18,12 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import format_size, several
 from migrator.core.values import asdict, dataclass
+from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan import rules_surprises
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
+from migrator.plan.model import Accounts, Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.reap.model import PlanReap, ReapAction
@@ -136,6 +137,24 @@ def quota_problems(
         return (f"the users' limits on the target are not known: {look.failure}",) if meant else ()
     words = quota_words(needs, look.quotas, spread=look.spread)
     return (*words.problems, *words.warnings)
+
+
+# --- Accounts of owners
+
+
+AskAccounts = Callable[[Collection[int], Collection[int]], Accounts]
+"""Returns what this host knows of uids and gids."""
+
+
+def _owner_surprises(
+    ask: AskAccounts, queries: "CatalogQueries", site: Site, scheduling: PlanScheduling | None
+) -> tuple[Surprise, ...]:
+    volume = None if scheduling is None else scheduling.volume
+    options = {} if volume is None else dict(volume.state.options)
+    limits = rules_surprises.group_limits(KINDS[site.source.kind], options, KINDS[site.target.kind])
+    accounts = ask(*queries.owner_ids())
+    noted = rules_surprises.note_owners(accounts, limits)
+    return (*rules_surprises.unknown_accounts(accounts), *queries.owner_surprises(noted))
 
 
 # --- Reaping
@@ -353,15 +372,17 @@ def make_plan(
     scheduling: PlanScheduling | None = None,
     limits: AskLimits | None = None,
     targets: Sequence[StorageTarget] = (),
+    accounts: AskAccounts | None = None,
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
     `quotas` are the limits of the source's directories, `capacity` is the current room of the target. A plan is written
     even if the target has no room for all batches, or for any: the migration may free room later. Such batches have
     `fits` False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by
-    uid; a user who would exceed theirs is a problem too. `targets` are BeeGFS's, for the forecast of inodes. Without `reaping` [reap] is ignored, without `scheduling`
-    there is no conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is
-    the first one, or the request activates it.
+    uid; a user who would exceed theirs is a problem too. `targets` are BeeGFS's, for the forecast of inodes. Without
+    `accounts` nothing is said about owners, without `reaping` [reap] is ignored, without `scheduling` there is no
+    conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is the first
+    one, or the request activates it.
 
     Raises UsageError if there is no site, no scan or no user tree, or the name is taken; Refused if the catalog is half
     written or of another site, or the target's free inodes are unknown and not accepted as such.
@@ -397,6 +418,7 @@ def make_plan(
             quotas=quotas,
             source_root=bytes(site.source.mount),
             layout=site.target.layout_rules,
+            of_owners=() if accounts is None else _owner_surprises(accounts, queries, site, scheduling),
         )
         reap = None
         if reaping is not None:
@@ -533,6 +555,7 @@ def _surprises(
     quotas: Sequence[tuple[bytes, int]],
     source_root: bytes,
     layout: Sequence[LayoutRule],
+    of_owners: Sequence[Surprise],
 ) -> tuple[Surprise, ...]:
     trees = frozenset(usage.tree.path for usage in usages.trees)
     batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
@@ -548,6 +571,7 @@ def _surprises(
             *(queries.layout_surprises(sized) if sized else ()),
             *rules_surprises.outside_surprises(usages.outside, usages.outside_examples),
             *findings,
+            *of_owners,
         )
     )
 

@@ -20,9 +20,9 @@ from migrator.core.units import DAY_S, NS_PER_S
 from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.losses import losses
-from migrator.plan.model import AgeBucket, Surprise, SurpriseKind, TreeUsage, Usages
+from migrator.plan.model import AgeBucket, NotedOwners, Surprise, SurpriseKind, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
-from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow
+from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow, describe_owners
 from migrator.reap.model import TreeRule
 from migrator.reap.store import Reaping
 from migrator.schedule.model import TreeOnBrick
@@ -132,6 +132,18 @@ OWNED = """
     SELECT tree, uid, sum(bytes)::BIGINT, count(*)::BIGINT FROM counted GROUP BY tree, uid ORDER BY tree, uid
 """
 """Usage by owner as a quota of the target counts it: the allocated bytes of a sparse file."""
+
+
+OWNER_IDS = "SELECT list(DISTINCT uid), list(DISTINCT gid) FROM entries WHERE tree IS NOT NULL"
+
+NOTED = "CREATE OR REPLACE TEMP TABLE noted (kind VARCHAR, id UINTEGER)"
+
+OWNED_BY_NOTED = f"""
+    SELECT kind, tree, count(*), sum(bytes)::BIGINT, min(path, $examples), list_sort(list(DISTINCT id)) FROM (
+        SELECT * FROM entries JOIN noted ON uid = id WHERE kind <> '{SurpriseKind.NO_GROUP}'
+        UNION ALL SELECT * FROM entries JOIN noted ON gid = id WHERE kind = '{SurpriseKind.NO_GROUP}'
+    ) WHERE tree IS NOT NULL GROUP BY kind, tree
+"""
 
 
 _ABOVE = "regexp_replace(entries.path::VARCHAR, '/[^/]*$', '')"
@@ -272,6 +284,29 @@ class CatalogQueries:
     def largest_directories(self) -> Mapping[bytes, tuple[bytes, int]]:
         """The directory with the most entries in each tree, and their number."""
         return {tree: (path, names) for tree, path, names in self._all(LARGEST_DIRECTORIES)}
+
+    def owner_ids(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The uids and the gids of all paths in the trees."""
+        uids, gids = self._all(OWNER_IDS)[0]
+        return frozenset(uids or ()), frozenset(gids or ())
+
+    def owner_surprises(self, noted: Mapping[SurpriseKind, NotedOwners]) -> Sequence[Surprise]:
+        """The paths of noted owners, by tree and kind."""
+        self._connection.execute(NOTED)
+        for kind, owners in noted.items():
+            self._connection.execute("INSERT INTO noted SELECT ?, unnest(?)", [kind.value, list(owners.names)])
+        found = self._all(OWNED_BY_NOTED, {"examples": MAX_EXAMPLES}) if noted else []
+        return tuple(
+            Surprise(
+                kind=SurpriseKind(kind),
+                tree=tree,
+                count=count,
+                size_bytes=size_bytes,
+                detail=describe_owners(noted[SurpriseKind(kind)], ids),
+                examples=tuple(examples),
+            )
+            for kind, tree, count, size_bytes, examples, ids in found
+        )
 
     def layout_surprises(self, rules: Mapping[bytes, Sequence[LayoutRule]]) -> Sequence[Surprise]:
         """The directories that size rules of their trees apply to, by tree and rule."""

@@ -19,9 +19,9 @@ from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Order, Plan, SurpriseKind
+from migrator.plan.model import Account, Accounts, Order, Plan, SurpriseKind
 from migrator.plan.rules import after_delta, after_verification, unverified
-from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan
+from migrator.plan.stage import AskAccounts, AskLimits, PlanRequest, PlanResult, make_plan
 from migrator.plan.store import CatalogQueryFiles
 from migrator.schedule.stage import PlanScheduling
 from migrator.site import config
@@ -90,6 +90,7 @@ class World:
         limits: AskLimits | None = None,
         scheduling: PlanScheduling | None = None,
         targets: Sequence[StorageTarget] = (),
+        accounts: AskAccounts | None = None,
     ) -> PlanResult:
         return make_plan(
             request or PlanRequest(),
@@ -106,6 +107,7 @@ class World:
             limits=limits,
             scheduling=scheduling,
             targets=targets,
+            accounts=accounts,
         )
 
 
@@ -238,6 +240,31 @@ def test_the_layout_of_trees_and_of_directories_of_large_files_is_reported(ready
         (BOB, 1, (BOB,)),
     ]
     assert plan.problems == ("[[target.layout]] trees = ['work/*'] matches no user tree",)
+
+
+def test_owners_are_listed_by_tree_and_kind(world: World) -> None:
+    world.init()
+    world.site = change(world.site, source=change(world.site.source, kind="nfs"))
+    mine = [invented(b"%s/%d\xff" % (ALICE, number), size_bytes=2, gid=9) for number in range(7)]
+    gone = [invented(BOB + b"/a", size_bytes=3, uid=7, gid=9), invented(BOB + b"/b", size_bytes=4, uid=8)]
+    world.scanned([*(directory(path) for path in (b"home", *TREES)), *mine, *gone, invented(b"stray", uid=99)])
+
+    def accounts(uids: Collection[int], gids: Collection[int]) -> Accounts:
+        assert (uids, gids) == ({7, 8, 1000}, {9, 100})
+        users = {1000: Account(name="ann", groups=17, shell="/bin/sh")}
+        return Accounts(users=users, no_user=frozenset({7, 8}), no_group=frozenset({9}))
+
+    plan = world.plan(accounts=accounts).plan
+    found = [(one.kind, one.tree, one.count, one.size_bytes) for one in plan.surprises if one.tree is not None]
+    assert [one for one in found if one[0] is not SurpriseKind.MANY_GROUPS] == [
+        (SurpriseKind.NO_USER, BOB, 2, 7),
+        (SurpriseKind.NO_GROUP, ALICE, 7, 14),
+        (SurpriseKind.NO_GROUP, BOB, 1, 3),
+    ]
+    (many,) = (one for one in plan.surprises if (one.kind, one.tree) == (SurpriseKind.MANY_GROUPS, ALICE))
+    assert (many.count, many.examples[:2], len(many.examples)) == (8, (ALICE, ALICE + b"/0\xff"), 5)
+    assert many.detail.endswith("(NFS on the source: 16): ann (17 groups)")
+    assert not plan.problems
 
 
 def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:

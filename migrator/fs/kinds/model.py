@@ -64,7 +64,7 @@ class Question:
 class Kind:
     """One kind. `types` are its types in mountinfo; a FUSE mount without a subtype is told by the beginning of its source,
     `fuse_source`. `partial` is how an incomplete view looks, `layouts` what a copy does with stripes and layouts. `statfs_inodes` False:
-    statfs makes up the number of free inodes.
+    statfs makes up the number of free inodes. `groups` are the most groups of a user that a client sends to the servers.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Kind:
     partial: str = "no partial view: a file system that fails returns errors"
     layouts: str = ""
     statfs_inodes: bool = True
+    groups: int | None = None
     room: Question | None = None
     health: Question | None = None
     layout: Question | None = None
