@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -128,6 +129,51 @@ def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> Non
 def test_a_record_is_any_path(tree: bytes, path: bytes, digest: bytes) -> None:
     record = digest.hex().encode() + b"  " + b"./" + path
     assert digest_record(record, tree) == (tree + b"/" + path, digest)
+
+
+def test_the_sample_lists_every_name(tmp_path: Path) -> None:
+    """Also long, sparse and linked ones; the name of the archive has nothing that hsi takes for a command."""
+    tree, answer, place = (tmp_path / name for name in ("tree", "answers", "place"))
+    deep = tree / "/".join(["d" * 90] * 3)
+    for one in (deep, answer, place):
+        one.mkdir(parents=True)
+    for name in (b"plain", b"\xff\nname", b"-dash", b"back\\slash", b"\xc3\xa4", b"empty"):
+        Path(os.fsdecode(os.fsencode(tree) + b"/" + name)).write_bytes(name)
+    for sparse in (deep / "sparse", tree / "sparse\udcff", tree / "sp\u00e4rse"):
+        with sparse.open("wb") as stream:
+            stream.truncate(1 << 20)
+            stream.seek(1 << 21)
+            stream.write(b"end")
+        os.link(sparse, sparse.with_name("linked to " + sparse.name))
+    known = {
+        os.fsencode(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest().encode()
+        for path in tree.rglob("*")
+        if path.is_file()
+    }
+    (answer / "manifest").write_bytes(b"".join(b"%s  %s\0" % item[::-1] for item in sorted(known.items())))
+    (tmp_path / "archives.conf").write_text(f"second tar.zst {place}\n")
+    facts = {
+        "version": 1, "archives": str(answer), "digest": "sha256", "trees": [{"path": "home/a; rm b"}], "site": {"id": "0123456789"},
+    }  # fmt: skip
+    environment = {
+        "PATH": os.environ["PATH"], "LC_ALL": "C", "MIGRATOR_ARCHIVES": str(answer), "MIGRATOR_OLD_PATH": str(tree),
+        "MIGRATOR_SITE": str(tmp_path / "site.toml"), "MIGRATOR_MANIFEST": "/m/verify-1/manifest.parquet",
+    }  # fmt: skip
+
+    def call() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", str(SAMPLE)]
+        return subprocess.run(
+            command, input=json.dumps(facts), env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert call().returncode == 0
+    records = (answer / "second.digests").read_bytes().split(b"\0")[:-1]
+    assert sorted(records) == sorted(b"%s  %s" % item[::-1] for item in known.items())
+    (archive,) = place.iterdir()
+    assert archive.name.startswith("home%2Fa%3B%20rm%20b.verify-1.01234567.")
+    with (tmp_path / "archives.conf").open("a") as conf:
+        conf.write(f"third tar.zst {place}/\n")
+    assert "a place twice" in call().stderr
 
 
 def test_the_sample_makes_archives_that_count(cli_site: RealSite) -> None:
