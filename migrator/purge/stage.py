@@ -161,6 +161,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         del act
         if self.hooks is not None:
             await self._call_hooks(self.hooks, record, seen.proofs)
+            if seen.proofs is not None and self.call.request.require_archive:
+                # Archives may have taken days.
+                total, health = await asyncio.to_thread(seen.proofs.total), await self.call.world.source.health()
+                position = await self._position(record)
+                if reasons := await self._problems(record, position, seen.placed, total, health):
+                    raise self._stopped(record, "; ".join(reasons))
         await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
         return None if seen.found is None else CutoverNotes(purge=seen.found.sum)
 

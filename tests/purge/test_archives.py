@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.cutover.model import CutoverState
+from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.hooks.model import HookStep
 from migrator.purge.model import Item, TreeOutcome, TreePurge
 from migrator.purge.rules import digest_record, proofs_named
@@ -123,6 +123,20 @@ def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> Non
     assert not site.world.ledger.second_copies.of_tree(one.tree, "other")
     assert asking(site, {"hpss": None}).outcome is TreeOutcome.PURGED
     assert not answers(site).exists()
+
+
+def test_guards_are_asked_again_after_the_archives_were_made(site: PurgeSite) -> None:
+    """Which may take days: what was asked before is old."""
+    asking(site, {"hpss": None}, required=2)
+
+    def switched_back() -> None:
+        site.leads_to = LinkSeen.SOURCE
+
+    site.require_archive, site.hooks = 1, DoingHooks(deeds={HookStep.PURGE: switched_back})
+    done = site.purge()
+    assert (done.outcome, site.state) == (TreeOutcome.REFUSED, CutoverState.RETAINED)
+    assert "leads to the source again" in done.reasons[0]
+    assert site.source.is_dir()
 
 
 @given(tree=st.binary(min_size=1), path=st.binary(min_size=1), digest=st.binary(min_size=1))
