@@ -122,24 +122,29 @@ def see(_seed: int, path: str, number: int, count: int, patience_ms: int) -> dic
 
 def _see_files(path: str, wanted: Mapping[str, bytes | None], patience_ms: int) -> dict[str, Any]:
     def look(names: Collection[str]) -> Problems:
+        found = {name: _problem(f"{path}/{name}", wanted[name]) for name in names}
+        # Last: a client of GlusterFS that lists a directory keeps alive what it knows of the files.
         try:
             listed = set(os.listdir(path))
         except OSError as error:
             return dict.fromkeys(names, f"missing: {_named(error)} from the listing of its directory")
-        found = {name: _problem(f"{path}/{name}", wanted[name], listed=name in listed) for name in names}
+        for name in names:
+            if not found[name] and (name in listed) is not (wanted[name] is not None):
+                found[name] = "stale: is gone, and still listed" if name in listed else "missing: not listed"
         return {name: problem for name, problem in found.items() if problem}
 
     return watch(wanted, look, patience_ms)
 
 
-def _problem(path: str, wanted: bytes | None, *, listed: bool) -> str:
+def _problem(path: str, wanted: bytes | None) -> str:
+    """What is wrong when it is opened."""
     try:
         size = os.stat(path).st_size
         content = _read(path)
     except OSError as error:
-        if wanted is None and error.errno == errno.ENOENT:
-            return "stale: is gone, and still listed" if listed else ""
-        return f"{'missing' if error.errno == errno.ENOENT else 'failed'}: {_named(error)}{'' if listed else ', not listed'}"
+        if error.errno == errno.ENOENT:
+            return "" if wanted is None else "missing: ENOENT"
+        return f"failed: {_named(error)}"
     if wanted is None:
         return "stale: is gone, and is still opened"
     if content != wanted:
@@ -147,9 +152,7 @@ def _problem(path: str, wanted: bytes | None, *, listed: bool) -> str:
         shorter = min(len(content), len(wanted))
         same = next((at for at in range(shorter) if content[at] != wanted[at]), shorter)
         return f"{kind}: {len(content)} bytes instead of {len(wanted)}, the first {same} are right"
-    if size != len(wanted):
-        return f"stale: stat has {size} bytes, {len(wanted)} are read"
-    return "" if listed else "missing: not listed"
+    return "" if size == len(wanted) else f"stale: stat has {size} bytes, {len(wanted)} are read"
 
 
 # -- a name that is replaced is never missing
