@@ -152,7 +152,7 @@ def _verdict(side: Side) -> str:
         return f"wrong for good or lost: {format_count(wrong)} of {format_count(checked)}"
     if late:
         return f"late by up to {side.figures.most:.1f} s: {format_count(late)} of {format_count(checked)}"
-    return f"at once: {format_count(checked)}"
+    return f"at once: all {format_count(checked)}"
 
 
 def _contrasts(unit: Unit, sides: Sequence[Side]) -> Iterator[Contrast]:

@@ -94,7 +94,7 @@ def _small(usage: UserUsage) -> str:
 
 def _usage_note(ranking: UsageRanking) -> str:
     only = "Only the top users; " if ranking.partial else ""
-    return f"{only}Robinhood counts by owner, and a scan by user tree. Bytes count every name of a hard link."
+    return f"{only}Robinhood counts by owner, and a scan by user tree."
 
 
 def usage_blocks(
