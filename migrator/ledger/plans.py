@@ -349,6 +349,13 @@ class SecondCopyRecords(Records):
         """Record archives in one transaction."""
         self._put(tables.second_copies, [columns_of(tables.second_copies, one) for one in copies])
 
+    def remove(self, copies: Sequence[SecondCopy]) -> None:
+        """Forget archives of trees, by whatever manifests they were proven. May be called again."""
+        table = tables.second_copies
+        with self._database.write() as connection:
+            for one in copies:
+                connection.execute(delete(table).where(table.c.tree == one.tree, table.c.name == one.name))
+
     def all(self, tree: bytes | None = None) -> Sequence[SecondCopy]:
         """The newest record of each archive of each tree (or of one) and manifest, in the order in which they were made."""
         table = tables.second_copies

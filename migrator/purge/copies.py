@@ -30,8 +30,8 @@ class Answers:
     """The directory in which `pre-purge` hooks say which archives hold a tree.
 
     It has the digests of the manifests (`manifest`), and a file `NAME.proven` for each archive that counts. A
-    hook writes `NAME.digests`, and then `NAME.archive` with the archive's place. Only root can enter it. Blocking; all
-    methods raise OSError and may be called again.
+    hook writes `NAME.digests`, and then `NAME.archive` with the archive's place, and removes `NAME.proven` if the archive is
+    lost. Only root can enter it. Blocking; all methods raise OSError and may be called again.
     """
 
     directory: Path
@@ -48,6 +48,10 @@ class Answers:
             stale.unlink()
         for one in proven:
             (self.directory / f"{one.name}.proven").touch()
+
+    def lost(self, offered: Sequence[model.SecondCopy]) -> list[model.SecondCopy]:
+        """The archives that no longer count, by the hooks."""
+        return [one for one in offered if not (self.directory / f"{one.name}.proven").exists()]
 
     def taken(self, proofs: IndexedProofs, *, now_s: float) -> tuple[list[model.SecondCopy], list[str]]:
         """The archives that hold every file by their digests, and why others do not.

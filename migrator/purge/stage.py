@@ -421,17 +421,18 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         # A call that was killed may have left answers.
         await self._take(answers, record, proofs)
         algorithms = await asyncio.to_thread(proofs.algorithms)
-        await asyncio.to_thread(answers.offer, proofs, self._proven())
+        offered = self._proven()
+        await asyncio.to_thread(answers.offer, proofs, offered)
         archives = os.fsencode(answers.directory)
         facts = replace(facts, archives=archives, digest=algorithms[0] if len(algorithms) == 1 else None)
         try:
             await hooks.before(self._hooked_step(record), facts)
         except Refused:
             # Archives of earlier hooks count although a later one refuses.
-            await self._take(answers, record, proofs)
+            await self._take(answers, record, proofs, offered)
             raise
         self._hooked = True
-        problems = await self._take(answers, record, proofs)
+        problems = await self._take(answers, record, proofs, offered)
         why = rules.archives_problem(record.tree, self._proven(), problems, required=request.require_archive)
         if why is not None:
             raise Refused(
@@ -441,8 +442,21 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             )
         await asyncio.to_thread(answers.close)
 
-    async def _take(self, answers: Answers, record: CutoverRecord, proofs: IndexedProofs) -> list[str]:
-        """Record the archives that hold the tree by their answers, and return why others do not."""
+    async def _take(
+        self,
+        answers: Answers,
+        record: CutoverRecord,
+        proofs: IndexedProofs,
+        offered: Sequence[model.SecondCopy] = (),
+    ) -> list[str]:
+        """Record the archives that hold the tree by their answers, forget those that hooks have lost, and return why others
+        do not.
+        """
+        lost = await asyncio.to_thread(answers.lost, offered)
+        self.call.world.ledger.second_copies.remove(lost)
+        for one in lost:
+            words = f"the archive {one.name} ({one.place}) no longer counts: the hooks have lost it"
+            self.say(EventKind.BACKUP_TOLD, Severity.WARNING, record, words)
         whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.clock.now_s())
         self.call.world.ledger.second_copies.add(whole)
         answers.recorded(whole)

@@ -125,6 +125,16 @@ def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> Non
     assert not answers(site).exists()
 
 
+def test_an_archive_that_a_hook_has_lost_no_longer_counts(site: PurgeSite) -> None:
+    assert asking(site, {"hpss": None, "tsm": None}, required=3).archives == ("hpss", "tsm")
+    site.require_archive = 2
+    site.hooks = DoingHooks(deeds={HookStep.PURGE: (answers(site) / "tsm.proven").unlink})
+    done = site.purge()
+    assert (done.outcome, done.archives) == (TreeOutcome.REFUSED, ("hpss",))
+    assert site.dry_run().trees[0].archives == ("hpss",)
+    assert asking(site, {"tsm": None}, required=2).outcome is TreeOutcome.PURGED
+
+
 def test_guards_are_asked_again_after_the_archives_were_made(site: PurgeSite) -> None:
     """Which may take days: what was asked before is old."""
     asking(site, {"hpss": None}, required=2)
@@ -185,6 +195,12 @@ def test_the_sample_lists_every_name(tmp_path: Path) -> None:
     assert sorted(records) == sorted(b"%s  %s" % item[::-1] for item in known.items())
     (archive,) = place.iterdir()
     assert archive.name.startswith("home%2Fa%3B%20rm%20b.verify-1.01234567.")
+    # One that is proven is left as it is; one that is lost does not count, and is made again.
+    made, proven = archive.stat().st_mtime_ns, answer / "second.proven"
+    proven.touch()
+    assert (call().returncode, archive.stat().st_mtime_ns, proven.exists()) == (0, made, True)
+    archive.unlink()
+    assert (call().returncode, archive.exists(), proven.exists()) == (0, True, False)
     with (tmp_path / "archives.conf").open("a") as conf:
         conf.write(f"third tar.zst {place}/\n")
     assert "a place twice" in call().stderr
