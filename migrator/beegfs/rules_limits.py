@@ -28,9 +28,15 @@ def owner_limits(
             found.setdefault(main.uid, {})[directory] = size_bytes
     for uid, limits in list(found.items()):
         own = [one for one in owners if one.uid == uid]
+        whole = sum(one.size_bytes for one in own)
         elsewhere = sum(one.size_bytes for one in own if one.tree not in limits)
-        if elsewhere > (1 - ALONE) * sum(one.size_bytes for one in own):
+        reason = ""
+        if elsewhere > (1 - ALONE) * whole:
             reason = f"the limit would also count {format_size(elsewhere)} of uid {uid} in other trees"
+        elif elsewhere and whole >= sum(limits.values()):
+            # The user could write nothing, or the other trees could not be filled any more.
+            reason = f"with {format_size(elsewhere)} of uid {uid} in other trees nothing of it would be left"
+        if reason:
             lost += [LostLimit(directory=one, size_bytes=limits[one], reason=reason) for one in limits]
             del found[uid]
     return (

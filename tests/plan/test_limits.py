@@ -45,6 +45,14 @@ def limit(uid: int, size_bytes: int, *trees: bytes) -> OwnerLimit:
         ({A: 5}, [own(A, 1, 96), own(A, 2, 4)], [limit(1, 5, A)], {}),
         ({A: 5}, [own(A, 1, 94), own(A, 2, 6)], [], {A: "several owners: uid 1 has 94% of its bytes"}),
         ({A: 5}, [own(A, 1), own(B, 1, GIB // 2)], [], {A: "the limit would also count 512.0 MiB of uid 1"}),
+        # It would be used up, or stop the copy of the other tree.
+        (
+            {A: 100},
+            [own(A, 1, 96), own(B, 1, 4)],
+            [],
+            {A: "with 4 B of uid 1 in other trees nothing of it would be left"},
+        ),
+        ({A: 101}, [own(A, 1, 96), own(B, 1, 4)], [limit(1, 101, A)], {}),
         ({A: 5}, [own(A, 0)], [], {A: "its files are root's"}),
         ({A: 5}, [own(B, 1)], [], {A: "no file in it has content"}),
         ({b"home": 5, b"": 6}, [own(A, 1)], [], {b"home": "it holds 2 user trees", b"": "it holds 2 user trees"}),
