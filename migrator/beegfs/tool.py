@@ -31,6 +31,9 @@ class StorageTargets(Protocol):
     async def directory(self, path: bytes) -> DirectoryFacts:
         """The settings for new files in a directory, by its absolute path. Raises ToolFailed."""
 
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+        """The settings of up to `PATHS_AT_ONCE` directories, in any order: one command of version 8. Raises ToolFailed."""
+
     async def pools(self) -> Mapping[str, int]:
         """The numbers of the storage pools, by name (of version 8) and by number. Raises ToolFailed."""
 
@@ -53,7 +56,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt
 """The last one is the directory of BeeGFS's own packages."""
 _NAMES = ("beegfs", "beegfs-ctl")
 _VERSION_7 = "beegfs-ctl"
-_PATHS_AT_ONCE = 100
+PATHS_AT_ONCE = 100
 """The most paths of one command: of the longest they take a fifth of what a command may have."""
 
 
@@ -119,9 +122,9 @@ class BeegfsTargets:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
     async def directory(self, path: bytes) -> DirectoryFacts:
-        return (await self._directories((path,)))[0]
+        return (await self.directories((path,)))[0]
 
-    async def _directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
         if self._is_7:
             return [version7.parse_directory(await self._output("--getentryinfo", paths=(path,))) for path in paths]
         found = version8.parse_directories(await self._output("entry", "info", *version8.AS_LINES, paths=paths))
@@ -142,8 +145,8 @@ class BeegfsTargets:
                 f"BeeGFS has no storage pool {stripe.pool}", hint=f"name one of {', '.join(sorted(pools))} in site.toml"
             )
         number = None if stripe.pool is None else pools[stripe.pool]
-        for start in range(0, len(paths), _PATHS_AT_ONCE):
-            some = paths[start : start + _PATHS_AT_ONCE]
+        for start in range(0, len(paths), PATHS_AT_ONCE):
+            some = paths[start : start + PATHS_AT_ONCE]
             if self._is_7:
                 for path in some:
                     words = version7.stripe_words(stripe, (await self.directory(path)).stripe, number)
@@ -151,7 +154,7 @@ class BeegfsTargets:
             else:
                 # Without entries in the output: the result is queried afterwards.
                 await self._output(*version8.stripe_words(stripe, number), paths=some)
-            for path, found in zip(some, await self._directories(some), strict=True):
+            for path, found in zip(some, await self.directories(some), strict=True):
                 if not has_settings(found, stripe, pools):
                     other = f"{found.stripe.targets} targets, chunks of {found.stripe.chunk_bytes} bytes, pool {found.storage_pool}"
                     where = (

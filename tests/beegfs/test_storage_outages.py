@@ -86,6 +86,9 @@ class Storage:
     async def problems(self) -> tuple[str, ...]:
         raise AssertionError("a run asks for more")
 
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[beegfs.DirectoryFacts]:
+        return [await self.directory(path) for path in paths]
+
     async def directory(self, path: bytes) -> beegfs.DirectoryFacts:
         return beegfs.DirectoryFacts(stripe=beegfs.StripeSettings(targets=4, chunk_bytes=1 << 19))
 

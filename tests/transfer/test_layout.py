@@ -225,6 +225,7 @@ class Storage:
 
     def __init__(self, found: Mapping[bytes, DirectoryFacts]) -> None:
         self.found = found
+        self.asked: list[int] = []
 
     async def pools(self) -> Mapping[str, int]:
         return {"fast": 2, "2": 2}
@@ -233,6 +234,10 @@ class Storage:
         if path not in self.found:
             raise ToolFailed("no answer")
         return self.found[path]
+
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+        self.asked.append(len(paths))
+        return [await self.directory(path) for path in paths]
 
 
 def test_what_has_another_layout_is_named() -> None:
@@ -257,4 +262,22 @@ def test_what_has_another_layout_is_named() -> None:
     assert first.startswith("new files in home/a\\xff are spread over 3 storage targets in chunks of 9 B, not over 2 ")
     assert "in storage pool 1, not over 3 storage targets in storage pool fast" in second
     (unknown,) = problems({}, HOMES)
-    assert "not known: no answer" in unknown
+    assert "not known: home/a\\xff: no answer" in unknown
+
+
+def test_many_directories_are_asked_about_at_once() -> None:
+    """Thousands of users have as many directories: one command for each would take hours."""
+    trees = [b"home/u%d" % number for number in range(250)]
+    plan = made(
+        Plan,
+        surprises=tuple(
+            layout_surprises([made(TreeUsage, tree=UserTree(path=one, user="u")) for one in trees], [HOMES])
+        ),
+    )
+    good = DirectoryFacts(stripe=StripeSettings(targets=2, chunk_bytes=9), storage_pool=1)
+    storage: Any = Storage(dict.fromkeys([b"/t/" + one for one in trees], good))
+    assert asyncio.run(layout_problems(plan, trees, [HOMES], storage, b"/t")) == []
+    assert storage.asked == [100, 100, 50]
+    storage.found[b"/t/home/u7"] = DirectoryFacts(stripe=StripeSettings(targets=3, chunk_bytes=9), storage_pool=1)
+    (problem,) = asyncio.run(layout_problems(plan, trees, [HOMES], storage, b"/t"))
+    assert problem.startswith("new files in home/u7 are spread over 3 storage targets")
