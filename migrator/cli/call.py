@@ -158,8 +158,10 @@ def _of_the_machine(error: Exception) -> MigratorError | None:
         where = show(os.fsencode(error.filename)) if error.filename else "the output or a file of the state directory"
         hint = "put it right, then run the same command again"
         return MigratorError(f"{where}: {error.strerror}", cause=_MACHINE_ERRORS[error.errno], hint=hint)
-    # DuckDB's, also through pyarrow; loading either only to name its class takes longer than most verbs.
-    if any(words in str(error) for words in ("Out of Memory Error", "No space left on device")):
+    # Also of SQLite. DuckDB's, also through pyarrow; loading either only to name its class takes longer than most verbs.
+    if any(
+        words in str(error) for words in ("Out of Memory Error", "No space left on device", "database or disk is full")
+    ):
         return MigratorError(
             "a query over catalogs or manifests needs more memory, or more room to spill, than there is",
             cause="[site] memory, or a full disk of the state directory",

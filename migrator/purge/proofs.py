@@ -46,11 +46,12 @@ _SCHEMA = f"""
 _LISTED = "INSERT INTO listed VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET digest = NULL"
 _PAIRED = "FROM proofs LEFT JOIN listed USING (path) WHERE type = 'file'"
 _COMPARED = f"""
-    SELECT coalesce(sum(listed.digest IS proofs.digest), 0), coalesce(sum(size * (listed.digest IS proofs.digest)), 0),
-        coalesce(sum(listed.path IS NULL), 0), coalesce(sum(listed.path NOTNULL AND listed.digest IS NOT proofs.digest), 0)
+    SELECT coalesce(sum(listed.digest = proofs.digest), 0), coalesce(sum(size * (listed.digest = proofs.digest)), 0),
+        coalesce(sum(listed.path IS NULL), 0),
+        coalesce(sum(listed.path NOTNULL AND coalesce(listed.digest <> proofs.digest, 1)), 0)
     {_PAIRED}
 """
-_NOT_EQUAL = f"SELECT path {_PAIRED} AND listed.digest IS NOT proofs.digest ORDER BY path LIMIT 5"
+_NOT_EQUAL = f"SELECT path {_PAIRED} AND coalesce(listed.digest <> proofs.digest, 1) ORDER BY path LIMIT 5"
 _EXTRA = """
     SELECT count(*) FROM listed
     WHERE NOT EXISTS (SELECT 1 FROM proofs WHERE proofs.path = listed.path AND type = 'file')

@@ -5,6 +5,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -142,3 +143,17 @@ def test_too_little_memory_and_a_full_disk_are_told_with_what_helps(tmp_path: Pa
 
     done = CliRunner().invoke(command, obj=Invocation(site_file=tmp_path / "site.toml"))
     assert (done.exit_code, "raise [site] memory" in done.stderr) == (1, True), done.output
+
+
+def test_a_full_disk_of_an_index_is_told_with_what_helps(tmp_path: Path) -> None:
+    @click.command()
+    @call.verb
+    def command(_: Invocation) -> ExitCode:
+        with closing(sqlite3.connect(tmp_path / "index.db")) as index:
+            index.execute("PRAGMA max_page_count = 2")
+            index.execute("CREATE TABLE names (name)")
+            index.execute("INSERT INTO names VALUES (zeroblob(100000))")
+        return ExitCode.DONE
+
+    done = CliRunner().invoke(command, obj=Invocation(site_file=tmp_path / "site.toml"))
+    assert (done.exit_code, "free room there" in done.stderr) == (1, True), done.output
