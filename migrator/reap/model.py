@@ -26,7 +26,7 @@ class ReapAction(StrEnum):
 
 
 class ReapClock(StrEnum):
-    """The timestamp that defines the age of a file."""
+    """The timestamp that defines the age of a file. ATIME: the later of atime and mtime, since a write changes no atime."""
 
     MTIME = "mtime"
     ATIME = "atime"

@@ -61,6 +61,10 @@ def _scope(one: TreeRule, kept: Sequence[bytes], root: bytes, problems: list[str
             problems.append(f"older_than of {rule.older_than_s} s")
         clock = next(name for name, by in _CLOCKS.items() if by is rule.by)
         terms.append(f"{clock} > {rule.older_than_s}s")
+        if (
+            rule.by is ReapClock.ATIME
+        ):  # with `last_access_only_atime` Robinhood would take files that were written since
+            terms.append(f"last_mod > {rule.older_than_s}s")
     if rule.smaller_than_bytes is not None:
         terms.append(f"size < {rule.smaller_than_bytes}")
     if not rule.hidden:
@@ -338,6 +342,13 @@ def _with(rule: ReapRule, tree: bytes | None, root: bytes, test: Test) -> ReapRu
         return rule if (operator, value) in {("<=", "1"), ("==", "1"), ("<", "2")} else None
     if name in _CLOCKS and operator in (">", ">="):
         seconds = _amount(value, _DURATION_S)
+        if (
+            name == "last_mod"
+            and rule.by is ReapClock.ATIME
+            and seconds is not None
+            and seconds <= (rule.older_than_s or 0)
+        ):
+            return rule  # a file that old by both times is that old by the later one
         if seconds is None or (rule.older_than_s is not None and rule.by is not _CLOCKS[name]):
             return None
         return replace(rule, older_than_s=max(seconds, rule.older_than_s or 0), by=_CLOCKS[name])

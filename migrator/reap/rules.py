@@ -127,7 +127,7 @@ def rule_words(rule: model.ReapRule) -> str:
     """A rule in words."""
     conditions = []
     if rule.older_than_s is not None:
-        done = "read" if rule.by is model.ReapClock.ATIME else "changed"
+        done = "read or changed" if rule.by is model.ReapClock.ATIME else "changed"
         conditions.append(f"not {done} for {format_duration(rule.older_than_s)}")
     if rule.smaller_than_bytes is not None:
         conditions.append(f"smaller than {format_size(rule.smaller_than_bytes)}")

@@ -61,12 +61,12 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
     return f"""
         CREATE OR REPLACE TEMP TABLE candidates AS
         SELECT position, ordinal, tree, size, blocks,
-            CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END AS time_ns,
+            CASE WHEN by_atime THEN greatest(atime_ns, mtime_ns) ELSE mtime_ns END AS time_ns,
             CASE WHEN tree IN (SELECT tree FROM kept) THEN path END AS path
         FROM entries JOIN reap_rules USING (tree)
         WHERE type = 'file' AND nlink <= 1 AND path <> tree
             AND (smaller IS NULL OR size < smaller)
-            AND (before_ns IS NULL OR CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END < before_ns)
+            AND (before_ns IS NULL OR CASE WHEN by_atime THEN greatest(atime_ns, mtime_ns) ELSE mtime_ns END < before_ns)
             AND (executables OR mode & {_EXECUTABLE} = 0)
             AND NOT (ctime_ns > {after} OR (mtime_ns > {after} AND mtime_ns <= {until}))
             AND (hidden OR NOT contains(array_slice(path, octet_length(tree) + 1, octet_length(path))::VARCHAR, '/.'))

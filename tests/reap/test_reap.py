@@ -174,7 +174,7 @@ def model(entries: Sequence[Entry], tree: bytes, rule: ReapRule) -> set[bytes]:
     }
 
     def fits(entry: Entry) -> bool:
-        time_ns = entry.atime_ns if rule.by is ReapClock.ATIME else entry.mtime_ns
+        time_ns = max(entry.atime_ns, entry.mtime_ns) if rule.by is ReapClock.ATIME else entry.mtime_ns
         below = entry.path[len(tree) + 1 :]
         return not (
             entry.type is not EntryType.FILE
