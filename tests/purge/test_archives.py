@@ -169,10 +169,14 @@ def test_the_sample_lists_every_name(tmp_path: Path) -> None:
             stream.seek(1 << 21)
             stream.write(b"end")
         os.link(sparse, sparse.with_name("linked to " + sparse.name))
+    (tree / "symlink").symlink_to("plain")
+    os.mkfifo(tree / "fifo")
+    for special in ("symlink", "fifo"):
+        os.link(tree / special, tree / f"other {special}", follow_symlinks=False)
     known = {
         os.fsencode(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest().encode()
         for path in tree.rglob("*")
-        if path.is_file()
+        if path.is_file() and not path.is_symlink()
     }
     (answer / "manifest").write_bytes(b"".join(b"%s  %s\0" % item[::-1] for item in sorted(known.items())))
     (tmp_path / "archives.conf").write_text(f"second tar.zst {place}\n")
