@@ -119,7 +119,7 @@ def host_of(view: str) -> str:
 def mount_of(view: str, root: bytes) -> bytes:
     """The directory of a file system on a host: that of `HOST:/PATH`, otherwise `root`."""
     _, found, path = view.partition(":/")
-    return f"/{path}".encode() if found else root
+    return f"/{path}".encode("utf-8", "surrogateescape") if found else root
 
 
 class BenchmarkState(StrEnum):
