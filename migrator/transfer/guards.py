@@ -31,6 +31,8 @@ from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
 T = TypeVar("T")
 
 TARGET_ROOM = "target room"
+_PATH_MAX = 4096
+"""Linux takes no longer path, its NUL included: no command can set the layout of such a directory, which inherits."""
 
 
 def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
@@ -313,6 +315,8 @@ async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]
         for _, level in groupby(sorted(directories, key=_depth), key=_depth):
             by_stripe: dict[StripeSettings, list[bytes]] = {}
             for one in level:
+                if len(join(world.target.root, one.path)) >= _PATH_MAX:
+                    continue
                 make = partial(world.target.make_directory, one.path)
                 if await world.blocking(make, timeout_s=request.stall_timeout_s):
                     by_stripe.setdefault(completed(one.rule, whole), []).append(one.path)

@@ -220,6 +220,15 @@ def test_a_file_or_symlink_in_the_way_does_not_stop_the_run(tmp_path: Path) -> N
     assert sorted(path.name for path in there.iterdir()) == ["file", "new", "symlink"]
 
 
+def test_a_directory_that_no_command_can_name_does_not_stop_the_run(tmp_path: Path) -> None:
+    """A path of 4096 bytes or more is copied by descriptor, and inherits."""
+    target = Target(tmp_path)
+    deep = b"/".join([TREE, *[b"d" * 250] * 17])
+    laid_out = [LaidOut(path=path, rule=HUGE) for path in (TREE + b"/new", deep)]
+    target.lay_out([HUGE], lambda _, __: {TREE: laid_out})
+    assert target.calls == [[target.root + b"/" + TREE + b"/new"]]
+
+
 class Storage:
     """Directories by absolute path."""
 
