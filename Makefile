@@ -28,6 +28,7 @@ rehearsal: venv
 test: venv
 	@tools/test.sh
 
+test-all: export PACKAGES := $(or $(PACKAGES),all)
 test-all: venv
 	@tools/test.sh all
 

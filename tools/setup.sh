@@ -2,7 +2,7 @@
 # Make this checkout ready to run: Debian packages that are missing (as root) and .venv with pinned versions.
 # May be called again at any time, and is quick when there is nothing to do. MIGRATOR_VENV names another directory
 # than .venv; PYTHON another interpreter than the first that serves. PACKAGES=none: no Debian package is installed, for the
-# machine of a real migration, which needs none of what labs and tests do.
+# machine of a real migration, which needs none of what labs and tests do; all: also those that only `make test-all` needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +10,8 @@ venv=${MIGRATOR_VENV:-.venv}
 packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3
     gcc libc6-dev libxxhash-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
     chromium fonts-dejavu-core fio make prometheus tmux xxhash)
+[[ ${PACKAGES:-} != all ]] || packages+=(moosefs-master moosefs-chunkserver moosefs-client moosefs-cli
+    ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)
 wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip
@@ -19,7 +21,7 @@ wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs a
 
 # What these packages would start on this machine.
 declare -A services=([openssh-server]=ssh.service [slurmctld]=slurmctld.service [slurmd]=slurmd.service
-    [munge]=munge.service
+    [munge]=munge.service [moosefs-master]=moosefs-master.service [moosefs-chunkserver]=moosefs-chunkserver.service
     [prometheus]=prometheus.service)
 policy=/usr/sbin/policy-rc.d
 

@@ -303,11 +303,12 @@ class ReadingFileSystem(HeldRoot):
     def capacity(self) -> Capacity:
         """The current room for users other than root, if possible as the file system's own command tells."""
         room = os.statvfs(self.root)
+        counts = room.f_files > 0 and room.f_favail >= 0  # CephFS: -1 free
         shown = Capacity(
             total_bytes=room.f_blocks * room.f_frsize,
             free_bytes=room.f_bavail * room.f_frsize,
-            total_inodes=room.f_files or None,
-            free_inodes=room.f_favail if room.f_files else None,
+            total_inodes=room.f_files if counts else None,
+            free_inodes=room.f_favail if counts else None,
             read_only=bool(room.f_flag & os.ST_RDONLY),
         )
         return shown if self._tool is None else self._tool.room(shown)

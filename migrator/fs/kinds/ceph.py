@@ -17,6 +17,7 @@ _BROKEN = frozenset(
 clients) do not change what is shown."""
 _DEGRADED = frozenset({"OSD_DOWN", "OSD_HOST_DOWN"})
 """Placement groups without a copy that is up are told some seconds later."""
+_ENDLESS = 1 << 62
 _JSON = ("--connect-timeout", "10", "--format", "json")
 
 
@@ -42,8 +43,8 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
         raise Malformed(f"`ceph df` names no pool {name}")
     free, stored = (number(str(member(pool, "stats", key)), key) for key in ("max_avail", "stored"))
     return Answer(
-        room=Capacity(total_bytes=free + stored, free_bytes=free, total_inodes=None, free_inodes=None),
-        notes=(f"new files go to the pool {name}",),
+        room=Capacity(total_bytes=free + stored, free_bytes=free, total_inodes=_ENDLESS, free_inodes=_ENDLESS),
+        notes=(f"new files go to the pool {name}; inodes are not limited",),
     )
 
 
