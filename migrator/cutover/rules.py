@@ -18,6 +18,7 @@ from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
+from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
 from migrator.gluster.model import ClientSeen, VolumeState
@@ -945,6 +946,16 @@ def has_clients_elsewhere(filesystem: str) -> bool:
     in mountinfo.
     """
     return filesystem not in LOCAL_FILESYSTEMS
+
+
+_NFS_CACHE_S = 60.0
+"""`acregmax` and `acdirmax` (nfs(5)): so long clients, this one too, may show a file or a top as it was before."""
+
+
+def settle_s(filesystem: str, asked_s: float) -> float:
+    """How long to wait until no client passes a closed top by its cache, and a scan sees what others wrote."""
+    least_s = _NFS_CACHE_S if filesystem in KINDS["nfs"].types else 0.0
+    return max(asked_s, least_s) if has_clients_elsewhere(filesystem) else 0.0
 
 
 def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:

@@ -688,6 +688,8 @@ class TreeMachine(
         cutting, tree, user, notes, step = self.cutting, record.tree.path, record.tree.user, record.notes, act.step
         world, run = cutting.world, cutting.run
         if act.seen_done:
+            if step in (model.CutoverStep.FREEZE, model.CutoverStep.ROLLBACK_FREEZE):
+                await self._settle(run.source if step is model.CutoverStep.FREEZE else run.target)
             if step in (model.CutoverStep.THAW, model.CutoverStep.ROLLBACK_REVERT, model.CutoverStep.ROLLBACK_FREEZE):
                 await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)
             found = cutting.ledger.verifications.of_tree(record.plan, record.batch, tree)
@@ -857,8 +859,7 @@ class TreeMachine(
         before without checking the top, for as long as the `entry-timeout` of its mount.
         """
         identity = await self.cutting.blocking(side.identity)
-        if rules.has_clients_elsewhere(identity.filesystem):
-            await self.cutting.run.clock.sleep(self.cutting.request.settle_s)
+        await self.cutting.run.clock.sleep(rules.settle_s(identity.filesystem, self.cutting.request.settle_s))
 
     async def _target_top(self, record: model.CutoverRecord) -> model.FrozenTop:
         """How to thaw a user on the target: the top as it is, or as a thaw would make it if it was never opened."""

@@ -455,7 +455,7 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     (docs/cutover.md)."""
     settle_s: Annotated[Duration, Meta(ge=0)] = 2.0
     """Wait between closing the top directory and searching for writers: longer than the `entry-timeout` of any client's mount
-    (1 s by default). Not applied to file systems without remote clients."""
+    (1 s by default). At least 60 s on NFS, whose clients keep attributes so long; none without remote clients."""
     wait_for_backup: Flag = False
     """Whether a user moves only after `migrator backup` has recorded a backup of the target (docs/cutover.md)."""
     require_archive: Annotated[Count, Meta(ge=0, le=9)] = 0

@@ -7,7 +7,7 @@ import pytest
 
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
-from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems
+from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, settle_s, switch_problems
 from migrator.operations.model import Halt
 from tests.support.making import made
 
@@ -178,3 +178,8 @@ def test_a_rollback_waits_for_the_end_of_a_switch_and_of_a_thaw_and_needs_a_sour
     purged = begin_rollback(record(S.PURGED), world(S.RETAINED))
     assert isinstance(purged, Halt)
     assert "purged" in purged.words
+
+
+def test_a_freeze_waits_as_long_as_clients_may_cache() -> None:
+    assert (settle_s("xfs", 2.0), settle_s("fuse.glusterfs", 2.0)) == (0.0, 2.0)
+    assert (settle_s("nfs4", 2.0), settle_s("nfs", 90.0)) == (60.0, 90.0)
