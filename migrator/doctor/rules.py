@@ -96,7 +96,7 @@ def check_kind(where: str, kind: Kind, *, syncs: bool) -> list[Finding]:
     shown = [kind.partial, *([kind.layouts] if kind.layouts else [])]
     shown += [] if syncs else ["syncfs does not reach the disks: files are synced one by one"]
     if all(fact.holds for fact in facts):
-        return [ok(check, "; ".join((kind.title, *(fact.why for fact in facts), *shown)))]
+        return [ok(check, "; ".join((kind.title, *dict.fromkeys(fact.why for fact in facts), *shown)))]
     costs = [] if kind.trusted_inodes else ["moves and hard links are not looked for by inode number"]
     costs += [] if kind.ctimes.holds else ["every verification reads all content"]
     broken = "; ".join(fact.why for fact in facts if not fact.holds)

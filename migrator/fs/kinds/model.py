@@ -71,8 +71,8 @@ class Kind:
     title: str
     types: tuple[str, ...] = ()
     fuse_source: str = ""
-    inodes: Fact = Fact(holds=True, why="inode numbers are those of the servers, and last")
-    ctimes: Fact = Fact(holds=True, why="ctimes are set by the servers at every change")
+    inodes: Fact = Fact(holds=True, why="inode numbers last")
+    ctimes: Fact = Fact(holds=True, why="ctimes are set at every change")
     links: Fact = Fact(holds=True, why="hard links are kept")
     partial: str = "no partial view: a file system that fails returns errors"
     layouts: str = ""

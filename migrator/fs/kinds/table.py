@@ -43,7 +43,15 @@ NFS = Kind(
     groups=16,
 )
 """Groups: `gids<16>` of AUTH_SYS (RFC 5531, appendix A); Kerberos sends none."""
-POSIX = Kind(name="posix", title="any other file system", partial="not known")
+_UNKNOWN = Fact(holds=True, why="inode numbers, ctimes and hard links are trusted, though nothing is known of them")
+POSIX = Kind(
+    name="posix",
+    title="any other file system",
+    inodes=_UNKNOWN,
+    ctimes=_UNKNOWN,
+    links=_UNKNOWN,
+    partial="how an incomplete view would look is not known",
+)
 KINDS = {
     kind.name: kind
     for kind in (
