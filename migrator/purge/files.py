@@ -125,7 +125,8 @@ class MountedPlaces:
             self._root.parent(path) as (above_fd, name),
             held(os.open(name, pinning, dir_fd=above_fd)) as fd,
         ):
-            if not _is(os.fstat(fd), expected):
+            facts = os.fstat(fd)
+            if facts.st_dev != self._device or not _is(facts, expected):
                 return False
             # The directory is closed and belongs to root, so no other user can replace the entry.
             os.unlink(name, dir_fd=above_fd)
@@ -157,8 +158,7 @@ def _is(facts: os.stat_result, expected: Entry) -> bool:
     names.
     """
     return (
-        facts.st_dev == expected.dev
-        and facts.st_ino & INO_MASK == expected.ino
+        facts.st_ino & INO_MASK == expected.ino
         and EntryType.of_mode(facts.st_mode) is expected.type
         and stat.S_IMODE(facts.st_mode) == expected.mode
         and (facts.st_uid, facts.st_gid) == (expected.uid, expected.gid)

@@ -390,7 +390,8 @@ def test_only_what_was_seen_is_removed(places: MountedPlaces, tmp_path: Path) ->
     file.symlink_to(tmp_path / "home/alice/other")
     assert not places.remove(path, now)
     assert (tmp_path / "home/alice/other").exists()
-    link = seen_at(tmp_path, path)
+    # Where inode numbers are not trusted, the device number is made up (ReadingFileSystem).
+    link = replace(seen_at(tmp_path, path), dev=1)
     assert places.remove(path, link)
     assert (tmp_path / "home/alice/other").exists()
 
