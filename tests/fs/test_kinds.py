@@ -23,6 +23,10 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "filesystems"
 PLACE = Place(point=b"/fs", mounted_from=b"project", root=b"/fs/project/ibtest/new")
 MFS = Place(point=b"/mnt/mfs", mounted_from=b"mfs#10.1.1.1:9421", root=b"/mnt/mfs")
 QUESTIONS = [one for kind in KINDS.values() for one in (kind.room, kind.health, kind.layout) if one is not None]
+HADOOP_3 = (
+    b"DFS Remaining: 602791624704 (561.39 GB)\nReplicated Blocks:\n\tMissing blocks: 0\n"
+    b"\tMissing blocks (with replication factor 1): 0\nErasure Coded Block Groups: \n\tMissing block groups: 0\n"
+)
 DF, DF_I, REPORT = "lustre-df.txt", "lustre-df-i.txt", "hdfs-report.txt"
 
 
@@ -100,6 +104,8 @@ def test_room_is_that_of_new_files() -> None:
         ),
         (GPFS.health, ["mmlsdisk.txt"], [], ["RG008VS010 is bar"]),
         (HDFS.health, [REPORT], [], []),
+        (HDFS.health, [HADOOP_3], [], []),
+        (HDFS.health, [HADOOP_3.replace(b"groups: 0", b"groups: 2")], ["HDFS: 2 blocks have no replica"], []),
         (
             HDFS.health,
             [changed(REPORT, b"Missing blocks: 0", b"Missing blocks: 7") + b"\nDead datanodes (1):\n"],

@@ -7,7 +7,9 @@ from migrator.core.units import format_count, format_size, several
 from migrator.fs.kinds.model import Answer, Fact, Kind, Malformed, Place, Question, number
 from migrator.fs.model import Capacity
 
-_LINE = re.compile(r"^([A-Za-z][A-Za-z ()0-9]*): (\d+)(?: |$)", re.ASCII | re.MULTILINE)
+_LINE = re.compile(r"^\t?([A-Za-z][A-Za-z ()0-9]*): (\d+)(?: |$)", re.ASCII | re.MULTILINE)
+_MISSING = ("Missing blocks", "Missing blocks (with replication factor 1)", "Missing block groups")
+"""Hadoop 3 indents them, and counts erasure-coded groups by themselves."""
 
 
 def _summary(output: bytes) -> dict[str, int]:
@@ -50,7 +52,7 @@ def _left(column: bytes) -> int:
 def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
     """Blocks without a replica. Raises Malformed."""
     told = _summary(outputs[0])
-    counts = [told[name] for name in ("Missing blocks", "Missing blocks (with replication factor 1)") if name in told]
+    counts = [told[name] for name in _MISSING if name in told]
     if not counts:
         raise Malformed("`hdfs dfsadmin -report` names no missing blocks")
     missing, dead = max(counts), re.search(rb"^Dead datanodes \((\d+)\)", outputs[0], re.MULTILINE)
