@@ -1,21 +1,23 @@
 """Conditions that must hold before and after a batch is copied. A guard that cannot be evaluated counts as failed."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import TypeVar
 
-from migrator.beegfs.model import LaidOut, LayoutRule, StripeSettings
+from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
 from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
 from migrator.beegfs.rules_layout import completed, size_rules, tree_settings
 from migrator.beegfs.tool import StorageLook, StorageTargets, look_at_quotas, look_at_storage
 from migrator.bricks.drain.model import taken_out
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
-from migrator.core.paths import join, show
+from migrator.core.paths import join, parent, show
 from migrator.core.units import by_numbers, format_size, several
 from migrator.fs.model import MountIdentity, Need
 from migrator.fs.ports import FileSystem
@@ -294,7 +296,7 @@ async def set_stripes(invocation: Invocation, tree: bytes) -> None:
     """Raises Refused if the tool fails: files created before would keep other settings."""
     stripe = tree_settings(invocation.request.layout, tree)
     if stripe is not None:
-        await _set_stripe(invocation, tree, [tree], stripe)
+        await _set_stripe(invocation, [tree], stripe)
         message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
         invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
 
@@ -309,57 +311,65 @@ async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]
     if not rules or world.storage is None or world.layouts is None:
         return
     laid_out = await asyncio.to_thread(world.layouts, catalog, rules)
-    for tree, directories in laid_out.items():
-        whole = await _whole_settings(invocation, tree, rules[tree])
-        count = 0
-        for _, level in groupby(sorted(directories, key=_depth), key=_depth):
-            by_stripe: dict[StripeSettings, list[bytes]] = {}
-            for one in level:
-                if len(join(world.target.root, one.path)) >= _PATH_MAX:
-                    continue
-                make = partial(world.target.make_directory, one.path)
-                if await world.blocking(make, timeout_s=request.stall_timeout_s):
-                    by_stripe.setdefault(completed(one.rule, whole), []).append(one.path)
-            for stripe, paths in by_stripe.items():
-                await _set_stripe(invocation, tree, paths, stripe)
-                count += len(paths)
-        message = f"the layout of {several(count, 'directory', 'directories')} in {show(tree)} is set"
+    above: dict[bytes, DirectoryFacts] = {}
+    for tree in laid_out:
+        if parent(tree) not in above:
+            there = join(world.target.root, parent(tree)).rstrip(b"/")
+            above[parent(tree)] = await _asked(invocation, tree, partial(_directory, path=there))
+    whole = {tree: _whole_settings(request.layout, tree, above[parent(tree)], rules[tree]) for tree in laid_out}
+    every = [(one.path.count(b"/"), tree, one) for tree, directories in laid_out.items() for one in directories]
+    counts: Counter[bytes] = Counter()
+    # All trees together, because there may be thousands with few directories each.
+    for _, level in groupby(sorted(every, key=itemgetter(0)), key=itemgetter(0)):
+        by_stripe: dict[StripeSettings, list[bytes]] = {}
+        for _, tree, one in level:
+            if len(join(world.target.root, one.path)) >= _PATH_MAX:
+                continue
+            make = partial(world.target.make_directory, one.path)
+            if await world.blocking(make, timeout_s=request.stall_timeout_s):
+                by_stripe.setdefault(completed(one.rule, whole[tree]), []).append(one.path)
+                counts[tree] += 1
+        for stripe, paths in by_stripe.items():
+            await _set_stripe(invocation, paths, stripe)
+    for tree in laid_out:
+        message = f"the layout of {several(counts[tree], 'directory', 'directories')} in {show(tree)} is set"
         invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
 
 
-def _depth(one: LaidOut) -> int:
-    return one.path.count(b"/")
+async def _directory(storage: StorageTargets, *, path: bytes) -> DirectoryFacts:
+    return await storage.directory(path)
 
 
-async def _whole_settings(invocation: Invocation, tree: bytes, rules: Sequence[LayoutRule]) -> StripeSettings:
+def _whole_settings(
+    layout: Sequence[LayoutRule], tree: bytes, above: DirectoryFacts, rules: Sequence[LayoutRule]
+) -> StripeSettings:
     """The settings of a tree's directories without a rule of their own: what lies below another may have inherited
-    others. Raises Refused.
+    others. `above` are those of the directory that holds the tree.
     """
-    root = await _asked(invocation, tree, lambda storage: storage.directory(invocation.world.target.root))
-    found = tree_settings(invocation.request.layout, tree) or StripeSettings()
-    pool = None if root.storage_pool is None else str(root.storage_pool)
+    found = tree_settings(layout, tree) or StripeSettings()
+    pool = None if above.storage_pool is None else str(above.storage_pool)
     return StripeSettings(
-        targets=found.targets or root.stripe.targets,
-        chunk_bytes=found.chunk_bytes or root.stripe.chunk_bytes,
+        targets=found.targets or above.stripe.targets,
+        chunk_bytes=found.chunk_bytes or above.stripe.chunk_bytes,
         # To name a pool may need a licence.
         pool=(found.pool or pool) if any(rule.stripe.pool for rule in rules) else None,
     )
 
 
-async def _set_stripe(invocation: Invocation, tree: bytes, paths: Sequence[bytes], stripe: StripeSettings) -> None:
+async def _set_stripe(invocation: Invocation, paths: Sequence[bytes], stripe: StripeSettings) -> None:
     there = [join(invocation.world.target.root, path) for path in paths]
-    await _asked(invocation, tree, lambda storage: storage.set_stripe(there, stripe))
+    await _asked(invocation, paths[0], lambda storage: storage.set_stripe(there, stripe))
 
 
-async def _asked(invocation: Invocation, tree: bytes, ask: Callable[[StorageTargets], Awaitable[T]]) -> T:
+async def _asked(invocation: Invocation, path: bytes, ask: Callable[[StorageTargets], Awaitable[T]]) -> T:
     storage = invocation.world.storage
     if storage is None:
-        raise ValueError(tree)
+        raise ValueError(path)
     try:
         return await ask(storage)
     except ToolFailed as error:
         raise Refused(
-            f"the stripe settings of {show(tree)} cannot be set: {error.message}",
+            f"the stripe settings of {show(path)} cannot be set: {error.message}",
             cause="[target] layout, stripe_count and chunk_size are given to every new tree, before anything is in it",
             hint=error.hint or "see `migrator doctor`; or take these keys out of site.toml",
         ) from error

@@ -58,6 +58,7 @@ class Target(MountedTarget):
     given: dict[bytes, StripeSettings] = field(default_factory=dict)
     fails_at: int | None = None
     calls: list[Sequence[bytes]] = field(default_factory=list)
+    looked: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__(bytes(self.top))
@@ -77,7 +78,8 @@ class Target(MountedTarget):
             self.make(path)
         return whole
 
-    async def directory(self, _: bytes) -> DirectoryFacts:
+    async def directory(self, path: bytes) -> DirectoryFacts:
+        self.looked.append(path.removeprefix(self.root + b"/"))
         return DirectoryFacts(stripe=ROOT, storage_pool=1)
 
     async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
@@ -95,7 +97,10 @@ class Target(MountedTarget):
             )
 
     def lay_out(
-        self, rules: Sequence[LayoutRule], layouts: Callable[[str, Any], Mapping[bytes, Sequence[LaidOut]]]
+        self,
+        rules: Sequence[LayoutRule],
+        layouts: Callable[[str, Any], Mapping[bytes, Sequence[LaidOut]]],
+        trees: Sequence[bytes] = (TREE,),
     ) -> list[str]:
         async def blocking(work: Callable[[], bool], *, timeout_s: float) -> bool:
             return work()
@@ -107,7 +112,7 @@ class Target(MountedTarget):
             request=SimpleNamespace(layout=tuple(rules), stall_timeout_s=9.0),
             say=lambda *words: said.append(words[-1]),
         )
-        asyncio.run(lay_out(invocation, "catalog-1", [TREE]))
+        asyncio.run(lay_out(invocation, "catalog-1", trees))
         return said
 
 
@@ -218,6 +223,20 @@ def test_a_file_or_symlink_in_the_way_does_not_stop_the_run(tmp_path: Path) -> N
     target.lay_out([HUGE], lambda _, __: {TREE: laid_out})
     assert target.calls == [[target.root + b"/" + TREE + b"/new"]]
     assert sorted(path.name for path in there.iterdir()) == ["file", "new", "symlink"]
+
+
+def test_trees_share_commands(tmp_path: Path) -> None:
+    """And a directory without a rule gets the settings that its tree inherited."""
+    target = Target(tmp_path)
+    trees = [b"home/u%d" % number for number in range(9)]
+    laid_out = {
+        tree: [LaidOut(path=tree + b"/big", rule=HUGE), LaidOut(path=tree + b"/big/small", rule=None)] for tree in trees
+    }
+    said = target.lay_out([HUGE], lambda _, __: laid_out, trees)
+    assert [len(paths) for paths in target.calls] == [9, 9]
+    assert target.looked == [b"home"]
+    assert said == [f"the layout of 2 directories in home/u{number} is set" for number in range(9)]
+    assert {target.given[tree + b"/big/small"] for tree in trees} == {ROOT}
 
 
 def test_a_directory_that_no_command_can_name_does_not_stop_the_run(tmp_path: Path) -> None:
