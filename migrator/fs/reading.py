@@ -206,8 +206,6 @@ class ReadingFileSystem(HeldRoot):
     def __init__(self, root: bytes, tool: FileSystemTool | None = None) -> None:
         super().__init__(root)
         self._tool = tool
-        # Numbers on different devices prove nothing: so no move is found by inode numbers that do not last.
-        self._own_device = None if tool is None or tool.kind.trusted_inodes else secrets.randbits(63)
         self._device = 0
         self._mount_points: frozenset[bytes] = frozenset()
         self._syncing = threading.Lock()
@@ -315,10 +313,12 @@ class ReadingFileSystem(HeldRoot):
 
     def _read(self, fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
         entry = read_entry(fd, name, path, facts, problems)
-        if self._own_device is None:
+        if self._tool is None or self._tool.kind.trusted_inodes:
             return entry
+        # Numbers on different devices prove nothing: so no move is found by inode numbers that do not last. Each entry has
+        # a device of its own, since one object may read for several scans.
         links = entry.nlink if entry.type is EntryType.DIRECTORY else 1
-        return replace(entry, dev=self._own_device, nlink=links)
+        return replace(entry, dev=secrets.randbits(63), nlink=links)
 
     def _open(self) -> Root:
         root = Root(self.root)
