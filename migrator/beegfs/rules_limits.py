@@ -70,6 +70,8 @@ def state_of(limit: OwnerLimit, quota: UserQuota | None, *, moved: bool) -> Limi
         return LimitState.SET if quota.limit_bytes == limit.size_bytes else LimitState.DIFFERS
     if not moved:
         return LimitState.LATER
+    if not quota.counted:
+        return LimitState.UNKNOWN
     return LimitState.USED_UP if quota.used_bytes >= limit.size_bytes else LimitState.DUE
 
 
@@ -90,4 +92,4 @@ def limit_words(limit: OwnerLimit, quota: UserQuota | None, state: LimitState) -
             used = format_size(quota.used_bytes if quota else 0)
             return words + f"is not set: {used} are used, so that the user could write nothing"
         case LimitState.UNKNOWN:
-            return words + "is not set: BeeGFS does not list this user"
+            return words + "is not set: BeeGFS does not count this user's files"

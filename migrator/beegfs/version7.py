@@ -194,6 +194,7 @@ def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, model.Use
             found[uid] = model.UserQuota(
                 uid=uid,
                 used_bytes=_parsed(row["used"]) or 0,
+                counted=row["used"] != "-",
                 used_chunk_files=_parsed(row["files"]),
                 limit_bytes=_parsed(row["limit"]),
                 limit_chunk_files=_parsed(row["files_limit"]),

@@ -223,6 +223,7 @@ def parse_quotas(
         found[row.id] = replace(
             before,
             used_bytes=_parsed(space) or 0,
+            counted=space not in _NONE,
             used_chunk_files=_parsed(inodes),
             limit_bytes=before.limit_bytes if space_limit in ("", "?") else _parsed(space_limit),
             limit_chunk_files=before.limit_chunk_files if inodes_limit in ("", "?") else _parsed(inodes_limit),

@@ -189,6 +189,19 @@ def test_a_limit_that_is_there_or_used_up_is_left_and_reported(
     assert "`migrator plan --quotas --confirm` sets it" in world.problems()[0]
 
 
+def test_no_limit_is_set_while_the_usage_is_not_known(world: World) -> None:
+    """It may be used up."""
+    plan = planned((A, 2 * GIB), owners=[own(A, 1004)])
+    row = '{"id":1004,"inode":"?/\u221e","name":"bob","pool":"storage_pool_default","space":"?/\u221e","type":"user"}\n'
+    with (world.tool.directory / "quota-usage").open("a") as usage:
+        usage.write(row)
+    world.recreate(plan, confirm=True)
+    ((severity, words),) = world.cut_over(A)
+    assert (severity, world.set) == (Severity.WARNING, [])
+    assert "does not count this user's files" in words
+    assert world.states(plan, confirm=True) == [(1004, LimitState.UNKNOWN)]
+
+
 def test_without_quotas_they_are_shown_and_refused_and_a_cutover_only_warns(world: World) -> None:
     world.recreate(PLAN, confirm=True)
     for name in ("usage", "limits", "defaults"):
