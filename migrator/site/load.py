@@ -7,6 +7,7 @@ import stat
 import threading
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import show
 from migrator.fs.beneath import read_mounts, why_not_trusted
-from migrator.fs.kinds.table import kind_at
+from migrator.fs.kinds.table import POSIX, kind_at
 from migrator.fs.model import Mount, mount_of
 from migrator.reap.model import ReapAction
 from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site, SourceSection, TargetSection
@@ -40,6 +41,7 @@ _TYPE = re.compile("`((?:[| ]*(?:" + "|".join(_TYPES) + "))+)`")
 
 
 _LARGEST_FILE_BYTES = 1 << 20
+_PATIENCE_S = 5.0
 
 
 def load_site(file: Path) -> Site:
@@ -48,7 +50,13 @@ def load_site(file: Path) -> Site:
     Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing
     keys, and conflicting settings.
     """
-    site = of_mounts(parse_site(_read(file), file), read_mounts())
+    written = parse_site(_read(file), file)
+    site = of_mounts(written, read_mounts())
+    pairs = ((written.source, site.source), (written.target, site.target))
+    if unclear := [bytes(one.mount) for one, found in pairs if one.kind == "auto" and found.kind == POSIX.name]:
+        # A symlink leads to the mount, or the automounter has not mounted it yet.
+        real = {_plain(mount): _reached(mount) for mount in unclear}
+        site = of_mounts(written, read_mounts(), real=real)
     programs = [site.source.gluster if site.source.kind == "gluster" else None, site.target.beegfs]
     found = [shutil.which(program) for program in programs if program]
     for path in (file, site.site.state_dir, site.site.plans_dir, *map(Path, filter(None, found))):
@@ -56,17 +64,46 @@ def load_site(file: Path) -> Site:
     return site
 
 
-def of_mounts(site: Site, mounts: Sequence[Mount]) -> Site:
-    """The site with `auto` replaced by the kinds of these mounts. Symlinks are not followed: a mount may hang."""
+def of_mounts(site: Site, mounts: Sequence[Mount], *, real: Mapping[bytes, bytes] | None = None) -> Site:
+    """The site with `auto` replaced by the kinds of these mounts. Symlinks are not followed, as a mount may hang: `real`
+    has where they lead.
+    """
+
+    def place_of(section: SourceSection | TargetSection) -> bytes:
+        place = _plain(bytes(section.mount))
+        return (real or {}).get(place, place)
 
     def changed(section: SourceSection | TargetSection) -> dict[str, str]:
-        place = os.path.normpath(os.fsencode(section.mount))
-        return {"kind": kind_at(mounts, place) if section.kind == "auto" else section.kind}
+        return {"kind": kind_at(mounts, place_of(section)) if section.kind == "auto" else section.kind}
 
-    source, mount = changed(site.source), mount_of(mounts, os.path.normpath(os.fsencode(site.source.mount)))
+    source, mount = changed(site.source), mount_of(mounts, place_of(site.source))
     if source["kind"] == "gluster" and mount is not None and site.source.volume is None:
         source["volume"] = mounted_volume(os.fsdecode(mount.source))
     return replace(site, source=replace(site.source, **source), target=replace(site.target, **changed(site.target)))
+
+
+def _plain(path: bytes) -> bytes:
+    return os.path.normpath(path)
+
+
+def _reached(path: bytes) -> bytes:
+    """The path without symlinks, after the automounter mounted it. Raises UsageError if it does not answer."""
+    found: list[bytes] = []
+
+    def look() -> None:
+        with suppress(OSError):
+            os.stat(path + b"/.")
+        found.append(os.path.realpath(path))
+
+    thread = threading.Thread(target=look, name="kind", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_S)
+    if not found:
+        raise UsageError(
+            f"what is mounted at {show(path)} is not known: it gives no answer within {_PATIENCE_S:.0f} s",
+            hint="write its kind into site.toml (docs/filesystems.md), or mend the mount",
+        )
+    return found[0]
 
 
 def _require_trust(path: Path | str) -> None:

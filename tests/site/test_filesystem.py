@@ -17,8 +17,9 @@ from migrator.fs.model import Capacity, Mount
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.hosts.process import LocalProcesses
+from migrator.site import load
 from migrator.site.filesystem import FileSystemCommand
-from migrator.site.load import of_mounts, parse_site
+from migrator.site.load import load_site, of_mounts, parse_site
 from migrator.site.rules_guards import health_problems
 from tests.fs.test_kinds import FIXTURES
 from tests.support.scan_site import ScanSite
@@ -144,3 +145,22 @@ def test_auto_is_what_is_mounted() -> None:
     assert (site.source.kind, site.source.volume, site.target.kind) == ("gluster", "vol1", "lustre")
     site = of_mounts(parse_site(text, Path("/etc/site.toml")), mounts[:1])
     assert (site.source.kind, site.target.kind) == ("posix", "posix")
+
+
+def test_auto_follows_symlinks_and_wakes_the_automounter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "eos").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "eos")
+    here = os.fsencode(tmp_path / "eos")
+    mounts = [
+        (Mount(point=b"/", filesystem="ext4", source=b"/dev/sda"), Mount(point=here, filesystem=kind, source=source))
+        for kind, source in (("autofs", b"auto.eos"), ("fuse.eosxd", b"eoshome"))
+    ]
+    for name in ("link", "eos"):
+        file = tmp_path / "site.toml"
+        file.write_text(
+            f'[site]\nname = "x"\n[source]\nmount = "{tmp_path}/{name}"\n[target]\nkind = "posix"\n'
+            'mount = "/mnt/new"\n[users]\ntrees = ["home/*"]\n'
+        )
+        answers = iter(mounts)
+        monkeypatch.setattr(load, "read_mounts", lambda answers=answers: next(answers))
+        assert load_site(file).source.kind == "eos"
