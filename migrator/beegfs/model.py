@@ -146,12 +146,14 @@ class StorageSample:
 class UserQuota:
     """The quota of one user, by uid. `limit_` None: no limit. BeeGFS counts *chunk files*: a file with content has one
     on each storage target that it is striped over; directories and empty files have none. `used_chunk_files` None:
-    not counted. `counted` False: nor are the bytes, and `used_bytes` is 0.
+    not counted. `counted` False: nor are the bytes, and `used_bytes` is 0. `exempt`: somebody set that
+    the user has no limit of bytes (version 8 tells).
     """
 
     uid: int
     used_bytes: int = 0
     counted: bool = True
+    exempt: bool = False
     used_chunk_files: int | None = None
     limit_bytes: int | None = None
     limit_chunk_files: int | None = None

@@ -68,6 +68,8 @@ def state_of(limit: OwnerLimit, quota: UserQuota | None, *, moved: bool) -> Limi
         return LimitState.UNKNOWN
     if quota.limit_bytes is not None:
         return LimitState.SET if quota.limit_bytes == limit.size_bytes else LimitState.DIFFERS
+    if quota.exempt:
+        return LimitState.DIFFERS
     if not moved:
         return LimitState.LATER
     if not quota.counted:
@@ -85,6 +87,8 @@ def limit_words(limit: OwnerLimit, quota: UserQuota | None, state: LimitState) -
             return words + "is not set on the target: `migrator plan --quotas --confirm` sets it"
         case LimitState.LATER:
             return words + "is set when the users of all these trees work on the target"
+        case LimitState.DIFFERS if quota is not None and quota.exempt:
+            return words + "is not set: on the target the user was exempted from limits, which you may change there"
         case LimitState.DIFFERS:
             there = format_size((quota.limit_bytes if quota else None) or 0)
             return words + f"is not set: the target has one of {there}, which you may change there"

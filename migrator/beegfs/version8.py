@@ -214,6 +214,7 @@ def parse_quotas(
             before,
             limit_bytes=before.limit_bytes if row.space == "-" else _parsed(row.space),
             limit_chunk_files=before.limit_chunk_files if row.inode == "-" else _parsed(row.inode),
+            exempt=row.space != "-" and _parsed(row.space) is None,
         )
     for row in _users(usage, name, uids):
         before = found[row.id]

@@ -169,6 +169,7 @@ def test_a_limit_of_several_trees_waits_for_the_last_of_them(world: World) -> No
     [
         (1001, GIB, LimitState.DIFFERS, "the target has one of 10.0 GiB"),
         (1002, GIB, LimitState.USED_UP, "1.0 GiB are used"),
+        (1005, GIB, LimitState.DIFFERS, "exempted from limits"),
     ],
 )
 def test_a_limit_that_is_there_or_used_up_is_left_and_reported(
