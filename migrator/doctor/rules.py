@@ -8,7 +8,7 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, format_count, format_duration, format_size, several
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.kinds.model import Answer, Kind
-from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, MountIdentity, TargetCapabilities, syncfs_reaches_disks
 from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on
 from migrator.hosts.model import HostRoom
@@ -90,20 +90,24 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     return [ok(check, f"all {bricks} bricks are up" if bricks else "it can be read")]
 
 
-def check_kind(where: str, kind: Kind, *, syncs: bool) -> list[Finding]:
-    """What this kind of file system is trusted with. A fact that does not hold is a warning only where it costs something."""
-    check, facts = f"{where} kind", (kind.inodes, kind.ctimes, kind.links)
-    shown = [kind.partial, *([kind.layouts] if kind.layouts else [])]
-    shown += [] if syncs else ["syncfs does not reach the disks: files are synced one by one"]
-    if all(fact.holds for fact in facts):
-        return [ok(check, "; ".join((kind.title, *dict.fromkeys(fact.why for fact in facts), *shown)))]
-    costs = [] if kind.trusted_inodes else ["moves and hard links are not looked for by inode number"]
-    costs += [] if kind.ctimes.holds else ["every verification reads all content"]
-    broken = "; ".join(fact.why for fact in facts if not fact.holds)
-    return [
-        ok(check, "; ".join((kind.title, *(fact.why for fact in facts if fact.holds), *shown))),
-        warning(check, f"{kind.title}: {broken}", f"nothing to mend: {' and '.join(costs)}"),
-    ]
+def check_kind(where: str, kind: Kind, filesystem: str) -> list[Finding]:
+    """What is special about a side, what cannot be trusted, and what follows from it; nothing for a local file system.
+    `filesystem` is the type in mountinfo.
+    """
+    if filesystem in LOCAL_FILESYSTEMS:
+        return []
+    check, special = f"{where} kind", [kind.partial]
+    if where == "target":
+        synced = syncfs_reaches_disks(filesystem)
+        special += [kind.layouts, "" if synced else "syncfs does not reach the disks, so files are synced one by one"]
+    findings = [ok(check, f"{kind.title}: {'; '.join(filter(None, special))}")] if any(special) else []
+    if broken := [fact.why for fact in (kind.inodes, kind.ctimes, kind.links) if not fact.holds]:
+        costs = (
+            [] if kind.trusted_inodes else ["moved files are copied again, and each name of a file is one of its own"]
+        )
+        costs += [] if kind.ctimes.holds else ["every verification reads all content"]
+        findings.append(warning(check, f"{kind.title}: {'; '.join(broken)}", f"nothing to mend: {'; '.join(costs)}"))
+    return findings
 
 
 def check_answer(check: str, answer: Answer | None, error: str = "", hint: str = "") -> list[Finding]:

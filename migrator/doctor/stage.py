@@ -32,7 +32,7 @@ from migrator.cutover.rules import check_open_files, check_way_back, missing_fre
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.doctor.trial import Trial
-from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of, syncfs_reaches_disks
+from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
@@ -293,14 +293,14 @@ def real_path(path: bytes) -> bytes:
 
 
 async def _kind(where: str, tool: FileSystemCommand | None, identity: MountIdentity | None) -> list[Finding]:
-    """What the kind of a side is trusted with, the room by its own command, and the layout of new files."""
+    """What is special about the kind of a side, the room by its own command, and the layout of new files."""
     if (
         tool is None
         or identity is None
         or rules_guards.kind_problem(identity.filesystem, identity.mounted_from, tool.kind.name, where=where)
     ):
         return []
-    findings = rules.check_kind(where, tool.kind, syncs=syncfs_reaches_disks(identity.filesystem))
+    findings = rules.check_kind(where, tool.kind, identity.filesystem)
     for check, question in ((f"{where} room", tool.kind.room), (f"{where} layout", tool.kind.layout)):
         if question is None:
             continue

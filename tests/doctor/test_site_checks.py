@@ -9,6 +9,7 @@ from migrator.core.events import Finding, FindingStatus
 from migrator.core.units import GIB
 from migrator.doctor import rules
 from migrator.doctor.rules import HostSight, check_brick_hosts, check_host, check_host_clocks
+from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from migrator.hosts.model import HostRoom
@@ -264,3 +265,16 @@ def test_a_section_that_no_brick_has_and_a_brick_without_a_section() -> None:
     assert (wrong.status, read.status, missing.status) == (WARNING, OK, WARNING)
     assert "glserver3" in wrong.message
     assert "gl2" in missing.message
+
+
+def test_a_kind_is_named_by_what_follows_from_it() -> None:
+    assert rules.check_kind("source", KINDS["posix"], "xfs") == rules.check_kind("target", KINDS["ext4"], "ext4") == []
+    (lustre,) = rules.check_kind("source", KINDS["lustre"], "lustre")
+    assert (lustre.status, "OST" in lustre.message, "layout" in lustre.message) == (FindingStatus.OK, True, False)
+    (beegfs,) = rules.check_kind("target", KINDS["beegfs"], "beegfs")
+    assert "synced one by one" in beegfs.message
+    hdfs = rules.check_kind("source", KINDS["hdfs"], "fuse.fuse_dfs")
+    assert statuses(hdfs) == {"source kind": FindingStatus.WARNING}
+    assert "moved files are copied again" in hdfs[-1].fix
+    (unknown,) = rules.check_kind("source", KINDS["posix"], "fuse.sshfs")
+    assert "is not known: its inode numbers" in unknown.message

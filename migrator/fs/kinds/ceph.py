@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from migrator.fs.kinds.model import Answer, Fact, Kind, Malformed, Place, Question, member, number
+from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, member, number
 from migrator.fs.model import Capacity
 
 _BROKEN = frozenset(
@@ -84,7 +84,6 @@ CEPHFS = Kind(
     name="cephfs",
     title="CephFS",
     types=("ceph", "fuse.ceph-fuse", "fuse.ceph"),
-    ctimes=Fact(holds=True, why="ctimes are set at every change, by the clock of the client that holds the capability"),
     partial="without its MDS everything hangs; damaged metadata loses names, inactive placement groups block reads",
     layouts="new files get the layout of their directory (`setfattr -n ceph.dir.layout`); that of each file is not copied",
     room=Question(

@@ -50,9 +50,6 @@ EOS = Kind(
     title="EOS (FUSE)",
     types=("fuse.eosxd", "fuse.eosd"),
     fuse_source="eos",
-    inodes=Fact(
-        holds=True, why="inode numbers are those of the namespace; a file that is replaced as a whole gets another"
-    ),
     links=Fact(holds=False, why="the client emulates hard links, and within one directory alone"),
     partial="a file whose replicas are on nodes that are offline is listed with its size, and gives EIO",
     layouts="new files get the layout of their directory (`eos attr ls`: sys.forced.*); that of each file is not copied",

@@ -5,7 +5,7 @@ from urllib.parse import unquote_to_bytes
 
 from migrator.core.paths import is_beneath
 from migrator.core.units import KIB
-from migrator.fs.kinds.model import Answer, Fact, Kind, Malformed, Place, Question, number, rows
+from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, number, rows
 from migrator.fs.model import Capacity
 
 
@@ -59,7 +59,6 @@ GPFS = Kind(
     name="gpfs",
     title="IBM Storage Scale (GPFS)",
     types=("gpfs",),
-    ctimes=Fact(holds=True, why="ctimes are set at every change, by the clock of the node that makes it"),
     partial="content on a disk that is down gives EIO; an unlinked fileset or a migrated one (AFM) shows fewer names",
     layouts="placement follows the policy rules of the target; replication of single files is not copied",
     room=Question(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from migrator.core.units import KIB
 from migrator.core.values import dataclass
-from migrator.fs.kinds.model import Answer, Fact, Kind, Malformed, Place, Question
+from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question
 from migrator.fs.model import Capacity
 
 _TARGET = re.compile(r"^(\S+-(MDT|OST)[0-9a-f]{4})_UUID\s+(\d+)\s+(\d+)\s+(\d+)\s+\S+\s+.*\[(?:MDT|OST):\d+\]\s*(\S*)$")
@@ -97,7 +97,6 @@ LUSTRE = Kind(
     name="lustre",
     title="Lustre",
     types=("lustre",),
-    inodes=Fact(holds=True, why="inode numbers are FIDs; `lfs migrate -m` changes those of a moved directory"),
     partial="a file with objects on an inactive OST shows a wrong size and EIO; names on a lost MDT give EIO",
     layouts="new files get the default layout of their directory (`lfs setstripe` it first); that of each file is not copied",
     room=Question(

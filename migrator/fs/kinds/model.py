@@ -13,10 +13,10 @@ class Malformed(ValueError):
 
 
 class Fact(NamedTuple):
-    """Whether something holds, and why."""
+    """Whether something holds; if not, `why`."""
 
     holds: bool
-    why: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,10 @@ class Kind:
     title: str
     types: tuple[str, ...] = ()
     fuse_source: str = ""
-    inodes: Fact = Fact(holds=True, why="inode numbers last")
-    ctimes: Fact = Fact(holds=True, why="ctimes are set at every change")
-    links: Fact = Fact(holds=True, why="hard links are kept")
-    partial: str = "no partial view: a file system that fails returns errors"
+    inodes: Fact = Fact(holds=True)
+    ctimes: Fact = Fact(holds=True)
+    links: Fact = Fact(holds=True)
+    partial: str = ""
     layouts: str = ""
     statfs_inodes: bool = True
     groups: int | None = None

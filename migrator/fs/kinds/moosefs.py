@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from migrator.core.units import several
 from migrator.core.values import replace
-from migrator.fs.kinds.model import Answer, Fact, Kind, Malformed, Place, Question, number
+from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, number
 from migrator.fs.model import Capacity
 
 
@@ -66,8 +66,6 @@ MOOSEFS = Kind(
     title="MooseFS",
     types=("fuse.mfs", "fuse.mfsmount"),
     fuse_source="mfs#",
-    inodes=Fact(holds=True, why="inode numbers are the master's, and free for others a day after a removal"),
-    ctimes=Fact(holds=True, why="ctimes are set by the master at every change, in whole seconds"),
     partial="a file whose chunks have no copy is listed with its size, and cannot be read",
     layouts="new files get the storage class (goal) of their directory; that of each file is not copied",
     room=Question(

@@ -11,14 +11,10 @@ from migrator.fs.kinds.model import Fact, Kind
 from migrator.fs.kinds.moosefs import MOOSEFS
 from migrator.fs.model import Mount, mount_of
 
-_SHARED_DISK = "no partial view: a node without its locks or its disk hangs or is fenced"
-
 GLUSTER = Kind(
     name="gluster",
     title="GlusterFS",
     types=("fuse.glusterfs",),
-    inodes=Fact(holds=True, why="inode numbers are halves of the gfids, and last"),
-    ctimes=Fact(holds=True, why="ctimes are set at every change, by the clock of the client"),
     partial="a mount that has lost a brick silently shows fewer files",
     groups=93,
 )
@@ -29,7 +25,6 @@ BEEGFS = Kind(
     name="beegfs",
     title="BeeGFS",
     types=("beegfs",),
-    inodes=Fact(holds=True, why="inode numbers are digests of the entries' ids, and last"),
     partial="a file on a storage target that is offline is listed, and gives EIO or hangs",
     layouts="new files get the stripe settings of their directory, or of [target] stripe_count and chunk_size",
 )
@@ -37,20 +32,15 @@ NFS = Kind(
     name="nfs",
     title="NFS",
     types=("nfs", "nfs4"),
-    inodes=Fact(holds=True, why="inode numbers are those of the server's file system"),
-    ctimes=Fact(holds=True, why="ctimes are the server's, seen up to a minute late (`acregmax`)"),
-    partial="a server that exports an unmounted directory shows an empty one; with root_squash root reads less",
+    partial="a server that exports an unmounted directory shows an empty one; with root_squash root reads less; attributes "
+    "are up to a minute old (`acregmax`), so a freeze waits that long",
     groups=16,
 )
 """Groups: `gids<16>` of AUTH_SYS (RFC 5531, appendix A); Kerberos sends none."""
-_UNKNOWN = Fact(holds=True, why="inode numbers, ctimes and hard links are trusted, though nothing is known of them")
 POSIX = Kind(
     name="posix",
-    title="any other file system",
-    inodes=_UNKNOWN,
-    ctimes=_UNKNOWN,
-    links=_UNKNOWN,
-    partial="how an incomplete view would look is not known",
+    title="a file system that is not known",
+    partial="its inode numbers, ctimes and hard links are trusted, and it is not asked whether it shows all files",
 )
 KINDS = {
     kind.name: kind
@@ -66,7 +56,6 @@ KINDS = {
             title="OrangeFS",
             types=("pvfs2", "fuse.pvfs2fuse"),
             inodes=Fact(holds=False, why="inode numbers are hashes of longer handles: two files can share one"),
-            ctimes=Fact(holds=True, why="ctimes are set by the servers at every change, in whole seconds"),
             links=Fact(holds=False, why="OrangeFS has no hard links"),
             partial="a file with data on a server that is down is listed, and gives EIO; names of a lost server give EIO",
             layouts="new files get the distribution of their directory; that of each file is not copied",
@@ -74,8 +63,8 @@ KINDS = {
         HDFS,
         EOS,
         NFS,
-        Kind(name="ocfs2", title="OCFS2", types=("ocfs2",), partial=_SHARED_DISK),
-        Kind(name="gfs2", title="GFS2", types=("gfs2",), partial=_SHARED_DISK),
+        Kind(name="ocfs2", title="OCFS2", types=("ocfs2",)),
+        Kind(name="gfs2", title="GFS2", types=("gfs2",)),
         Kind(name="xfs", title="XFS", types=("xfs",)),
         Kind(name="ext4", title="ext4", types=("ext4",)),
         POSIX,
