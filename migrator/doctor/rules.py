@@ -99,12 +99,11 @@ def check_kind(where: str, kind: Kind, filesystem: str) -> list[Finding]:
     check, special = f"{where} kind", [kind.partial]
     if where == "target":
         synced = syncfs_reaches_disks(filesystem)
-        special += [kind.layouts, "" if synced else "syncfs does not reach the disks, so files are synced one by one"]
+        special = [kind.layouts, "" if synced else "syncfs does not reach the disks, so files are synced one by one"]
     findings = [ok(check, f"{kind.title}: {'; '.join(filter(None, special))}")] if any(special) else []
     if broken := [fact.why for fact in (kind.inodes, kind.ctimes, kind.links) if not fact.holds]:
-        costs = (
-            [] if kind.trusted_inodes else ["moved files are copied again, and each name of a file is one of its own"]
-        )
+        costs = [] if kind.trusted_inodes or where == "target" else ["moved files are copied again"]
+        costs += [] if kind.links.holds else ["each name of a file is a file of its own"]
         costs += [] if kind.ctimes.holds else ["every verification reads all content"]
         findings.append(warning(check, f"{kind.title}: {'; '.join(broken)}", f"nothing to mend: {'; '.join(costs)}"))
     return findings

@@ -273,6 +273,7 @@ def test_a_kind_is_named_by_what_follows_from_it() -> None:
     assert (lustre.status, "OST" in lustre.message, "layout" in lustre.message) == (FindingStatus.OK, True, False)
     (beegfs,) = rules.check_kind("target", KINDS["beegfs"], "beegfs")
     assert "synced one by one" in beegfs.message
+    assert "offline" not in beegfs.message
     hdfs = rules.check_kind("source", KINDS["hdfs"], "fuse.fuse_dfs")
     assert statuses(hdfs) == {"source kind": FindingStatus.WARNING}
     assert "moved files are copied again" in hdfs[-1].fix
