@@ -131,7 +131,8 @@ def _read_database(address: str) -> tuple[str, list[UserUsage]]:
         ) from error
     try:
         return shown, _summed(_database_rows(engine), shown)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        # Drivers raise more than SQLAlchemy wraps: for options of the URL, or a way to log in that needs another package.
         cause = str(getattr(error, "orig", None) or error).split("\n", maxsplit=1)[0]
         raise ToolFailed(f"{shown} cannot be read: {cause}", hint=hint) from error
     finally:

@@ -99,6 +99,7 @@ def test_the_database_says_the_same_with_and_without_accounting(tmp_path: Path, 
     ("source", "said"),
     [
         ("mysql+pymysql://rbh:secret@h/rbh", "driver of the database is not installed|cannot be read"),
+        ("sqlite:///:memory:?isolation_level=secret", "cannot be read"),
         ("nosql://rbh:secret@h/rbh", "no address of a database"),
         ("sqlite:////nowhere/rbh.db", "cannot be read: unable to open"),
         ("/nowhere/report.csv", "cannot be read: No such file"),
