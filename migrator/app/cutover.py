@@ -177,8 +177,12 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
             ExitStack() as stack,
         ):
             kept = ledger.site.required()
-            source = carry_back.SourceSide(back.target_root, kept.capabilities, tree=tree, source=real)
-            target = carry_back.TargetSide(back.source_root, known.capabilities, tree=tree, source=real)
+            source = carry_back.SourceSide(
+                back.target_root, kept.capabilities, tree=tree, source=real, tool=back.target_tool
+            )
+            target = carry_back.TargetSide(
+                back.source_root, known.capabilities, tree=tree, source=real, tool=back.source_tool
+            )
             for side in (source, target):
                 stack.callback(side.close)
             moves = stack.enter_context(back.target_moves())

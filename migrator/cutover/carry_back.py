@@ -30,7 +30,7 @@ from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
 from migrator.delta.model import ChangeKind
 from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
-from migrator.fs.ports import Block, SourceFileSystem
+from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
@@ -248,8 +248,9 @@ class _Side(MountedTarget):
         *,
         tree: bytes,
         source: SourceFileSystem,
+        tool: FileSystemTool | None = None,
     ) -> None:
-        super().__init__(root, capabilities)
+        super().__init__(root, capabilities, tool)
         self._tree = tree
         self._hidden = join(tree, ARCHIVE_DIRECTORY)
         self._real_source = source
@@ -292,8 +293,12 @@ class TargetSide(_Side):
 
     async def health(self) -> SourceHealth:
         """The health of both sides."""
-        own, other = await PosixSource(self.root).health(), await self._real_source.health()
-        return SourceHealth(problems=(*own.problems, *other.problems), doubts=other.doubts, fingerprint=own.fingerprint)
+        own, other = await PosixSource(self.root, self._tool).health(), await self._real_source.health()
+        return SourceHealth(
+            problems=(*own.problems, *other.problems),
+            doubts=(*own.doubts, *other.doubts),
+            fingerprint=own.fingerprint,
+        )
 
 
 class SourceSide(_Side):

@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from migrator.core.errors import MigratorError
 from migrator.core.units import MIB
 from migrator.cutover.carry_back import CarryingBack, SourceSide, TargetSide, note_paths, noted_paths
 from migrator.cutover.model import CutoverRecord
+from migrator.fs.kinds.lustre import LUSTRE
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import SourceHealth
+from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
+from migrator.site.filesystem import FileSystemCommand
 from migrator.verify.model import VerificationRecord
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site, top_facts
@@ -390,6 +393,10 @@ def test_the_target_is_as_healthy_as_both_sides_are(top: Path, tmp_path: Path) -
     assert asyncio.run(sick.health()).problems == ("down",)
     assert asyncio.run(gone.health()).problems != ()
     assert asyncio.run(source_side(tmp_path).health()).problems == ("brick one is down",)
+    # Its file system is asked too: names that it does not show would be removed from the source.
+    tool = FileSystemCommand(replace(LUSTRE, types=()), os.fsencode(tmp_path), LocalProcesses(), path="/nowhere")
+    asked = TargetSide(os.fsencode(tmp_path), tree=TREE, source=Other(), tool=tool)  # type: ignore[arg-type]
+    assert any("not installed" in doubt for doubt in asyncio.run(asked.health()).doubts)
 
 
 def test_files_and_directories_are_flushed_and_nothing_else_is_opened(top: Path, tmp_path: Path) -> None:
