@@ -23,11 +23,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "filesystems"
 PLACE = Place(point=b"/fs", mounted_from=b"project", root=b"/fs/project/ibtest/new")
 MFS = Place(point=b"/mnt/mfs", mounted_from=b"mfs#10.1.1.1:9421", root=b"/mnt/mfs")
 QUESTIONS = [one for kind in KINDS.values() for one in (kind.room, kind.health, kind.layout) if one is not None]
-HADOOP_3 = (
-    b"DFS Remaining: 602791624704 (561.39 GB)\nReplicated Blocks:\n\tMissing blocks: 0\n"
-    b"\tMissing blocks (with replication factor 1): 0\nErasure Coded Block Groups: \n\tMissing block groups: 0\n"
-)
-DF, DF_I, REPORT = "lustre-df.txt", "lustre-df-i.txt", "hdfs-report.txt"
+DF, DF_I, REPORT, DEAD = "lustre-df.txt", "lustre-df-i.txt", "hdfs-report.txt", "hdfs-report-dead.txt"
 
 
 def said(question: Question | None, *outputs: str | bytes, place: Place = PLACE) -> Answer:
@@ -50,15 +46,20 @@ def changed(name: str, old: bytes, new: bytes) -> bytes:
     return text.replace(old, new)
 
 
+def inactive() -> bytes:
+    return changed(DF, b"\n\nfilesystem_", b"\nOST0003             : inactive device\n\nfilesystem ")
+
+
 def test_room_is_that_of_new_files() -> None:
     free = (524063444 + 524063428) * KIB
-    assert room(LUSTRE.room, DF, DF_I) == (2 * 529449792 * KIB, free, 100663296, 2 * 4194048)
+    assert room(LUSTRE.room, DF, DF_I) == (2 * 529449792 * KIB, free, 4194304, 1310189)
     # An OST that takes no new objects adds nothing, and the fullest one is named.
-    flagged = changed(DF, b"[OST:1]", b"[OST:1] N").replace(b"524063444", b"1024")
-    assert room(LUSTRE.room, flagged, DF_I)[1] == 1024 * KIB
-    notes = said(LUSTRE.room, flagged, DF_I).notes
+    flagged = inactive().replace(b"[OST:1]", b"[OST:1] N").replace(b"524063444", b"1024")
+    assert room(LUSTRE.room, flagged, DF_I, b"")[1] == 1024 * KIB
+    notes = said(LUSTRE.room, flagged, DF_I, flagged).notes
     assert any("OST0000 is 100% full" in one for one in notes)
     assert any("takes no new objects" in one for one in notes)
+    assert "OST0003: inactive device: files with objects on it cannot be read" in notes
     assert room(CEPHFS.room, "ceph-df.json", "ceph-fs-ls.json", "ceph-layout-pool.txt")[1] == 1020014784
     assert room(CEPHFS.room, "ceph-df.json", "ceph-fs-ls.json", b"")[1:] == (1020014784, 1 << 62, 1 << 62)
     # The goal is two copies.
@@ -66,14 +67,14 @@ def test_room_is_that_of_new_files() -> None:
     # The inode space of the deepest fileset above the directory.
     blocks = (3647786188800 * KIB, 475190722560 * KIB)
     assert room(GPFS.room, "mmdf.txt", "mmlsfileset.txt") == (*blocks, 1_000_000, 1_000_000 - (556032 - 544397))
-    assert room(HDFS.room, REPORT, b"3\n", b"none inf none inf 1 2 3 /\n") == (
+    assert room(HDFS.room, REPORT, b"3\n", "hdfs-count-unlimited.txt") == (
         190246318080 // 3,
         143504465920 // 3,
         None,
         None,
     )
-    limited = b"100 40 3000000 -5 1 2 3 /new\n"
-    assert room(HDFS.room, REPORT, b"3\n", limited) == (190246318080 // 3, 0, 100, 40)
+    # An exceeded quota leaves nothing.
+    assert room(HDFS.room, REPORT, b"3\n", "hdfs-count.txt") == (190246318080 // 3, 11110 // 3, 44444, 0)
     assert room(EOS.room, "eos-node.txt") == (247686881280, 237439672320, 241999872, 241621608)
 
 
@@ -81,12 +82,7 @@ def test_room_is_that_of_new_files() -> None:
     ("question", "outputs", "problems", "doubts"),
     [
         (LUSTRE.health, [DF], [], []),
-        (
-            LUSTRE.health,
-            [changed(DF, b"\n\nfile", b"\nOST0002_UUID        : inactive device\n\nfile")],
-            ["OST0002: ina"],
-            [],
-        ),
+        (LUSTRE.health, [inactive()], ["OST0003: ina"], []),
         (CEPHFS.health, ["ceph-health.json"], [], []),
         (
             CEPHFS.health,
@@ -104,14 +100,14 @@ def test_room_is_that_of_new_files() -> None:
         ),
         (GPFS.health, ["mmlsdisk.txt"], [], ["RG008VS010 is bar"]),
         (HDFS.health, [REPORT], [], []),
-        (HDFS.health, [HADOOP_3], [], []),
-        (HDFS.health, [HADOOP_3.replace(b"groups: 0", b"groups: 2")], ["HDFS: 2 blocks have no replica"], []),
+        (HDFS.health, [DEAD], [], ["1 datanode is dead"]),
         (
             HDFS.health,
-            [changed(REPORT, b"Missing blocks: 0", b"Missing blocks: 7") + b"\nDead datanodes (1):\n"],
-            ["7 blocks have no"],
+            [changed(DEAD, b"groups: 0\n\tLow", b"groups: 2\n\tLow")],
+            ["HDFS: 2 blocks have no replica"],
             ["1 datanode is dead"],
         ),
+        (HDFS.health, ["hdfs-report-missing.txt"], ["305,883 blocks have no"], ["6 datanodes are dead"]),
         (EOS.health, ["eos-node.txt"], [], []),
         (EOS.health, [changed("eos-node.txt", b"online", b"offline")], [], ["fst1.localdomain:1095 is offline"]),
     ],

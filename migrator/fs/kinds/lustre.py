@@ -52,7 +52,8 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
     """Bytes: the sum over the OSTs that answer and take new objects. Inodes: the fewest free of any MDT times their number,
     because a directory stays on its MDT; no more than objects of the OSTs.
     """
-    (space, _), (inodes, _) = map(_targets, outputs)
+    (space, _), (inodes, _) = map(_targets, outputs[:2])
+    ill = [one for shown in outputs[2:] if shown for one in _targets(shown)[1]]
     osts = [one for one in space if not one.is_mdt and not set("RNS") & set(one.flags)]
     mdts = [one for one in inodes if one.is_mdt]
     objects = sum(one.free for one in inodes if not one.is_mdt)
@@ -68,7 +69,9 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
         if 100 * one.free < (100 - _FULL_PERCENT) * one.total
     ]
     flagged = [f"{one.name}: {_flag_words(one.flags)}" for one in space if _FLAGS.keys() & set(one.flags)]
-    return Answer(room=room, notes=(*full, *flagged))
+    return Answer(
+        room=room, notes=(*full, *flagged, *(f"{one}: files with objects on it cannot be read" for one in ill))
+    )
 
 
 def _flag_words(flags: str) -> str:
@@ -76,7 +79,9 @@ def _flag_words(flags: str) -> str:
 
 
 def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
-    """A target that is inactive or does not answer."""
+    """A target that is inactive or does not answer. A newer `lfs df` shows those that are deactivated on this client only by
+    `-v` (an older one does not know it): retired or lost it cannot tell, so they are notes to the room.
+    """
     _, ill = _targets(outputs[0])
     return Answer(problems=tuple(f"Lustre target {one}" for one in ill))
 
@@ -100,8 +105,13 @@ LUSTRE = Kind(
     partial="a file with objects on an inactive OST shows a wrong size and EIO; names on a lost MDT give EIO",
     layouts="new files get the default layout of their directory (`lfs setstripe` it first); that of each file is not copied",
     room=Question(
-        commands=(lambda place: ("lfs", "df", place.point), lambda place: ("lfs", "df", "-i", place.point)),
+        commands=(
+            lambda place: ("lfs", "df", place.point),
+            lambda place: ("lfs", "df", "-i", place.point),
+            lambda place: ("lfs", "df", "-v", place.point),
+        ),
         parse=parse_room,
+        last_may_fail=True,
     ),
     health=Question(commands=(lambda place: ("lfs", "df", place.point),), parse=parse_health),
     layout=Question(commands=(lambda place: ("lfs", "getstripe", "-d", place.root),), parse=parse_layout),
