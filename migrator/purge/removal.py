@@ -271,7 +271,8 @@ class Judge:
         self._capabilities = call.site.capabilities or TargetCapabilities()
         self._let_in_ns = int((again_s if record.thawed_at_s is None else record.thawed_at_s) * NS_PER_S)
         self._let_in_again_ns = int(again_s * NS_PER_S)
-        self._reread = call.request.reread
+        trusted = world.source.trusted_ctimes and world.target.trusted_ctimes
+        self._reread = call.request.reread or not trusted
         self._releases = Releases(world.ledger.releases.of_trees((placed.tree,)))
         self._lock = threading.Lock()
         self._known: OrderedDict[_Content, None] = OrderedDict()

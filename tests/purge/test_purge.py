@@ -14,6 +14,7 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.cutover.model import CutoverState, LinkSeen
+from migrator.fs.reading import ReadingFileSystem
 from migrator.lab.odd import odd_files
 from migrator.ledger.ledger import open_ledger
 from migrator.purge.model import TreeOutcome
@@ -186,6 +187,13 @@ def test_content_that_is_broken_on_the_target_is_found_when_it_is_read_again(sit
     assert done.outcome is TreeOutcome.REFUSED
     assert [finding.words for finding in done.findings] == ["has another content on the target than was verified"]
     assert contents(site.world.source_path) == before
+
+
+def test_content_is_read_again_where_ctimes_are_not_trusted(site: PurgeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = site.target / "d1/f0001"
+    rewrite(path, b"x" * path.stat().st_size)
+    monkeypatch.setattr(ReadingFileSystem, "trusted_ctimes", False)
+    assert site.purge().outcome is TreeOutcome.REFUSED
 
 
 def test_a_writer_stops_it(site: PurgeSite) -> None:
