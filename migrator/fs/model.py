@@ -79,9 +79,10 @@ LOCAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f
 """Types that only one machine mounts. All other types may have clients elsewhere."""
 
 
-_REACHING = LOCAL_FILESYSTEMS | {"overlay", "ceph", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2"}
+_REACHING = LOCAL_FILESYSTEMS | {"overlay", "ceph", "gfs2", "gpfs", "nfs", "nfs4", "ocfs2"}
 """Local types, and those whose clients forward `syncfs(2)`, or write back and commit (NFS). Not BeeGFS (8.3: its client
-has no `sync_fs`, and written data stays in the memory of the servers), and not FUSE (Linux forwards it only for
+has no `sync_fs`, and written data stays in the memory of the servers), not Lustre (ll_writepages waits for the servers, CL_FSYNC_LOCAL, not for their
+disks), and not FUSE (Linux forwards it only for
 virtiofs; with GlusterFS 10.3 the bricks are not synced)."""
 
 

@@ -274,6 +274,7 @@ def test_a_kind_is_named_by_what_follows_from_it() -> None:
     (beegfs,) = rules.check_kind("target", KINDS["beegfs"], "beegfs")
     assert "synced one by one" in beegfs.message
     assert "offline" not in beegfs.message
+    assert "synced one by one" in rules.check_kind("target", KINDS["lustre"], "lustre")[0].message
     hdfs = rules.check_kind("source", KINDS["hdfs"], "fuse.fuse_dfs")
     assert statuses(hdfs) == {"source kind": FindingStatus.WARNING}
     assert "moved files are copied again" in hdfs[-1].fix
