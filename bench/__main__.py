@@ -1,6 +1,6 @@
 """`python -m bench [NAME ...] [OPTIONS]`: benchmarks that show what the documentation claims; all of them without a name.
 
-That takes 20 minutes on two cores; with `--large` some hours.
+With `--large` that takes some hours.
 
 Not part of the installed program.
 """

@@ -139,8 +139,8 @@ class Wiring:
         from migrator.site.filesystem import FileSystemCommand
 
         section, root = self.site.source, self.source_root
-        targets = BeegfsTargets(processes=self.processes, mount=root, root=root)
-        also = targets.problems if section.kind == "beegfs" else None
+        is_beegfs = section.kind == "beegfs"
+        also = BeegfsTargets(processes=self.processes, mount=root, root=root).problems if is_beegfs else None
         return FileSystemCommand(KINDS[section.kind], root, self.processes, also=also)
 
     @cached_property

@@ -15,6 +15,7 @@ from migrator.core.paths import show
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity
 from migrator.hosts.ports import Command, Completed, Processes
+from migrator.hosts.process import BASE_ENVIRONMENT
 
 
 class StorageTargets(Protocol):
@@ -52,7 +53,7 @@ class StorageTargets(Protocol):
         """Set and verify limits of bytes by uid; limits of chunk files stay. May be called again. Raises ToolFailed."""
 
 
-SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
+SEARCH_PATH = f"{BASE_ENVIRONMENT['PATH']}:/opt/beegfs/sbin"
 """The last one is the directory of BeeGFS's own packages."""
 _NAMES = ("beegfs", "beegfs-ctl")
 _VERSION_7 = "beegfs-ctl"

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from migrator.bench.far_consistency import STATES
 from migrator.bench.hosts import HostWorkloads, Seen, WorkDirectory
 from migrator.core.tasks import task_group
@@ -169,16 +171,9 @@ def _named(code: int) -> str:
 
 def _together(view: WorkDirectory, lanes: Sequence[Seen]) -> Seen:
     """What the lanes of a view saw; the evidence names its host."""
-    outcomes = {name: code for one in lanes for name, code in one.outcomes.items()}
     joined = _joined(lanes)
-    return Seen(
-        checked=joined.checked,
-        late=joined.late,
-        wrong=joined.wrong,
-        seconds=joined.seconds,
-        evidence=tuple(f"{view.host}: {words}" for words in joined.evidence),
-        outcomes=outcomes,
-    )
+    outcomes = {name: code for one in lanes for name, code in one.outcomes.items()}
+    return replace(joined, evidence=tuple(f"{view.host}: {words}" for words in joined.evidence), outcomes=outcomes)
 
 
 def _joined(found: Sequence[Seen]) -> Seen:

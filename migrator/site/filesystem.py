@@ -14,8 +14,9 @@ from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question
 from migrator.fs.model import Capacity, mount_of
 from migrator.hosts.connection import own_environment
 from migrator.hosts.ports import Command, Processes
+from migrator.hosts.process import BASE_ENVIRONMENT
 
-SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lpp/mmfs/bin:/opt/hadoop/bin:/usr/local/hadoop/bin"
+SEARCH_PATH = f"{BASE_ENVIRONMENT['PATH']}:/usr/lpp/mmfs/bin:/opt/hadoop/bin:/usr/local/hadoop/bin"
 """With the directories of IBM Storage Scale and of Hadoop."""
 TIMEOUT_S = 20.0
 _ASK_BY_HAND = 'try it by hand, as root; with `kind = "posix"` nothing is asked'
