@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, true, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from migrator.core import states
@@ -15,7 +15,7 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.ledger import tables
 from migrator.ledger.database import missing
 from migrator.ledger.model import PassTotals, RunRecord
-from migrator.ledger.rows import Records, add, change, columns_of, enter, record_of
+from migrator.ledger.rows import Records, States, add, change, columns_of, record_of
 from migrator.plan.model import Chunk
 from migrator.transfer.model import (
     AttemptRecord,
@@ -214,9 +214,11 @@ def _add_chunk(connection: Connection, chunk: Chunk, pass_id: int, **given: obje
     add(connection, tables.chunks, **columns_of(tables.chunks, chunk, **given))
 
 
-def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState, **values: object) -> bool:
-    this, what = _chunks.id == chunk_id, f"chunk {chunk_id}"
-    return enter(connection, tables.chunks, this, states.CHUNK_TRANSITIONS, state, what, **values)
+_CHUNK_STATES = States(tables.chunks, states.CHUNK_TRANSITIONS, "id")
+
+
+def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> bool:
+    return _CHUNK_STATES.enter(connection, [chunk_id], state, f"chunk {chunk_id}")
 
 
 def _failed(pass_id: int) -> ColumnElement[bool]:
@@ -255,6 +257,21 @@ def _next_number(connection: Connection, pass_id: int) -> int:
 # Attempts, and files that did not arrive.
 
 
+# Made once: what every stream asks several times.
+_OF_CHUNK = _attempts.chunk_id == bindparam("chunk_id")
+_BY_TOKEN = select(_attempts.id).where(_attempts.token == bindparam("token"))
+_UNFINISHED_OF_CHUNK = select(func.count()).where(_OF_CHUNK, tables.UNFINISHED)
+_NEXT_ATTEMPT = select(func.coalesce(func.max(_attempts.number), 0) + 1).where(_OF_CHUNK)
+_TRIED = update(tables.chunks).where(_chunks.id == bindparam("chunk_id")).values(tries=_chunks.tries + 1)
+_CHUNK_OF_ATTEMPT = select(tables.chunks).where(
+    _chunks.id == select(_attempts.chunk_id).where(_attempts.id == bindparam("attempt_id")).scalar_subquery()
+)
+_FORGET_SAMPLES = delete(tables.samples).where(
+    tables.samples.c.pass_id == bindparam("pass_id"), tables.samples.c.attempt_id == bindparam("attempt_id")
+)
+_FORGET_PROBLEMS = delete(tables.attention).where(_attention.chunk_id == bindparam("chunk_id"))
+
+
 class AttemptTable(Records):
     """Attempts. `tries` of a chunk does not count interrupted attempts."""
 
@@ -264,25 +281,25 @@ class AttemptTable(Records):
         """Record an attempt before its process starts; the chunk becomes running. The same token gives the same
         attempt. Raises LedgerCorrupt if the chunk is not pending, or has an unfinished attempt.
         """
-        of_chunk = _attempts.chunk_id == chunk_id
+        this = {"chunk_id": chunk_id}
         with self._database.write() as connection:
-            there = connection.execute(select(_attempts.id).where(_attempts.token == token)).scalar()
+            there = connection.execute(_BY_TOKEN, {"token": token}).scalar()
             if there is not None:
                 return int(there)
-            if connection.execute(select(func.count()).where(of_chunk, tables.UNFINISHED)).scalar_one():
+            if connection.execute(_UNFINISHED_OF_CHUNK, this).scalar_one():
                 raise LedgerCorrupt(
                     f"chunk {chunk_id} has an attempt that has not ended",
                     cause="a stream of an earlier run may still be at work",
                     hint="run the same command again: it ends what is left of earlier streams first",
                 )
-            _enter_chunk(connection, chunk_id, ChunkState.RUNNING, tries=_chunks.tries + 1)
-            number = select(func.coalesce(func.max(_attempts.number), 0) + 1).where(of_chunk)
+            _enter_chunk(connection, chunk_id, ChunkState.RUNNING)
+            connection.execute(_TRIED, this)
             return add(
                 connection,
                 tables.attempts,
                 chunk_id=chunk_id,
                 run_id=run_id,
-                number=number.scalar_subquery(),
+                number=connection.execute(_NEXT_ATTEMPT, this).scalar_one(),
                 token=token,
                 host=host,
                 engine=engine,
@@ -323,8 +340,7 @@ class AttemptTable(Records):
         with self._database.write() as connection:
             if not _enter_attempt(connection, attempt_id, new, **ended):
                 return
-            of_attempt = select(_attempts.chunk_id).where(_attempts.id == attempt_id).scalar_subquery()
-            chunk = connection.execute(select(tables.chunks).where(_chunks.id == of_attempt)).one()
+            chunk = connection.execute(_CHUNK_OF_ATTEMPT, {"attempt_id": attempt_id}).one()
             if new is AttemptState.INTERRUPTED:
                 tried = update(tables.chunks).where(_chunks.id == chunk.id, _chunks.tries > 0)
                 connection.execute(tried.values(tries=_chunks.tries - 1))
@@ -332,10 +348,9 @@ class AttemptTable(Records):
             if not keeps_state and _enter_chunk(connection, chunk.id, chunk_state) and chunk_state is ChunkState.SPLIT:
                 raise LedgerCorrupt(f"chunk {chunk.id} cannot be split without its halves")
             # `watch` alone reads the samples of a single stream, while it runs.
-            sampled = (tables.samples.c.pass_id == chunk.pass_id, tables.samples.c.attempt_id == attempt_id)
-            connection.execute(delete(tables.samples).where(*sampled))
+            connection.execute(_FORGET_SAMPLES, {"pass_id": chunk.pass_id, "attempt_id": attempt_id})
             if chunk_state is ChunkState.DONE:
-                connection.execute(delete(tables.attention).where(_attention.chunk_id == chunk.id))
+                connection.execute(_FORGET_PROBLEMS, {"chunk_id": chunk.id})
             _record_problems(connection, chunk.pass_id, chunk.id, problems, at_s)
 
     def unfinished_attempts(self, *, pass_id: int | None = None, run_id: int | None = None) -> Sequence[AttemptRecord]:
@@ -379,9 +394,11 @@ class AttemptTable(Records):
             _record_problems(connection, pass_id, None, problems, at_s)
 
 
+_ATTEMPT_STATES = States(tables.attempts, states.ATTEMPT_TRANSITIONS, "id")
+
+
 def _enter_attempt(connection: Connection, attempt_id: int, state: AttemptState, **values: object) -> bool:
-    this, what = _attempts.id == attempt_id, f"attempt {attempt_id}"
-    return enter(connection, tables.attempts, this, states.ATTEMPT_TRANSITIONS, state, what, **values)
+    return _ATTEMPT_STATES.enter(connection, [attempt_id], state, f"attempt {attempt_id}", **values)
 
 
 def _record_problems(

@@ -15,7 +15,7 @@ from migrator.ledger import tables
 from migrator.ledger.chunks import content_sum, insert_chunks
 from migrator.ledger.database import missing
 from migrator.ledger.model import PassRecord
-from migrator.ledger.rows import AnyRow, AnySelect, Records, add, change, columns_of, enter, record_of
+from migrator.ledger.rows import AnyRow, AnySelect, Records, States, add, change, columns_of, record_of
 from migrator.plan.model import Chunk
 from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
 
@@ -23,6 +23,7 @@ from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
 
 
 _passes = tables.passes.c
+_STATES = States(tables.passes, PASS_TRANSITIONS, "id")
 
 
 class PassTable(Records):
@@ -92,9 +93,8 @@ class PassTable(Records):
     def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
         """A pass stops, resumes or is done. Raises LedgerCorrupt for a change that the states do not allow."""
         finished_at_s = at_s if state is PassState.DONE else None
-        this, what = _passes.id == pass_id, f"pass {pass_id}"
         with self._database.write() as connection:
-            enter(connection, tables.passes, this, PASS_TRANSITIONS, state, what, finished_at_s=finished_at_s)
+            _STATES.enter(connection, [pass_id], state, f"pass {pass_id}", finished_at_s=finished_at_s)
 
     def of_plan(self, plan: str) -> Sequence[PassRecord]:
         """Every pass of a plan, oldest first."""

@@ -15,7 +15,7 @@ from migrator.core.states import BATCH_TRANSITIONS, BatchState
 from migrator.ledger import tables
 from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
-from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, put, record_of
+from migrator.ledger.rows import Records, States, add, blank, change, columns_of, put, record_of
 from migrator.plan.model import Plan
 from migrator.purge.model import SecondCopy
 from migrator.reap import model as reap
@@ -25,6 +25,7 @@ from migrator.verify.model import VerificationRecord
 
 
 _plans, _batches = tables.plans.c, tables.batches.c
+_BATCH_STATES = States(tables.batches, BATCH_TRANSITIONS, "plan", "number")
 
 
 class PlanRecords(Records):
@@ -95,9 +96,8 @@ class PlanRecords(Records):
 
     def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None:
         """Set the state of a batch. Raises LedgerCorrupt for a change that the states do not allow."""
-        this, what = (_batches.plan == plan) & (_batches.number == batch), f"batch {batch} of plan {plan}"
         with self._database.write() as connection:
-            enter(connection, tables.batches, this, BATCH_TRANSITIONS, state, what)
+            _BATCH_STATES.enter(connection, [plan, batch], state, f"batch {batch} of plan {plan}")
 
 
 def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
@@ -248,6 +248,7 @@ class VerificationRecords(Records):
 
 
 _archives = tables.archives.c
+_ARCHIVE_STATES = States(tables.archives, reap.ARCHIVE_TRANSITIONS, "id")
 
 
 class ArchiveRecords(Records):
@@ -271,9 +272,9 @@ class ArchiveRecords(Records):
 
     def enter(self, archive_id: int, state: reap.ArchiveState, *, at_s: float, reason: str = "") -> None:
         """The archive was read back, or does not count for a reason. May be called again."""
-        this, what = _archives.id == archive_id, f"archive {archive_id}"
+        what = f"archive {archive_id}"
         with self._database.write() as connection:
-            enter(connection, tables.archives, this, reap.ARCHIVE_TRANSITIONS, state, what, at_s=at_s, reason=reason)
+            _ARCHIVE_STATES.enter(connection, [archive_id], state, what, at_s=at_s, reason=reason)
 
     def of_tree(self, tree: bytes) -> Sequence[reap.ArchiveRecord]:
         """Every archive of a tree, oldest first."""

@@ -10,9 +10,9 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_args, get_type_hints
 
-from sqlalchemy import ColumnElement, Connection, Executable, Row, Select, Table, insert, select, update
+from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, insert, select, update
 
 from migrator.core import documents
 from migrator.ledger.database import Database, State, check, damaged, expect_one, missing
@@ -124,9 +124,15 @@ def blank(table: Table) -> dict[str, Any]:
 # In a transaction.
 
 
+@cache
+def _insert(table: Table) -> Executable:
+    # SQLAlchemy compiles a statement once, but takes a new object of the same statement apart to find that out.
+    return insert(table).returning(table.c.id)
+
+
 def add(connection: Connection, table: Table, **values: Any) -> int:  # noqa: ANN401 - values of any column
     """Insert a row; return its id."""
-    return int(connection.execute(insert(table).values(values).returning(table.c.id)).scalar_one())
+    return int(connection.execute(_insert(table), values).scalar_one())
 
 
 def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -140,25 +146,34 @@ def change(connection: Connection, table: Table, row_id: int, what: str, **value
     expect_one(connection.execute(update(table).where(table.c.id == row_id).values(values)).rowcount, what)
 
 
-def enter(  # noqa: PLR0917 - like `change`, with the states
-    connection: Connection,
-    table: Table,
-    this: ColumnElement[bool],
-    transitions: Mapping[State, frozenset[State]],
-    state: State,
-    what: str,
-    **values: Any,  # noqa: ANN401 - values of any column
-) -> bool:
-    """Put one row into a state, with other values; False, without a change, if it is in that state. Raises
-    LedgerCorrupt if there is no such row, or if the state may not follow.
-    """
-    found = connection.execute(select(table.c.state).where(this)).scalar_one_or_none()
-    if found is None:
-        raise missing(what)
-    changes = check(transitions, type(state)(found), state, what)
-    if changes:
-        connection.execute(update(table).where(this).values(state=state.value, **values))
-    return changes
+class States(Generic[State]):
+    """The states of the rows of a table, which these columns identify."""
+
+    def __init__(self, table: Table, transitions: Mapping[State, frozenset[State]], *key: str) -> None:
+        self._transitions = transitions
+        self._key = [f"of_{name}" for name in key]
+        this = [table.c[name] == bindparam(f"of_{name}") for name in key]
+        self._find, self._update = select(table.c.state).where(*this), update(table).where(*this)
+
+    def enter(
+        self,
+        connection: Connection,
+        key: Sequence[object],
+        state: State,
+        what: str,
+        **values: Any,  # noqa: ANN401 - values of any column
+    ) -> bool:
+        """Put one row into a state, with other values; False, without a change, if it is in that state. Raises
+        LedgerCorrupt if there is no such row, or if the state may not follow.
+        """
+        this = dict(zip(self._key, key, strict=True))
+        found = connection.execute(self._find, this).scalar_one_or_none()
+        if found is None:
+            raise missing(what)
+        changes = check(self._transitions, type(state)(found), state, what)
+        if changes:
+            connection.execute(self._update, {**this, "state": state.value, **values})
+        return changes
 
 
 class Records:
