@@ -34,7 +34,7 @@ MakeXfs = Callable[..., XfsMount]
 
 # No test asserts on time. Where CI is set, Hypothesis tries the same examples every time, and new ones elsewhere.
 settings.register_profile("exhaustive", parent=settings.default, deadline=None, max_examples=300)
-settings.register_profile("migrator", parent=settings.default, deadline=None, max_examples=50)
+settings.register_profile("migrator", parent=settings.default, deadline=None, max_examples=25)
 settings.load_profile("migrator")
 
 

@@ -17,6 +17,8 @@ all) only="" profile=exhaustive labs=3 ;;
 esac
 # The tests start the program hundreds of times: it need not be compiled each time.
 unset PYTHONDONTWRITEBYTECODE
+MIGRATOR_TEST_BUILDS=$(mktemp -d)
+export MIGRATOR_TEST_BUILDS
 failed=()
 
 check() {
@@ -48,11 +50,15 @@ leave() {
     if kill -INT -- "-$clusters" 2>/dev/null; then
         wait "$clusters" # labs are taken down
     fi
-    rm -f "$cluster_output" "$other_output"
+    rm -rf "$cluster_output" "$other_output" "$MIGRATOR_TEST_BUILDS"
 }
 trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# Compiles the tests, which each process would do by itself.
+"$bin/python" -m pytest --collect-only -qq tests >/dev/null 2>&1 &
+compiling=$!
 
 check "ruff check" "$bin/ruff" check .
 check "ruff format" "$bin/ruff" format --check .
@@ -62,6 +68,7 @@ check "lint-imports" "$bin/lint-imports"
 others() {
     tests "${TEST_WORKERS:-3}" "not cluster" tests | tee "$other_output"
 }
+wait "$compiling"
 check "tests without a cluster" others
 
 followed() {

@@ -223,7 +223,7 @@ def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
 
 
 @pytest.mark.guarantee("hooks")
-@pytest.mark.parametrize("first", [1, 4])
+@pytest.mark.parametrize("first", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, first: int) -> None:
     left, died = first, True
     while died:

@@ -133,7 +133,7 @@ def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles, write: Writ
 
 
 @given(st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_list_with_a_flipped_bit_is_refused(lists: ChunkListFiles, tmp_path: Path, data: st.DataObject) -> None:
     whole = chunk(7, list(HOSTILE))
     half = Chunk(number=7, kind=ChunkKind.FILES, tree=b"home/a", files=3, size_bytes=1)

@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+from fcntl import LOCK_EX, flock
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from migrator.hosts.ports import Host
@@ -30,17 +32,29 @@ def missing_for_native(*flags: str) -> str | None:
 
 @cache
 def built(*flags: str) -> Path:
-    """The program, once per set of flags; as it is released where none are given."""
-    directory = Path(tempfile.mkdtemp(prefix="migrator-native-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    directory.chmod(0o755)
+    """The program, once per set of flags, for all processes of tools/test.sh; as it is released where none are given."""
+    flags = flags or RELEASE
+    shared = os.environ.get("MIGRATOR_TEST_BUILDS")
+    directory = Path(shared or tempfile.mkdtemp(prefix="migrator-native-"), sha256(repr(flags).encode()).hexdigest())
+    if shared is None:
+        atexit.register(shutil.rmtree, directory.parent, ignore_errors=True)
+    directory.parent.chmod(0o755)
+    directory.mkdir(exist_ok=True)
     made = directory / "migrator-native"
+    with (directory / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not made.exists():
+            _build(made.with_name("half"), *flags)
+            made.with_name("half").rename(made)
+    return made
+
+
+def _build(made: Path, *flags: str) -> None:
     sources = sorted(str(source) for source in SOURCES.glob("*.c"))
-    argv = ["gcc", *STRICT, *(flags or RELEASE), "-o", str(made), *sources]
+    argv = ["gcc", *STRICT, *flags, "-o", str(made), *sources]
     done = subprocess.run(argv, capture_output=True, check=False, text=True)
     if done.returncode:
         raise RuntimeError(f"the program does not compile:\n{done.stderr}")
-    return made
 
 
 def placing(host: Host | None = None) -> PlaceCompiled:
