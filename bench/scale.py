@@ -209,13 +209,14 @@ def verification(work: Path) -> int:
         trees=[tree.path for tree in catalogs[0].record.trees],
         now=readings,
         before=(),
+        earlier=source.files,
         verification=1,
         policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
         capabilities=BEEGFS_CAPABILITIES,
         scratch=directories.scratch,
     )
     equal = sum(totals.paths for totals in joined.equal(draft))
-    left = sum(len(block) for block in joined.left(source.files, draft))
+    left = sum(len(block) for block in joined.left())
     joined.close()
     rows = draft.close().rows
     if rows != equal:

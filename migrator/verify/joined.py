@@ -108,7 +108,11 @@ class ListingWriter:
 
 _JOINED_ROWS = 10_000_000
 """Of one join, at most: larger batches are cut into parts first, by a hash of the path."""
-_VIEWS = ("source", "target", "readings")
+_ROW_COLUMNS = """
+    path, type, size, blocks, mtime_ns, ctime_ns, ino, uid, gid, mode, symlink_target, rdev, link_group, xattr_digest, nlink
+"""
+_READING_COLUMNS = ", ".join(READINGS_SCHEMA.names)
+_CUT = {"source": _ROW_COLUMNS, "target": _ROW_COLUMNS, "readings": _READING_COLUMNS, "earlier": "path"}
 _LEFT_AT_ONCE = 16_384
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
@@ -180,29 +184,32 @@ _LINKS = """
 _OUTPUTS = {"verified": f"SELECT {', '.join(MANIFEST_SCHEMA.names)} FROM alike", "loss": _LOSSES, "link": _LINKS}  # noqa: S608
 
 _LEFT = """
-    CREATE OR REPLACE TEMP TABLE left_over AS
-    SELECT path, bool_or(on_source) AS on_source, bool_or(on_target) AS on_target, bool_or(now) AS now
+    SELECT l.*, r.* EXCLUDE (path)
     FROM (
-        SELECT path, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE of_source) AS on_source,
-            false AS on_target, true AS now
-        FROM source_part
-        UNION ALL
-        SELECT path, false, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE NOT of_source), true
-        FROM target_part
-        UNION ALL SELECT path, false, false, true FROM doubtful WHERE hash(path) % $parts = $part
-        UNION ALL SELECT path, false, false, true FROM found_late WHERE hash(path) % $parts = $part
-        {earlier}
-    ) AS seen ANTI JOIN (SELECT path FROM read_parquet($accounted, union_by_name = true)
-        WHERE hash(path) % $parts = $part) AS added USING (path)
-    GROUP BY path
+        SELECT path, bool_or(on_source) AS on_source, bool_or(on_target) AS on_target, bool_or(now) AS now
+        FROM (
+            SELECT path, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE of_source) AS on_source,
+                false AS on_target, true AS now
+            FROM source_part
+            UNION ALL
+            SELECT path, false, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE NOT of_source), true
+            FROM target_part
+            UNION ALL SELECT path, false, false, true FROM doubtful WHERE hash(path) % $parts = $part
+            UNION ALL SELECT path, false, false, false FROM earlier_part
+        ) AS seen ANTI JOIN alike USING (path)
+        WHERE path NOT IN (SELECT tree FROM wanted)
+        GROUP BY path
+    ) AS l LEFT JOIN readings_part r ON r.path = l.path
 """
 
-_LEFT_WITH_READINGS = """
-    SELECT l.path, l.on_source, l.on_target, l.now, r.* EXCLUDE (path)
-    FROM left_over l LEFT JOIN readings_part r ON r.path = l.path ORDER BY l.path
+_LATE = """
+    CREATE OR REPLACE TEMP TABLE late AS
+    SELECT l.*, r.* EXCLUDE (path)
+    FROM (SELECT DISTINCT path, false AS on_source, false AS on_target, true AS now FROM found_late
+        WHERE path NOT IN (SELECT path FROM read_parquet($accounted, union_by_name = true) SEMI JOIN found_late USING (path))
+    ) AS l LEFT JOIN readings_rows r ON r.path = l.path
 """
 
-_READING_COLUMNS = ", ".join(READINGS_SCHEMA.names)
 _READINGS = f"""
     SELECT {_READING_COLUMNS} FROM readings
     WHERE digest IS NOT NULL AND read_by IS NOT NULL AND ctime_ns + {{margin_ns}} <= source_clock_ns
@@ -247,6 +254,7 @@ class Joined:
     """Both sides of some trees. Blocking, except `next_of`; one call at a time; to be closed.
 
     `now` are readings of this `verification`, whatever number they were made under; `before` those of earlier manifests.
+    `earlier` are the files of earlier catalogs. The roots of the trees are neither added nor left.
     """
 
     def __init__(
@@ -257,6 +265,7 @@ class Joined:
         trees: Sequence[bytes],
         now: Sequence[str],
         before: Sequence[str],
+        earlier: Sequence[str],
         verification: int,
         policy: DigestPolicy,
         capabilities: TargetCapabilities,
@@ -287,33 +296,44 @@ class Joined:
             "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
         ).fetchall()
         self._parts = most // _JOINED_ROWS + 1
+        self._rows(earlier, ROW_SCHEMA).create_view("earlier_rows")
         self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
-        for name in _VIEWS if self._parts > 1 else ():
-            cut = f"SELECT *, hash(path) % $parts AS part FROM {name}_rows"  # noqa: S608 - a name of this module
+
+    def _cut_into_parts(self) -> None:
+        bounds = [(tree, tree + b"/", tree + _FIRST_AFTER_SLASH) for tree in self._trees]
+        # Only placeholders are composed: every path is a parameter.
+        within = " OR ".join(f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds)))
+        given = {f"{name}{n}": path for n, three in enumerate(bounds) for name, path in zip("abc", three, strict=True)}
+        where = {"earlier": f"WHERE tree IN (SELECT tree FROM wanted) OR {within}"}  # noqa: S608
+        for name in _CUT if self._parts > 1 else where if self._trees else ():
+            cut = f"SELECT {_CUT[name]}, hash(path) % $parts AS part FROM {name}_rows {where.get(name, '')}"  # noqa: S608
             cutting = f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))"
-            self._database.execute(cutting, {"parts": self._parts, "cut": f"{self._cut.name}/{name}"})
+            numbers = given if name in where else {}
+            self._database.execute(cutting, {**numbers, "parts": self._parts, "cut": f"{self._cut.name}/{name}"})
 
     def _take(self, part: int) -> dict[str, object]:
         """Let the views show one part; returns its parameters."""
-        for name in _VIEWS:
+        for name in _CUT:
             files = [str(file) for file in Path(self._cut.name, name, f"part={part}").glob("*.parquet")]
             if files:
                 rows: Any = self._database.read_parquet(files, hive_partitioning=False)
             else:
-                rows = self._database.view(f"{name}_rows").filter("true" if self._parts == 1 else "false")
+                whole = self._parts == 1 and name != "earlier"
+                rows = self._database.view(f"{name}_rows").filter("true" if whole else "false")
             rows.create_view(f"{name}_part")
         return {"parts": self._parts, "part": part}
 
     def equal(self, draft: ParquetDraft) -> Iterator[EqualTotals]:
-        """Add all equal paths to a draft, part by part. Raises OSError."""
+        """Add all equal paths to a draft, part by part, and keep the rest for `left`. Call once. Raises OSError."""
         sampled = "true"
         given = dict(self._given)
         if self._policy.share < 1.0:
             sampled = "left(md5($seed || s.path), 16) < $limit"
             given |= {"seed": sample_seed(self._policy), "limit": sample_limit(self._policy)}
         query = _ALIKE.format(sampled=sampled)
+        self._cut_into_parts()
         for part in range(self._parts):
-            self._take(part)
+            taken = self._take(part)
             self._database.execute(_TWICE)
             self._database.execute(query, given)
             # Content may have been read for several passes that listed the same file.
@@ -323,34 +343,32 @@ class Joined:
             for name, rows in _OUTPUTS.items():
                 if (file := draft.place_for(name)) is not None:
                     self._database.execute(f"COPY ({rows}) TO $file (FORMAT parquet, COMPRESSION zstd)", {"file": file})
+            left = {"file": str(self._left_of(part)), **taken}
+            self._database.execute(f"COPY ({_LEFT}) TO $file (FORMAT parquet)", left)
             (totals,) = self._database.execute(_TOTALS, {"verification": self._verification}).fetchall()
             self._database.execute("DROP TABLE alike")
             yield EqualTotals(**dict(zip((one.name for one in fields(EqualTotals)), totals, strict=True)))
 
-    def left(self, earlier: Sequence[str], draft: ParquetDraft) -> Iterator[Sequence[Left]]:
-        """The paths of both sides, and of earlier catalogs (their files), that are not in the draft, in order, in blocks. More may
-        be added to the draft meanwhile.
-        """
-        given: dict[str, object] = {"accounted": draft.accounted()}
-        seen = ""
-        if earlier and self._trees:
-            # Only placeholders are composed: every path is a parameter.
-            bounds = [(tree, tree + b"/", tree + _FIRST_AFTER_SLASH) for tree in self._trees]
-            given |= {
-                f"{name}{number}": bound
-                for number, three in enumerate(bounds)
-                for name, bound in zip("abc", three, strict=True)
-            }
-            within = " OR ".join(f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds)))
-            seen = f"UNION ALL SELECT path, false, false, false FROM read_parquet($earlier) WHERE hash(path) % $parts = $part AND (tree IN (SELECT tree FROM wanted) OR {within})"  # noqa: S608
-            given["earlier"] = list(earlier)
+    def left(self) -> Iterator[Sequence[Left]]:
+        """After `equal`: all other paths of both sides and of earlier catalogs, in blocks; those of a part in order."""
         for part in range(self._parts):
-            self._database.execute(_LEFT.format(earlier=seen), given | self._take(part))
-            cursor = self._database.execute(_LEFT_WITH_READINGS)
-            rows = chain.from_iterable(iter(partial(cursor.fetchmany, _LEFT_AT_ONCE), []))
-            paths = (_left(list(some)) for _, some in groupby(rows, key=itemgetter(0)))
-            while block := tuple(islice(paths, _LEFT_AT_ONCE)):
-                yield block
+            yield from self._blocks("read_parquet($file)", {"file": str(self._left_of(part))})
+
+    def late(self, draft: ParquetDraft) -> Iterator[Sequence[Left]]:
+        """The paths that were given to `add` since the last call and are not in the draft, in order, in blocks."""
+        self._database.execute(_LATE, {"accounted": draft.accounted()})
+        self._database.execute("DELETE FROM found_late")
+        yield from self._blocks("late", {})
+
+    def _left_of(self, part: int) -> Path:
+        return Path(self._cut.name, f"left-{part:06d}.parquet")
+
+    def _blocks(self, rows: str, given: Mapping[str, str]) -> Iterator[Sequence[Left]]:
+        cursor = self._database.execute(f"SELECT * FROM {rows} ORDER BY path", given)  # noqa: S608 - names of this module
+        found = chain.from_iterable(iter(partial(cursor.fetchmany, _LEFT_AT_ONCE), []))
+        paths = (_left(list(some)) for _, some in groupby(found, key=itemgetter(0)))
+        while block := tuple(islice(paths, _LEFT_AT_ONCE)):
+            yield block
 
     def close(self) -> None:
         """Release the memory. May be called again."""
@@ -366,7 +384,7 @@ class Joined:
         return {path for (path,) in self._database.execute(query, [side]).fetchall()}
 
     def add(self, names: Iterable[bytes]) -> None:
-        """Add paths that were found after the listings: the next `left` has those that are not in the draft."""
+        """Take paths that were found after the listings, for the next `late`."""
         left = iter(names)
         while block := list(islice(left, _LEFT_AT_ONCE)):
             self._fill("found_late", {"path": pa.array(block, type=pa.binary())})

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
-from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
@@ -54,32 +53,21 @@ if TYPE_CHECKING:
 # --- Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone
 
 
-async def compare_the_rest(
-    scans: Sequence[CatalogRecord],
-    draft: "ParquetDraft",
-    joined: Joined,
-    comparison: PathComparison,
-    *,
-    workers: int,
-) -> tuple[str, ...]:
-    """Account for every path of the trees that the join has left; return why catalogs could not be used.
+async def compare_the_rest(draft: "ParquetDraft", joined: Joined, comparison: PathComparison, *, workers: int) -> None:
+    """Account for every path of the trees that the join has left.
 
-    A directory whose entries are in no listing is listed, and the rest is queried again, until nothing new is found.
+    A directory whose entries are in no listing is listed, and its paths are compared too, until nothing new is found.
     """
-    # A scan that cannot be resumed discards its catalog when it is interrupted.
-    kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
-    problems = await asyncio.to_thread(draft.catalog_problems, kept)
-    earlier = draft.catalog_files([scan.name for scan in scans])
+    blocks = joined.left()
     while True:
-        late, comparison.late = comparison.late, {}
-        for path, sides in late.items():
-            await asyncio.to_thread(joined.add, comparison.list_late(path, sides))
-        comparison.tally.proven_gone = 0
-        blocks = joined.left(earlier, draft)
         while block := await joined.next_of(blocks):
             await _compare_block(block, comparison, workers)
         if not comparison.late:
-            return problems
+            return
+        late, comparison.late = comparison.late, {}
+        for path, sides in late.items():
+            await asyncio.to_thread(joined.add, comparison.list_late(path, sides))
+        blocks = joined.late(draft)
 
 
 async def _compare_block(left: Sequence[Left], comparison: PathComparison, workers: int) -> None:
@@ -448,6 +436,10 @@ class Verification:
                 # What is mounted there can be looked at, but is not the file system's.
                 if problem.errno == errno.EXDEV:
                     tally.unreadable(problem, on_source=side is source)
+        scans = await asyncio.to_thread(self.ledger.scans.all)
+        # A scan that cannot be resumed discards its catalog when it is interrupted.
+        kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
+        self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
         joined = await asyncio.to_thread(
             Joined,
             source,
@@ -455,6 +447,7 @@ class Verification:
             trees=tuple(trees),
             now=[] if self._content is None else self._readings().files(),
             before=earlier,
+            earlier=draft.catalog_files([scan.name for scan in scans]),
             verification=reading.verification,
             policy=self.policy,
             capabilities=self._capabilities,
@@ -468,8 +461,7 @@ class Verification:
             equal = joined.equal(draft)
             while (totals := await joined.next_of(equal)) is not None:
                 tally.add_equal(totals)
-            scans = await asyncio.to_thread(self.ledger.scans.all)
-            self._reasons += await compare_the_rest(scans, draft, joined, comparison, workers=self.workers)
+            await compare_the_rest(draft, joined, comparison, workers=self.workers)
         finally:
             comparison.stopped.set()
             joined.close()

@@ -1,10 +1,12 @@
 """The join of two listings decides as the comparison of single paths does, and leaves what that has to look at."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,9 +54,9 @@ CLOCKS_NS = st.sampled_from([(CLOCK_NS, CLOCK_NS), (CLOCK_NS, CLOCK_NS + 1), (No
 READ_BEFORE: list[dict[str, Any]] = [{}, {}, {"ino": 9}, {"ctime_ns": 9}, {"mtime_ns": 9}]
 
 
-def listing(directory: Path, entries: Sequence[Entry]) -> Listing:
+def listing(directory: Path, entries: Sequence[Entry], *, of: bytes = TREE) -> Listing:
     file = directory / f"{len(list(directory.iterdir()))}.parquet"
-    write_part(file, pa.Table.from_batches([rows_of(TREE, entries)]))
+    write_part(file, pa.Table.from_batches([rows_of(of, entries)]))
     return Listing(files=(str(file),))
 
 
@@ -79,16 +81,15 @@ def pairs(draw: st.DrawFn) -> tuple[Entry, Entry | None, ReadContent | None]:
     twice=st.sets(st.integers(0, 29), max_size=2),
     doubted=st.sets(st.integers(0, 29), max_size=2),
     capabilities=CAPABILITIES,
-    share=st.sampled_from([1.0, 1.0, 0.5]),
+    policy=st.builds(DigestPolicy, algorithm=st.just("xxh3_128"), share=st.sampled_from([1.0, 0.5]), seed=st.just(7)),
 )
 def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
     drawn: list[tuple[Entry, Entry | None, ReadContent | None]],
     twice: set[int],
     doubted: set[int],
     capabilities: TargetCapabilities,
-    share: float,
+    policy: DigestPolicy,
 ) -> None:
-    policy = DigestPolicy(algorithm="xxh3_128", share=share, seed=7)
     named = [TREE + b"/d%d/\xff" % number for number in range(len(drawn))]
     sources = [replace(source, path=path) for path, (source, _, _) in zip(named, drawn, strict=True)]
     targets = [
@@ -126,19 +127,25 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
             if reading is not None:
                 for kept in (readings[0], readings[reading.reading.verification - 1]):
                     kept.add(source.path.hex(), {source.path: reading})
-        joined = Joined(
-            replace(listing(directory / "lists", [*sources, *again]), problems=problems),
-            listing(directory / "lists", [target for target in targets if target is not None]),
-            trees=[TREE],
-            now=readings[0].files(),
-            before=readings[1].files(),
-            verification=1,
-            policy=policy,
-            capabilities=capabilities,
-            scratch=manifests.scratch,
-        )
-        (totals,) = joined.equal(draft)
-        left = {one.path: one for block in joined.left([], draft) for one in block}
+        gone, elsewhere = TREE + b"/gone", TREE + b"-of-others"
+        seen_earlier = [entry(path=path) for path in (*named, gone, elsewhere, TREE)]
+        with mock.patch("migrator.verify.joined._JOINED_ROWS", 5 if len(drawn) % 2 else 10_000):
+            joined = Joined(
+                replace(listing(directory / "lists", [*sources, *again]), problems=problems),
+                listing(directory / "lists", [target for target in targets if target is not None]),
+                trees=[TREE],
+                now=readings[0].files(),
+                before=readings[1].files(),
+                earlier=listing(directory / "lists", seen_earlier, of=elsewhere).files,
+                verification=1,
+                policy=policy,
+                capabilities=capabilities,
+                scratch=manifests.scratch,
+            )
+        every = sum((Counter(asdict(some)) for some in joined.equal(draft)), Counter[str]())
+        left = {one.path: one for block in joined.left() for one in block}
+        joined.add([*named, *named, TREE + b"/late"])
+        late = [[one.path for block in joined.late(draft) for one in block] for _ in range(2)]
         joined.close()
         manifest = draft.close()
         rows = {row["path"]: row for row in pq.read_table(manifest.file).to_pylist()}
@@ -149,9 +156,11 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
     assert {(row["path"], row["kind"]) for row in losses} == {(path, SurpriseKind.LOSS_TIME) for path in times} | {
         (path, SurpriseKind.LOSS_SYMLINK_MODE) for path in modes
     }
-    assert (totals.paths, totals.floored_times, totals.symlink_modes) == (len(expected), len(times), len(modes))
-    assert totals.digested_files + totals.carried_files == sum(one is not None for one in expected.values())
+    assert [every[of] for of in ("paths", "floored_times", "symlink_modes")] == [len(expected), len(times), len(modes)]
+    assert every["digested_files"] + every["carried_files"] == sum(one is not None for one in expected.values())
+    assert left.pop(gone) == Left(gone, now=False)
     assert set(left) == set(named) - set(expected)
+    assert late == [sorted({*left, TREE + b"/late"}), []]
     for source, target in zip(sources, targets, strict=True):
         if source.path in left:
             sides = [one is not None and one.type is EntryType.DIRECTORY for one in (source, target)]
