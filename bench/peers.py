@@ -39,6 +39,10 @@ def through_the_mount(lab: BenchLab, group: str) -> Mapping[str, tuple[str, Copy
         "rsync -aHAX": ("rsync", rsync(lab, group, "-aHAX")),
         "fpsync -n 4": ("fpsync", fpsync(lab, group)),
         "parsyncfp2 --NP=4": ("parsyncfp2", parsyncfp2(lab, group)),
+        "msrsync3 -p 4": (
+            "msrsync3",
+            _synced(lab, lambda: call(["msrsync3", "-p", "4", f"{source}/", f"{target}/"])),
+        ),
         "cp -a": ("cp", _synced(lab, lambda: call(["cp", "-a", f"{source}/.", f"{target}/"]))),
         "tar to tar": ("tar", _synced(lab, lambda: shell(tars))),
     }
