@@ -101,8 +101,10 @@ def _reasons_for_absence(source: Entry, capabilities: TargetCapabilities) -> Ite
 
 def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
     """Whether a file's content is compared: the same path and seed give the same answer on every machine."""
+    if policy.share >= 1.0:
+        return True
     hashed = hashlib.md5(sample_seed(policy) + path, usedforsecurity=False).hexdigest()
-    return policy.share >= 1.0 or hashed[:_SAMPLE_DIGITS] < sample_limit(policy)
+    return hashed[:_SAMPLE_DIGITS] < sample_limit(policy)
 
 
 def sample_seed(policy: DigestPolicy) -> bytes:

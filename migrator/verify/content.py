@@ -22,9 +22,9 @@ from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk
-from migrator.transfer.ports import BrickLook, BrickRefused, Lines, Way
+from migrator.transfer.ports import BrickLook, BrickRefused, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
-from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
+from migrator.verify.model import ContentReading, DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ReadingParts
@@ -37,18 +37,19 @@ KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that list every file once, by its whole name."""
 _PAUSES_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
 """Pauses between tries on a host that fails, or whose job still waits for a node."""
-_Known = Mapping[bytes, tuple[SideFacts, bytes, ContentReading]]
+_Content = tuple[bytes, ...]
+"""A file's inode, size, mtime, ctime and digest, in the words of the compiled program: only those of equal files are parsed."""
+_Known = Mapping[bytes, tuple[_Content, ContentReading]]
 """Content of the source by path, with the reading that it counts as."""
-_LINE = re.compile(rb"D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})")
+_LINE = re.compile(
+    rb"^D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})$", re.MULTILINE
+)
+_LONGEST_LINE_BYTES = 256
 
 
-def parse_line(line: bytes) -> tuple[int, SideFacts, bytes] | None:
-    """A file's position in the list, its facts and its digest; None for any other line."""
-    if (match := _LINE.fullmatch(line)) is None:
-        return None
-    index, ino, size_bytes, mtime_ns, ctime_ns, digest = match.groups()
-    facts = SideFacts(ino=int(ino), size_bytes=int(size_bytes), mtime_ns=int(mtime_ns), ctime_ns=int(ctime_ns))
-    return int(index), facts, bytes.fromhex(digest.decode("ascii"))
+def read_lines(output: bytes, paths: Sequence[bytes]) -> dict[bytes, _Content]:
+    """What was read of the files of a list, by path; other lines are ignored."""
+    return {paths[place]: line[1:] for line in _LINE.findall(output) if (place := int(line[0])) < len(paths)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,9 +222,19 @@ class ContentPass:
             )
         if brick is not None and to_read and not await self._is_quiet(brick):
             return False
-        read = {path: (*found, self.reading) for path, found in source.result().items()}
-        await asyncio.to_thread(self.parts.add, listed.name, _equal({**known, **read}, target.result()))
+        read = {path: (content, self.reading) for path, content in source.result().items()}
+        await asyncio.to_thread(self._add_equal, listed.name, {**known, **read}, target.result())
         return True
+
+    def _add_equal(self, chunk: str, source: _Known, target: Mapping[bytes, _Content]) -> None:
+        """Record the files with the same size and digest on both sides."""
+        rows: list[tuple[object, ...]] = []
+        for path, (ino, size, mtime, ctime, digest) in target.items():
+            content, reading = source.get(path, (None, self.reading))
+            if content is not None and (content[1], content[4]) == (size, digest):
+                facts = (*map(int, content[:4]), int(ino), int(mtime), int(ctime), bytes.fromhex(digest.decode()))
+                rows.append((path, *facts, reading.verification, reading.source_clock_ns, reading.target_clock_ns))
+        self.parts.add(chunk, rows)
 
     def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known, Sequence[bytes]]:
         """The paths of a chunk to compare, what the stream that copied them digested, and the paths to read on the source.
@@ -237,15 +248,12 @@ class ContentPass:
                 output = output_of(copied.directory, chunk.number, copied.attempt_id).read_bytes()
         # The root of a tree is not in the list of a stream. Of a file with several names, streams read only one.
         given = [one for one in paths if one.path != chunk.tree]
-        found: dict[bytes, tuple[SideFacts, bytes]] = {}
-        for line in output.split(b"\n"):
-            if (parsed := parse_line(line)) is not None and parsed[0] < len(given):
-                found[given[parsed[0]].path] = parsed[1:]
+        found = read_lines(output, [one.path for one in given])
         linked = {one.link_group: found[one.path] for one in given if one.link_group is not None and one.path in found}
         found |= {one.path: linked[one.link_group] for one in given if one.link_group in linked}
         reading = replace(self.reading, source_clock_ns=int(listed.of_pass.started_at_s * NS_PER_S))
         wanted = [one for one in paths if is_sampled(one.path, self.policy)]
-        known = {one.path: (*found[one.path], reading) for one in wanted if one.path in found}
+        known = {one.path: (found[one.path], reading) for one in wanted if one.path in found}
         unread = [one for one in wanted if one.path not in known]
         # Symlinks and the like are listed too, without a size.
         with_content = any(one.file_size_bytes or one.size_bytes for one in unread)
@@ -262,16 +270,17 @@ class ContentPass:
 
     async def _digests(
         self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None
-    ) -> Mapping[bytes, tuple[SideFacts, bytes]]:
-        found: dict[bytes, tuple[SideFacts, bytes]] = {}
+    ) -> Mapping[bytes, _Content]:
+        found: dict[bytes, _Content] = {}
+        rest = b""
         if not paths:
             return found
 
-        def take(line: bytes) -> None:
-            if (parsed := parse_line(line)) is not None:
-                index, facts, digest = parsed
-                found[paths[index]] = facts, digest
-                self.read_bytes += facts.size_bytes if of_target else 0
+        def take(piece: bytes) -> None:
+            nonlocal rest
+            whole, _, rest = (rest[-_LONGEST_LINE_BYTES:] + piece).rpartition(b"\n")
+            found.update(new := read_lines(whole, paths))
+            self.read_bytes += sum(int(size) for _, size, *_ in new.values()) if of_target else 0
 
         brick = None if of_target else way.brick
         completed = await way.executor.digest(
@@ -280,7 +289,7 @@ class ContentPass:
             of_target=of_target,
             brick=brick,
             bwlimit_bytes_per_s=bwlimit_bytes_per_s,
-            on_stdout=Lines(take).add,
+            on_stdout=take,
         )
         if completed.exit_code != 0:
             raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
@@ -297,14 +306,3 @@ class ContentPass:
         if message not in self._said:
             self._said.add(message)
             self.say(EventKind.VERIFY_STARTED, Severity.WARNING, message)
-
-
-def _equal(source: _Known, target: Mapping[bytes, tuple[SideFacts, bytes]]) -> Mapping[bytes, ReadContent]:
-    """The files with the same size and digest on both sides."""
-    equal: dict[bytes, ReadContent] = {}
-    for path, (target_facts, target_digest) in target.items():
-        if path in source:
-            facts, digest, reading = source[path]
-            if (facts.size_bytes, digest) == (target_facts.size_bytes, target_digest):
-                equal[path] = ReadContent(source=facts, target=target_facts, digest=digest, reading=reading)
-    return equal

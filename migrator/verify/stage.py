@@ -8,6 +8,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -199,13 +201,14 @@ class Verification:
         finally:
             draft.abandon()
         self._reasons += (*await self._mount_problems(site), *health_problems(before, await self.source.health()))
-        record = self._record(number, started_at_s, manifest, trees)
+        examples = self.manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND)
+        record = self._record(number, started_at_s, manifest, trees, examples)
         self.ledger.verifications.finish(record)
         self._set_batch_state(state, record)
         if self._content is not None and (again := tally.digested_files - tally.host_files):
             said = f"{several(again, 'file')} of {format_count(tally.digested_files)} were read through the mounts, not by hosts"
             self._event(EventKind.VERIFY_FINISHED, Severity.INFO, said)
-        self._report(record, self.manifests.examples(manifest.file, per_kind=1))
+        self._report(record, examples)
         return record
 
     def _check_request(self) -> tuple[SiteRecord, BatchState, tuple[bytes, ...]]:
@@ -335,10 +338,11 @@ class Verification:
         """The source, as a scan of the bricks lists it if that is possible, and the target."""
         if not trees:
             return Listing(), Listing()
-        source = await self._list_from_bricks(trees)
-        return source or await self._list(self.source, trees, directory / "source"), await self._list(
-            self.target, trees, directory / "target"
-        )
+        async with task_group() as group:
+            target = group.create_task(self._list(self.target, trees, directory / "target"))
+            source = await self._list_from_bricks(trees)
+            source = source or await self._list(self.source, trees, directory / "source")
+        return source, target.result()
 
     @staticmethod
     async def _list(side: FileSystem, trees: Sequence[bytes], directory: Path) -> Listing:
@@ -500,7 +504,12 @@ class Verification:
         return found
 
     def _record(
-        self, number: int, started_at_s: float, manifest: ClosedManifest, trees: tuple[bytes, ...]
+        self,
+        number: int,
+        started_at_s: float,
+        manifest: ClosedManifest,
+        trees: tuple[bytes, ...],
+        examples: Examples,
     ) -> VerificationRecord:
         reasons, tally = tuple(dict.fromkeys(self._reasons)), self._tally
         return VerificationRecord(
@@ -528,7 +537,7 @@ class Verification:
             equal_paths=manifest.rows,
             differences_file=manifest.differences_file,
             differences_digest=manifest.differences_digest,
-            examples=self.manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND).differences,
+            examples=examples.differences,
         )
 
     def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
@@ -567,12 +576,12 @@ class Verification:
 
     def _report(self, record: VerificationRecord, examples: Examples) -> None:
         """Report differences and losses, by kind with an example, and the summary."""
-        for difference in examples.differences:
+        for _, (difference, *_others) in groupby(examples.differences, attrgetter("kind")):
             count = record.differences.get(difference.kind.value, 0)
             words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
             detail = f"source {difference.source}, target {difference.target}"
             self._event(EventKind.FILE_BAD, Severity.WARNING, f"{words} ({detail})")
-        for loss in examples.losses:
+        for _, (loss, *_rest) in groupby(examples.losses, attrgetter("kind")):
             count = record.expected.get(loss.kind.value, 0)
             words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
             self._event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")

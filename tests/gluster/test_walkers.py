@@ -25,8 +25,7 @@ from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_pl
 from migrator.gluster.model import Brick
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
-from migrator.verify.content import parse_line
-from migrator.verify.model import SideFacts
+from migrator.verify.content import read_lines
 from tests.conftest import MakeXfs
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata
@@ -166,17 +165,16 @@ def test_digests_have_the_facts_that_rows_have(
     ]
     listed = b"".join(b":" + name + b"\0" for name in names)
     done = subprocess.run(argv, input=listed, capture_output=True, check=True)
-    found = {names[index]: rest for index, *rest in filter(None, map(parse_line, done.stdout.splitlines()))}
+    found = read_lines(done.stdout, names)
     files = {path: row for path, row in rows.items() if row["type"] == "file" and path != b"migrating"}
     assert sum(line.startswith(b"D ") for line in done.stdout.splitlines()) == len(found)
-    assert {path: facts for path, (facts, _) in found.items()} == {
-        path: SideFacts(ino=row["ino"], size_bytes=row["size"], mtime_ns=row["mtime_ns"], ctime_ns=row["ctime_ns"])
-        for path, row in files.items()
+    assert {path: [int(word) for word in words] for path, (*words, _) in found.items()} == {
+        path: [row["ino"], row["size"], row["mtime_ns"], row["ctime_ns"]] for path, row in files.items()
     }
     with Root(os.fsencode(brick.root)) as root:
-        for path, (_, digest) in found.items():
+        for path, (*_, digest) in found.items():
             with held(root.open(path, os.O_RDONLY)) as fd:
-                assert digest == digest_of(fd, "xxh3_128", path).value
+                assert bytes.fromhex(digest.decode()) == digest_of(fd, "xxh3_128", path).value
 
 
 def test_what_was_put_there_past_gluster_is_strange_and_nobody_is_asked_for_it(brick: HandBrick, walk: Walk) -> None:

@@ -3,7 +3,7 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -52,6 +52,11 @@ CHANGES = st.fixed_dictionaries(
 )
 CLOCKS_NS = st.sampled_from([(CLOCK_NS, CLOCK_NS), (CLOCK_NS, CLOCK_NS + 1), (None, CLOCK_NS), (CLOCK_NS, None)])
 READ_BEFORE: list[dict[str, Any]] = [{}, {}, {"ino": 9}, {"ctime_ns": 9}, {"mtime_ns": 9}]
+
+
+def row_of(path: bytes, read: ReadContent) -> tuple[object, ...]:
+    ino, _size_bytes, *times_ns = astuple(read.target)
+    return (path, *astuple(read.source), ino, *times_ns, read.digest, *astuple(read.reading))
 
 
 def listing(directory: Path, entries: Sequence[Entry], *, of: bytes = TREE) -> Listing:
@@ -126,7 +131,7 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
         for source, (_, _, reading) in zip(sources, drawn, strict=True):
             if reading is not None:
                 for kept in (readings[0], readings[reading.reading.verification - 1]):
-                    kept.add(source.path.hex(), {source.path: reading})
+                    kept.add(source.path.hex(), [row_of(source.path, reading)])
         gone, elsewhere = TREE + b"/gone", TREE + b"-of-others"
         seen_earlier = [entry(path=path) for path in (*named, gone, elsewhere, TREE)]
         with mock.patch("migrator.verify.joined._JOINED_ROWS", 5 if len(drawn) % 2 else 10_000):
