@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_mock_engine
+from sqlalchemy.dialects.sqlite import dialect
 
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
@@ -183,6 +185,15 @@ def _check_schema(connection: Connection, file: Path) -> bool:
     return True
 
 
+@cache
+def _statements() -> Sequence[str]:
+    """All tables and indexes as SQL, compiled once in a process."""
+    found: list[str] = []
+    engine = create_mock_engine("sqlite://", lambda ddl, *_: found.append(str(ddl.compile(dialect=dialect()))))
+    tables.metadata.create_all(engine, checkfirst=False)
+    return found
+
+
 def _fill(database: Database, *, create: bool) -> None:
     """Create all tables in one transaction: a kill in the middle leaves an empty file."""
     if not create:
@@ -194,6 +205,7 @@ def _fill(database: Database, *, create: bool) -> None:
     with database.write() as connection:
         if _check_schema(connection, database.file):
             return  # another process was faster
-        tables.metadata.create_all(connection, checkfirst=False)
+        for statement in _statements():
+            connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"PRAGMA application_id = {tables.APPLICATION_ID}")
         connection.exec_driver_sql(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")

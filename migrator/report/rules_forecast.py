@@ -3,7 +3,7 @@
 The work left is the cost of the files and bytes left. The history gives the work per day, including pauses,
 failures and nights; the expected end is that pace extrapolated. The range comes from the differences between days and
 from the uncertainty of the costs. Its constants are fitted to simulated migrations
-(tests/report/simulated_migrations.py).
+(tests/report/test_copy_forecast.py).
 """
 
 import math

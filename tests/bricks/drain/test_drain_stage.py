@@ -28,8 +28,8 @@ from tests.support.operations import THERE, do, plan_addition, plan_cutover
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with open_ledger(new_ledger(tmp_path / "ledger.db")) as ledger:
+def site(memory: Path) -> Iterator[Site]:
+    with open_ledger(new_ledger(memory / "ledger.db")) as ledger:
         yield Site(ledger)
 
 
@@ -292,8 +292,8 @@ def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> N
         assert site.state is S.DRAINING
         site.volume.brick_up = True
 
-    site.glusterd.meanwhile = [nothing, lambda: kill(site, brick_up=False), *[nothing] * 500, is_up]
-    assert site.drain().ending is DrainEnding.DONE
+    site.glusterd.meanwhile = [nothing, lambda: kill(site, brick_up=False), *[nothing] * 50, is_up]
+    assert site.drain(stall_s=600.0).ending is DrainEnding.DONE
     assert site.volume.reachable() == set(range(1, 10))
 
 
