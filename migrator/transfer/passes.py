@@ -523,9 +523,6 @@ class Copying:
                 await world.blocking(make, timeout_s=self.timeout_s)
             if is_new:
                 await guards.set_stripes(self.invocation, tree.path)
-        trees = [tree.path for tree in self.batch.trees]
-        with _writable(trees[0]):
-            await guards.lay_out(self.invocation, self.plan.catalog, trees)
 
     async def carry_out(
         self,
@@ -750,6 +747,10 @@ class SeedPass(Copying):
             )
         ready = await self.ready(left.need, left.trees)
         await self.make_trees()
+        trees = [tree.path for tree in self.batch.trees]
+        with _writable(trees[0]):
+            # Not in later passes: they would make directories again that have gone since the plan's scan.
+            await guards.lay_out(self.invocation, self.plan.catalog, trees)
         return await self.carry_out(
             self._start(left),
             ready,

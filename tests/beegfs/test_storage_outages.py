@@ -4,7 +4,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,12 +17,15 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
 from migrator.core.units import GIB, TIB
+from migrator.delta.delta import DeltaPass
 from migrator.fs.model import Need
 from migrator.plan.model import SurpriseKind
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
+from migrator.transfer import guards
+from migrator.transfer.context import Invocation
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.making import made
@@ -251,6 +254,26 @@ async def test_nothing_is_written_where_the_settings_cannot_be_given(world: Worl
     storage.unstripable = ""
     await world.run(layout=LAYOUT)
     assert len(storage.striped) == 1
+
+
+@in_loop
+async def test_only_the_seed_pass_makes_directories_of_the_plan(
+    world: World, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that have gone since its scan would be extra on the target, and change the times of the directory above."""
+    called: list[tuple[Invocation, Collection[bytes]]] = []
+
+    async def lay_out(invocation: Invocation, _: str, trees: Collection[bytes]) -> None:
+        called.append((invocation, trees))
+
+    monkeypatch.setattr(guards, "lay_out", lay_out)
+    await world.run()
+    ((invocation, trees),) = called
+    assert trees == [ALICE]
+    plan, _ = world.documents.plans["plan"]
+    site, nothing = world.ledger.site.required(), cast("Any", None)
+    await DeltaPass(invocation=invocation, plan=plan, site=site, batch=plan.batches[0], deltas=nothing).make_trees()
+    assert len(called) == 1
 
 
 OWNER = 1001
