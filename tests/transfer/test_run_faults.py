@@ -43,7 +43,7 @@ def made_site(
 @pytest.mark.guarantee("kill-9")
 def test_kill_9_at_random_instants_loses_nothing(site: RealSite) -> None:
     draw = random.Random(20)
-    for _ in range(6):
+    for _ in range(4):
         before = site.attempts()
         with site.started(*SLOW) as process:
             enough = before + draw.randint(1, 4)

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.catalog.brick_parts import write_part
@@ -80,7 +80,6 @@ def pairs(draw: st.DrawFn) -> tuple[Entry, Entry | None, ReadContent | None]:
     return source, target, ReadContent(source=facts_of(read[0]), target=facts_of(read[1]), digest=b"d", reading=clocks)
 
 
-@settings(max_examples=60)
 @given(
     drawn=st.lists(pairs(), min_size=1, max_size=30),
     twice=st.sets(st.integers(0, 29), max_size=2),
