@@ -90,7 +90,9 @@ class Trial:
             await self._step("reading back", partial(self._compare, source, copy))
 
     async def _copy(self, engine: DirectEngine, view: StreamView, kind: ChunkKind, names: Sequence[ListedPath]) -> None:
-        work = ChunkWork(kind=kind, tree=b"", paths=names, capabilities=self.capabilities, recopy=True)
+        from migrator.plan.chunk_lists import ListedPaths  # noqa: PLC0415 - pyarrow, for a trial alone
+
+        work = ChunkWork(kind=kind, tree=b"", paths=ListedPaths.of(names), capabilities=self.capabilities, recopy=True)
         command = replace(engine.command(work, view), timeout_s=_TIMEOUT_S)
         completed, reader = await self.processes.run(command), engine.reader(work, view)
         reader.stdout(completed.stdout)

@@ -1,4 +1,4 @@
-"""Chunk lists: Parquet files ordered by chunk."""
+"""Chunk lists: Parquet files ordered by chunk, and the paths of one chunk as columns."""
 
 import os
 from bisect import bisect_left, bisect_right
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow._compute import CastOptions, MatchSubstringOptions, ReplaceSliceOptions, call_function
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.rules_packing import PackedChunk
@@ -22,20 +23,19 @@ from migrator.plan.model import Chunk, ListedPath, WrittenList, check_plan_name
 # --- Rows
 
 
-_LIST: Columns[ListedPath] = Columns(
-    """
-    chunk:int32 kind:string tree:binary path:binary size:int64=size_bytes link_group:uint64? link_to:binary? brick:string?
-    mtime_ns:int64? range_offset:int64?=range_offset_bytes range_length:int64?=range_length_bytes
-    file_size:int64?=file_size_bytes
-    """
-)
+_OF_PATH = """
+    path:binary size:int64=size_bytes link_group:uint64? link_to:binary? mtime_ns:int64?
+    range_offset:int64?=range_offset_bytes range_length:int64?=range_length_bytes file_size:int64?=file_size_bytes
+"""
+_PATHS: Columns[ListedPath] = Columns(_OF_PATH)
+_LIST: Columns[ListedPath] = Columns(f"chunk:int32 kind:string tree:binary brick:string? {_OF_PATH}")
 LIST_SCHEMA = _LIST.schema
 """`size` counts a link group once in its chunk: the group's further names have 0. For a file that is copied in ranges
 it is the length of the range in chunks of ranges, and 0 in the chunk of ranged files; `file_size` is the file's size in
 both.
 """
 
-ROW_GROUP_ROWS = 20_000
+ROW_GROUP_ROWS = 5_000
 """A row group ends with the chunk that reaches this, so reading one chunk reads about as many rows."""
 
 
@@ -100,11 +100,89 @@ def _rows(chunk: PackedChunk) -> pa.RecordBatch:
     )
 
 
+# --- The paths of one chunk
+
+
+_ROWS_AT_ONCE = 1000
+_TEXT, _BINARY = (CastOptions(target_type=of) for of in (pa.string(), pa.binary()))
+_NOTHING = pa.scalar(b"", pa.binary())  # A scalar of Python costs a failed import of numpy in each call (pyarrow 26).
+
+
+class ListedPaths(Sequence[ListedPath]):
+    """Some paths, as columns of Arrow named as in a list: a row is made when it is asked for. Never changed."""
+
+    def __init__(self, columns: pa.RecordBatch) -> None:
+        self.columns = columns
+
+    @classmethod
+    def of(cls, rows: Sequence[ListedPath]) -> "ListedPaths":
+        """The columns of these rows."""
+        return rows if isinstance(rows, ListedPaths) else cls(_PATHS.batch(rows))
+
+    def __len__(self) -> int:
+        return self.columns.num_rows
+
+    def __iter__(self) -> Iterator[ListedPath]:
+        for first in range(0, len(self), _ROWS_AT_ONCE):
+            some = self.columns.slice(first, _ROWS_AT_ONCE)
+            yield from map(ListedPath, *(column.to_pylist() for column in some.columns))
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - a row, or a list of rows
+        if isinstance(at, slice):
+            return list(self)[at]
+        row = range(len(self))[at]
+        return ListedPath(*(column[row].as_py() for column in self.columns.columns))
+
+    def by_length(self, tree: bytes, longest_bytes: int) -> "tuple[ListedPaths, ListedPaths]":
+        """The paths whose names relative to the tree have up to this length, and the longer ones."""
+        longer = self._longer(tree, longest_bytes)
+        return self._those(call_function("invert", [longer])), self._those(longer)
+
+    def within(self, tree: bytes) -> "ListedPaths":
+        """All but the root of the tree. Raises ValueError if a path is outside the tree."""
+        prefix = MatchSubstringOptions(_prefix(tree))  # type: ignore[arg-type] # takes bytes
+        beneath = call_function("starts_with", [self.columns.column("path")], prefix)
+        beneath = call_function("and", [beneath, self._longer(tree, 0)])
+        if any(listed.path != tree for listed in self._those(call_function("invert", [beneath]))):
+            raise ValueError("a path outside its chunk's tree")
+        return self._those(beneath)
+
+    def names(self, tree: bytes) -> list[bytes]:
+        """The paths relative to the tree, which all of them are in."""
+        return _replaced(self.columns.column("path"), len(_prefix(tree)), b"")
+
+    def numbers(self, column: str, before: bytes) -> list[bytes]:
+        """The numbers of a column in decimal, after these bytes; nothing for a null."""
+        texts = call_function("cast", [self.columns.column(column)], _TEXT)
+        return _replaced(call_function("cast", [texts], _BINARY), 0, before)
+
+    def _longer(self, tree: bytes, name_bytes: int) -> pa.BooleanArray:
+        lengths = call_function("binary_length", [self.columns.column("path")])
+        least = pa.scalar(len(_prefix(tree)) + name_bytes, pa.int32())
+        longer: pa.BooleanArray = call_function("greater", [lengths, least])
+        return longer
+
+    def _those(self, mask: pa.BooleanArray) -> "ListedPaths":
+        return self if mask.true_count == len(self) else ListedPaths(call_function("filter", [self.columns, mask]))
+
+
+def _prefix(tree: bytes) -> bytes:
+    return tree + b"/" if tree else b""
+
+
+def _replaced(texts: "pa.Array[Any]", first_bytes: int, by: bytes) -> list[bytes]:
+    """Texts with other first bytes; nothing for a null."""
+    options = ReplaceSliceOptions(0, first_bytes, by)  # type: ignore[arg-type] # takes bytes
+    replaced = call_function("binary_replace_slice", [texts], options)
+    found: list[bytes] = call_function("coalesce", [replaced, _NOTHING]).to_pylist()
+    return found
+
+
 # --- Files
 
 
 _CHUNK_COLUMNS = ["chunk", "kind", "tree", "brick"]
-_PATH_COLUMNS = [name.removesuffix("_bytes") for name in ListedPath._fields]
+_PATH_COLUMNS = _PATHS.schema.names
 _SPLITS = "splits/"
 _PASSES = "passes/"
 _SUFFIX = ".parquet"
@@ -157,7 +235,8 @@ class ChunkListFiles:
         file.parent.mkdir(parents=True, exist_ok=True)
         sync(self._places[_SPLITS])
         with replacing(file) as stream, open_writer(stream) as writer:
-            writer.write_batch(_LIST.batch(paths, **_of_all(chunk, len(paths))))
+            columns = dict(zip(_PATH_COLUMNS, ListedPaths.of(paths).columns.columns, strict=True))
+            writer.write_batch(_LIST.of({**columns, **_of_all(chunk, len(paths))}))
         return self._with_digest(name, self.digest(name))
 
     def chunks(self, chunk_list: str) -> Iterator[Chunk]:
@@ -183,27 +262,24 @@ class ChunkListFiles:
                     )
                     start = end
 
-    def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
+    def paths(self, chunk_list: str, number: int) -> ListedPaths:
         """Return the paths of one chunk, in order. Reads one row group. Raises Refused if there is no such chunk."""
         file = self._file(chunk_list)
         index = self._index(chunk_list)
         group = bisect_left(index.last_chunks, number)
-        found: list[ListedPath] = []
         if group < len(index.last_chunks):
             with self._unharmed(chunk_list), pq.ParquetFile(file, metadata=index.metadata) as parquet:
                 table = parquet.read_row_group(group, columns=["chunk", *_PATH_COLUMNS])
-            numbers: list[Any] = table.column("chunk").to_pylist()
-            start = bisect_left(numbers, number)
-            end = bisect_left(numbers, number + 1)
-            rows = table.slice(start, end - start)
-            found = list(map(ListedPath, *(rows.column(name).to_pylist() for name in _PATH_COLUMNS)))
-        if not found:
-            raise Refused(
-                f"chunk {number} is not in its list {chunk_list!r}",
-                cause="the list was replaced after the plan was made",
-                hint="make a new plan with `migrator plan --activate`",
-            )
-        return found
+            # Copies: a slice would keep the whole row group in memory.
+            of_chunk = call_function("equal", [table.column("chunk"), pa.scalar(number, pa.int32())])
+            found = call_function("filter", [table.select(_PATH_COLUMNS), of_chunk]).combine_chunks().to_batches()
+            if found:
+                return ListedPaths(found[0])
+        raise Refused(
+            f"chunk {number} is not in its list {chunk_list!r}",
+            cause="the list was replaced after the plan was made",
+            hint="make a new plan with `migrator plan --activate`",
+        )
 
     def digest(self, chunk_list: str) -> str:
         """Return the BLAKE2b digest of the file, in hexadecimal. Raises Refused if it is missing."""

@@ -34,6 +34,7 @@ from migrator.transfer.ports import ChunkWork, Engine, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 
 if TYPE_CHECKING:
+    from migrator.plan.chunk_lists import ListedPaths
     from migrator.transfer.routes import Routes
 
 Stop = tuple[model.StopReason, str]
@@ -619,7 +620,7 @@ class Attempt(Stream):
         routes: "Routes",
         meter: Meter,
         chunk: model.ChunkRecord,
-        paths: Sequence[ListedPath],
+        paths: "ListedPaths",
         *,
         tried: bool,
         slot: int,
@@ -632,11 +633,9 @@ class Attempt(Stream):
         self._way = way
         self._engine = engine
         self._from_brick = way.brick is not None
-        self.listed = tuple(paths)
-        of_stream: list[ListedPath] = []
-        self._by_descriptor: list[ListedPath] = []
-        for listed in paths if chunk.kind is not ChunkKind.LINKS else ():
-            (of_stream if engine.fits(chunk.tree, listed.path) else self._by_descriptor).append(listed)
+        self.listed = paths
+        of_stream, too_long = paths.by_length(chunk.tree, engine.longest_name_bytes)
+        self._by_descriptor = list(too_long)
         self._view = way.executor.view(chunk.tree)
         self._again = request.recopy or chunk.list_path is not None or chunk.tree in under_way.doubtful_trees or tried
         self._work = ChunkWork(
@@ -653,7 +652,7 @@ class Attempt(Stream):
             brick=way.brick,
         )
         command = None
-        if of_stream:
+        if of_stream and chunk.kind is not ChunkKind.LINKS:
             command = replace(engine.command(self._work, self._view), token=world.tokens())
         super().__init__(under_way, meter, chunk, slot=slot, executor=way.executor, engine=engine.name, command=command)
 

@@ -277,13 +277,13 @@ class Tally:
     """The most that progress has shown, which never decreases: what a chunk had copied when it is taken back too."""
     by_kind: dict[ChunkKind, int] = field(default_factory=dict)
 
-    def add(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
-        """Count a finished chunk, or a part of one. Chunks of directories have no files."""
+    def add(self, chunk: ChunkRecord) -> None:
+        """Count a finished chunk. Chunks of directories have no files."""
         self.chunks += 1
         self.by_kind[chunk.kind] = self.by_kind.get(chunk.kind, 0) + 1
         if chunk.kind in CONTENT_KINDS:
-            self.files += files
-            self.size_bytes += size_bytes
+            self.files += chunk.files
+            self.size_bytes += chunk.size_bytes
 
 
 @dataclass(slots=True, kw_only=True)

@@ -71,11 +71,11 @@ class Meter:
         self._ended += counters
         self._pass.tally.written_bytes += counters.size_bytes
 
-    def chunk_done(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
-        """Record that a chunk of this step, or a part of one, is done."""
+    def chunk_done(self, chunk: ChunkRecord) -> None:
+        """Record that a chunk of this step is done."""
         if chunk.kind in CONTENT_KINDS:
-            self._done_files += files
-            self._done_bytes += size_bytes
+            self._done_files += chunk.files
+            self._done_bytes += chunk.size_bytes
 
     def file_bad(self, count: int) -> None:
         """Count files that need attention."""

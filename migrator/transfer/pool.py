@@ -6,9 +6,9 @@ from collections import Counter, deque
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from migrator.catalog.rules_packing import Paths, divisible, halves, set_apart, total_bytes
+from migrator.catalog.rules_packing import divisible, halves, set_apart, total_bytes
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -25,6 +25,9 @@ from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, S
 from migrator.transfer.ports import BrickRefused, Engine, Way
 from migrator.transfer.routes import HostLane, Routes
 from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_s, expected_s
+
+if TYPE_CHECKING:
+    from migrator.plan.chunk_lists import ListedPaths
 
 # The consequences of an attempt: chunk done, retried, split, failed, or a stop of the pool.
 
@@ -67,7 +70,7 @@ class Settlement:
         if bad := (*result.bad, *result.again):
             return await self._with_bad_files(attempt, result, bad)
         await self._finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
-        self._done(chunk, attempt.listed)
+        self._done(chunk)
         return None
 
     async def _with_bad_files(self, attempt: Attempt, result: Result, bad: Sequence[FileProblem]) -> float | None:
@@ -89,7 +92,7 @@ class Settlement:
 
             done, waiting = await self._world.ledger.write(record)
             LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
-            self._done(done, rest)
+            self._done(done)
             return None
         if chunk.brick is not None:
             await self._through_mount(attempt, why)
@@ -207,7 +210,7 @@ class Settlement:
         chunk: ChunkRecord,
         attempt: OpenAttempt,
         state: AttemptState,
-        parts: Sequence[tuple[Paths, str | None]],
+        parts: Sequence[tuple[Sequence[ListedPath], str | None]],
     ) -> Sequence[ChunkRecord]:
         """Replace a chunk by parts, each with the brick that it is read from (None: the mount). A part of a job.
 
@@ -220,7 +223,8 @@ class Settlement:
                 number=number + offset,
                 kind=chunk.kind,
                 tree=chunk.tree,
-                files=_files(chunk, part),
+                # A ranged file counts when it is put in place.
+                files=0 if chunk.kind is ChunkKind.RANGES else len(part),
                 size_bytes=total_bytes(part),
                 brick=brick,
             )
@@ -229,10 +233,9 @@ class Settlement:
         attempt.finish(self._world, state, ChunkState.SPLIT)
         return replaced
 
-    def _done(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
-        files, size_bytes = _files(chunk, paths), total_bytes(paths)
-        self._pass.tally.add(chunk, files, size_bytes)
-        self._meter.chunk_done(chunk, files, size_bytes)
+    def _done(self, chunk: ChunkRecord) -> None:
+        self._pass.tally.add(chunk)
+        self._meter.chunk_done(chunk)
         self._pass.failures.pop(chunk.id, None)
 
     def bad(self, problems: Sequence[FileProblem]) -> None:
@@ -260,11 +263,6 @@ class Settlement:
             self._pass.trees_gone.add(chunk.tree)
             message = f"the user tree {show(chunk.tree)} has vanished since the scan: nothing of it can be copied"
             self._say(EventKind.FILE_BAD, Severity.WARNING, chunk, message)
-
-
-def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
-    """The number of files that these paths of a chunk count for: a ranged file counts when it is put in place."""
-    return 0 if chunk.kind is ChunkKind.RANGES else len(paths)
 
 
 # The next chunk is the largest one of the brick with the fewest streams; failed chunks follow once their delay is over.
@@ -511,7 +509,7 @@ class Worker:
             self.routes.refuse(str(brick), error)
             return None
 
-    async def _copy(self, chunk: ChunkRecord, paths: Sequence[ListedPath], *, tried: bool) -> float | None:
+    async def _copy(self, chunk: ChunkRecord, paths: "ListedPaths", *, tried: bool) -> float | None:
         finds = self.routes.finds.get(self.lane.host, 0)
         try:
             way = await self.lane.way(self._brick)
@@ -560,19 +558,20 @@ class Worker:
         await self.under_way.confirmations.begin(confirmation, abandoned)
         return None
 
-    def _read(self, chunk: ChunkRecord) -> tuple[Sequence[ListedPath], bool]:
+    def _read(self, chunk: ChunkRecord) -> "tuple[ListedPaths, bool]":
         """The paths of a chunk, and whether it was tried before. Blocking."""
         world, chunk_list = self.under_way.world, chunk.list_path or self.under_way.chunk_list
         tried = bool(world.ledger.passes.attempts_of_chunk(chunk.id))
-        return tuple(world.chunk_lists.paths(chunk_list, chunk.number)), tried
+        return world.chunk_lists.paths(chunk_list, chunk.number), tried
 
-    async def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
+    async def _divided(self, chunk: ChunkRecord, paths: "ListedPaths") -> bool:
         """Halve a chunk that would delay a change of limits for too long, if it is divisible."""
         governor = self.under_way.governor
-        if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
+        if governor is None or chunk.kind is not ChunkKind.FILES:
             return False
         share = governor.share_of(chunk.id)
-        if expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share) <= LONGEST_S:
+        expected = expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share)
+        if expected <= LONGEST_S or not divisible(paths):
             return False
         await self._settle.halve(chunk, paths)
         return True

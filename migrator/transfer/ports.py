@@ -2,21 +2,20 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.errors import MigratorError
-from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
-from migrator.plan.model import ListedPath
 from migrator.transfer.model import Outcome, StreamCounters, StreamView
 
 if TYPE_CHECKING:
+    from migrator.plan.chunk_lists import ListedPaths
     from migrator.transfer.engines.drivers import Driver, DriverDirectories
     from migrator.transfer.executors import Executor, LocalExecutor
 
@@ -36,24 +35,13 @@ class ChunkWork:
 
     kind: ChunkKind
     tree: bytes
-    paths: Sequence[ListedPath]
+    paths: "ListedPaths"
     capabilities: TargetCapabilities
     bwlimit_bytes_per_s: int | None = None
     recopy: bool = False
     digest: bool = False
     own_names: bool = False
     brick: BrickRules | None = None
-
-    def name(self, path: bytes) -> bytes:
-        """See `name_in_tree`."""
-        return name_in_tree(self.tree, path)
-
-
-def name_in_tree(tree: bytes, path: bytes) -> bytes:
-    """A path relative to its tree. Raises ValueError for a path outside it."""
-    if not is_beneath(path, tree):
-        raise ValueError("a path outside its chunk's tree")
-    return path if not tree else path[len(tree) + 1 :]
 
 
 _LONGEST_LINE_BYTES = 1 << 16
@@ -63,9 +51,12 @@ TAIL_BYTES = 8 * KIB
 class Lines:
     """Splits pieces into lines. Memory is bounded: lines over 64 KiB, longer than any relevant one, are dropped."""
 
-    def __init__(self, take: Callable[[bytes], None], *, ends: bytes = b"\n") -> None:
-        """`ends`: any of these bytes ends a line."""
+    def __init__(
+        self, take: Callable[[bytes], None], *, ends: bytes = b"\n", but: re.Pattern[bytes] | None = None
+    ) -> None:
+        """`ends`: any of these bytes ends a line. `but`: whole lines, with their ends, that are not taken."""
         self._take = take
+        self._but = but
         self._ends = re.compile(b"[" + ends + b"]")
         self._rest = b""
         self._dropped = False
@@ -77,7 +68,8 @@ class Lines:
 
     def add(self, piece: bytes) -> None:
         """Add the next piece."""
-        *lines, self._rest = self._ends.split(self._rest + piece)
+        whole = self._rest + piece
+        *lines, self._rest = self._ends.split(self._but.sub(b"", whole) if self._but else whole)
         for line in lines:
             self._take(line)
         if len(self._rest) > _LONGEST_LINE_BYTES:
@@ -161,10 +153,9 @@ class Engine(Protocol):
     def program(self) -> bytes:
         """The executable's absolute path: the confinement makes it and its libraries visible."""
 
-    def fits(self, tree: bytes, path: bytes) -> bool:
-        """Whether a stream can take this path of a tree, both relative to the source root; others are copied by
-        descriptor.
-        """
+    @property
+    def longest_name_bytes(self) -> int:
+        """The longest path, relative to its tree, that a stream can take; others are copied by descriptor."""
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv and the file list on standard input. Pure."""

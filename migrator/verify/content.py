@@ -241,7 +241,7 @@ class ContentPass:
         Raises Refused.
         """
         chunk, copied = listed.chunk, listed.copied
-        paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
+        paths = tuple(self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number))
         output = b""
         if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
             with suppress(OSError):

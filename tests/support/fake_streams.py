@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from migrator.core.states import ChunkKind
@@ -55,10 +55,7 @@ class FakeStreams(Executor):
     at_once: int = 0
     copied: list[bytes] = field(default_factory=list)
     before_path: Callable[[bytes], None] = lambda _: None
-    too_long: Collection[bytes] = ()
-
-    def fits(self, tree: bytes, path: bytes) -> bool:
-        return path not in self.too_long
+    longest_name_bytes: int = 4000
 
     def view(self, tree: bytes) -> StreamView:
         return StreamView(source_tree=b"/source", target_tree=b"/target")

@@ -17,6 +17,7 @@ from migrator.hosts.ports import Command
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import Holder
 from migrator.operations.run_files import AttemptFiles, RunDirectory, RunFiles
+from migrator.plan.chunk_lists import ListedPaths
 from migrator.plan.model import Chunk, ListedPath, Plan
 
 T = TypeVar("T")
@@ -85,9 +86,9 @@ class FakeChunkLists:
         self.digest(chunk_list)
         return [chunk for chunk, _ in self.lists[chunk_list]]
 
-    def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
+    def paths(self, chunk_list: str, number: int) -> ListedPaths:
         self.digest(chunk_list)
-        return next(paths for chunk, paths in self.lists[chunk_list] if chunk.number == number)
+        return next(ListedPaths.of(paths) for chunk, paths in self.lists[chunk_list] if chunk.number == number)
 
     def digest(self, chunk_list: str) -> str:
         if chunk_list not in self.lists:

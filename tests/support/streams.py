@@ -17,6 +17,7 @@ from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import LocalProcesses
+from migrator.plan.chunk_lists import ListedPaths
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines import rsync as rsync_program
 from migrator.transfer.engines.rsync import RsyncEngine
@@ -91,7 +92,9 @@ class Streams:
         work = ChunkWork(
             kind=kind,
             tree=tree,
-            paths=[_listed(self.source_root, path) if isinstance(path, bytes) else path for path in paths],
+            paths=ListedPaths.of(
+                [_listed(self.source_root, path) if isinstance(path, bytes) else path for path in paths]
+            ),
             capabilities=self.capabilities,
             bwlimit_bytes_per_s=bwlimit_bytes_per_s,
             brick=self.brick,
@@ -162,7 +165,7 @@ def make_trees(*roots: Path, tree: bytes = b"home/alice") -> Sequence[Path]:
 def copy_tree(streams: Streams, source: Path, *, tree: bytes) -> list[Ran]:
     """Directories, files, times: the order of a pass; files in no particular order, and only what the engine can take."""
     directories, others = (
-        [path for name in names if streams.engine.fits(tree, path := tree + b"/" + name)]
+        [tree + b"/" + name for name in names if len(name) <= streams.engine.longest_name_bytes]
         for names in names_of(os.fsencode(source))
     )
     random.Random(1).shuffle(others)

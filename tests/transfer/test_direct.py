@@ -43,8 +43,8 @@ def test_onto_a_target_that_keeps_less(
         (ours, theirs) = make_trees(mounted / "ours", mounted / "theirs", tree=TREE)
         made = Streams(direct_engine(), xfs_source.path, mounted / "ours", STRICT_CAPABILITIES)
         directories, others = names_of(os.fsencode(tree))
-        fitting = [TREE + b"/" + name for name in others if rsync.fits(TREE, TREE + b"/" + name)]
-        folders = [TREE + b"/" + name for name in directories if rsync.fits(TREE, TREE + b"/" + name)]
+        fitting = [TREE + b"/" + name for name in others if len(name) <= rsync.longest_name_bytes]
+        folders = [TREE + b"/" + name for name in directories if len(name) <= rsync.longest_name_bytes]
         order = ((folders, ChunkKind.DIRECTORIES), (fitting, ChunkKind.FILES), (folders, ChunkKind.DIRECTORY_TIMES))
         by_rsync = Streams(rsync, xfs_source.path, mounted / "theirs", STRICT_CAPABILITIES)
         bad: set[bytes] = set()
@@ -117,7 +117,7 @@ def sides(scratch: Path) -> tuple[Path, Path, Streams]:
 @pytest.mark.parametrize(
     "names",
     [b":", b"file\0", b":/etc/passwd\0", b":../file\0", b":a/../b\0", b":a//b\0", b":.\0", b":a/\0", b":\0", b"\0",
-     b"q1:file\0", b"s:file\0", b"s-1:file\0", b"s1,:file\0", b"o99999999999999999999,n1:file\0", b":no end",
+     b"q1:file\0", b"s:file\0", b"s-1:file\0", b"o99999999999999999999,n1:file\0", b":no end",
      b":" + b"n" * 256 + b"\0", b"r1:file\0", b"m:file\0"],
 )  # fmt: skip
 @pytest.mark.parametrize("flags", [(), SANITIZED])

@@ -3,19 +3,24 @@
 import errno
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Completed
+from migrator.plan.chunk_lists import ListedPaths
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines.direct import DirectEngine, EndedDirect, PathEvent, judge_direct, parse_event
 from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, StreamView, Verdict
 from migrator.transfer.ports import ChunkWork
 
 PATHS = [b"home/alice/one", b"home/alice/two", b"home/alice/three"]
+LISTED = [ListedPath(path=path, size_bytes=1) for path in PATHS]
 COUNTERS = StreamCounters(files=1, size_bytes=2)
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"
@@ -23,13 +28,14 @@ ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True)
 
 
 def work(*paths: ListedPath, **keeps: bool) -> ChunkWork:
-    return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=paths, capabilities=TargetCapabilities(**keeps))  # type: ignore[arg-type]
+    keeps_all = TargetCapabilities(**keeps)  # type: ignore[arg-type]
+    return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=ListedPaths.of(paths), capabilities=keeps_all)
 
 
 def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
     events: Sequence[PathEvent] = [event for line in lines if (event := parse_event(line)) is not None]
     assert len(events) == len(lines)
-    return judge_direct(EndedDirect(exit_code=exit_code, events=events, stderr=stderr, paths=PATHS, counters=COUNTERS))
+    return judge_direct(EndedDirect(exit_code=exit_code, events=events, stderr=stderr, paths=LISTED, counters=COUNTERS))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
     ],
 )
 def test_what_cannot_be_understood_is_never_done(said: bytes) -> None:
-    reader = ENGINE.reader(work(*(ListedPath(path=path, size_bytes=1) for path in PATHS)), VIEW)
+    reader = ENGINE.reader(work(*LISTED), VIEW)
     reader.stdout(said + b"\n")
     outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
     assert outcome.verdict is Verdict.RETRY
@@ -107,13 +113,71 @@ def test_a_confinement_that_fails_stops() -> None:
     assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
 
 
-def path(name: bytes, **facts: int | bool) -> ListedPath:
-    return ListedPath(path=TREE + b"/" + name, **({"size_bytes": 1, "file_size_bytes": 7} | facts))  # type: ignore[arg-type]
+def record(of: ChunkWork, row: ListedPath) -> bytes:
+    """The record of one row."""
+    ranges = of.kind is ChunkKind.RANGES
+    in_ranges = ranges or of.kind is ChunkKind.RANGED_FILES
+    fields = (
+        (b"s", in_ranges, row.file_size_bytes, in_ranges),
+        (b"m", in_ranges or of.brick, row.mtime_ns, ranges),
+        (b"o", ranges, row.range_offset_bytes, ranges),
+        (b"n", ranges, row.range_length_bytes, ranges),
+        (b"l", of.capabilities.keeps_hard_links and not ranges, row.link_group, False),
+    )
+    if any(needed and number is None for _, _, number, needed in fields):
+        raise ValueError
+    given = b"".join(b",%b%d" % (letter, number) for letter, on, number, _ in fields if on and number is not None)
+    return given + b",r" * (of.kind is ChunkKind.RANGED_FILES) + b":" + row.path[len(TREE) + 1 :] + b"\0"
 
 
-def test_a_record_has_what_a_path_needs_and_no_more() -> None:
-    listed = (path(b"plain", mtime_ns=5), path(b"linked", link_group=2**70 + 3))
-    assert ENGINE.command(work(*listed), VIEW).stdin == b":plain\0l3:linked\0"
-    assert ENGINE.command(work(*listed, keeps_hard_links=False), VIEW).stdin == b":plain\0:linked\0"
-    rules = BrickRules(times_from_mdata=True, distributed=True)
-    assert ENGINE.command(replace(work(*listed), brick=rules), VIEW).stdin == b"m5:plain\0l3:linked\0"
+NUMBERS = st.integers(0, 2**63 - 1)
+ROWS = st.builds(
+    ListedPath,
+    path=st.just(TREE) | st.binary(min_size=1, max_size=20).map((TREE + b"/").__add__),
+    size_bytes=NUMBERS,
+    link_group=st.none() | st.integers(0, 2**64 - 1),
+    mtime_ns=st.none() | st.integers(-(2**63), 2**63 - 1),
+    range_offset_bytes=st.sampled_from([2**40, 0, None]),
+    range_length_bytes=NUMBERS,
+    file_size_bytes=st.sampled_from([7, 2**41, None]),
+)
+
+
+@given(
+    st.lists(ROWS),
+    st.sampled_from([kind for kind in ChunkKind if kind not in (ChunkKind.LINKS, ChunkKind.TREE)]),
+    st.sampled_from([None, BrickRules(times_from_mdata=True, distributed=True)]),
+    st.booleans(),
+)
+def test_a_list_has_what_each_path_needs_and_no_more(
+    rows: list[ListedPath], kind: ChunkKind, brick: BrickRules | None, links: bool
+) -> None:
+    chunk = replace(work(*rows, keeps_hard_links=links), kind=kind, brick=brick)
+    try:
+        expected = b"".join(record(chunk, row) for row in rows if row.path != TREE)
+    except ValueError:
+        with pytest.raises(ValueError, match="without"):
+            ENGINE.command(chunk, VIEW)
+    else:
+        assert ENGINE.command(chunk, VIEW).stdin == expected
+
+
+GOOD = (b"D 1 2 3 -4 5 ab", b"D ", b"P 1 2", b"F 1 moved source 0 -")
+BAD = (b"D", b"Dx 1", b" D 1", b"", b"P 1", b"P 1 2\x0bD 1", b"\rD 1")
+
+
+@given(
+    st.lists(st.sampled_from(GOOD * 3 + BAD)),
+    st.sampled_from([b"", b"", b"D 1", b"P 1 2"]),
+    st.lists(st.integers(0, 99)),
+)
+def test_output_may_be_cut_anywhere(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
+    reader = ENGINE.reader(work(*LISTED), VIEW)
+    output, at = b"".join(line + b"\n" for line in lines) + rest, [0, *sorted(cuts), None]
+    for first, end in pairwise(at):
+        reader.stdout(output[first:end])
+    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
+    assert outcome.verdict is (Verdict.RETRY if rest or {*lines} & {*BAD} else Verdict.DONE)
+    assert reader.counters == (COUNTERS if b"P 1 2" in lines else StreamCounters())
+    moved = outcome.verdict is Verdict.DONE and GOOD[3] in lines
+    assert [suspect.path for suspect in outcome.suspects] == [PATHS[1]] * moved

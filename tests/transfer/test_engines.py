@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
+from migrator.plan.chunk_lists import ListedPaths
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import StreamCounters, StreamView, Verdict, choose_engine
 from migrator.transfer.ports import ChunkWork, Engine
@@ -30,7 +32,14 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 def work(*names: bytes, kind: ChunkKind = ChunkKind.FILES) -> ChunkWork:
     paths = [ListedPath(path=TREE + b"/" + name, size_bytes=1) for name in names]
-    return ChunkWork(kind=kind, tree=TREE, paths=paths, capabilities=TargetCapabilities())
+    return ChunkWork(kind=kind, tree=TREE, paths=ListedPaths.of(paths), capabilities=TargetCapabilities())
+
+
+@pytest.mark.parametrize("path", [b"", b"home", b"home/alicex/file", b"home/bob/file", b"/home/alice/file"])
+def test_a_path_outside_its_tree_is_refused(engine: Engine, path: bytes) -> None:
+    paths = ListedPaths.of([*work(b"one").paths, ListedPath(path=path, size_bytes=1)])
+    with pytest.raises(ValueError, match="outside"):
+        engine.command(replace(work(), paths=paths), VIEW)
 
 
 @pytest.mark.parametrize("exit_code", [*range(1, 256), *range(-64, 0)])

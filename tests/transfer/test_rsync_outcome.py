@@ -19,6 +19,7 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import KIB, MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command
+from migrator.plan.chunk_lists import ListedPaths
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines.rsync import ProgressParser, RsyncEngine
 from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, judge_rsync, parse_features
@@ -546,7 +547,7 @@ _PLAIN = TargetCapabilities()
 
 def _command(*, capabilities: TargetCapabilities = _PLAIN, features: RsyncFeatures = _NEW) -> Command:
     engine = RsyncEngine(program=b"/usr/bin/rsync", features=features, privileged=True)
-    paths = [ListedPath(path=b"home/alice/x", size_bytes=0)]
+    paths = ListedPaths.of([ListedPath(path=b"home/alice/x", size_bytes=0)])
     return engine.command(
         ChunkWork(kind=ChunkKind.FILES, tree=b"home/alice", paths=paths, capabilities=capabilities), _VIEW
     )

@@ -174,11 +174,14 @@ async def test_a_tree_that_vanished_does_not_sink_the_batch(tmp_path: Path) -> N
 
 @in_loop
 async def test_paths_that_do_not_fit_are_copied_by_descriptor(world: World) -> None:
-    long = {ALICE + b"/sub/f02", ALICE + b"/sub"}
-    world.streams.too_long = long
+    short, long = ALICE + b"/sub/short", ALICE + b"/sub/longer"
+    for path in (short, long):
+        world.source.add(path, b"x")
+    world.lists.add(LIST, ChunkKind.FILES, ALICE, [listed(long), listed(short)])
+    world.streams.longest_name_bytes = len(b"sub/short")
     await world.run()
     assert world.is_copied()
-    assert not any(long.intersection(paths) for _, paths in world.streams.streams)
+    assert (ChunkKind.FILES, (short,)) in world.streams.streams
 
 
 @in_loop

@@ -1,8 +1,8 @@
 /* Reads the list: records on standard input, each `FIELDS:NAME` and a NUL byte.
  *
- * FIELDS are numbers after a letter, and may be empty: s size in bytes, m mtime in ns (signed), l link group, o and n
- * the range's offset and length in bytes. r alone: ranges copy the content. NAME is relative to the tree, and its
- * components are plain. `s5368709120,m1700000000123456789,o0,n1073741824:big/file` */
+ * FIELDS are numbers after a comma and a letter, and may be empty: s size in bytes, m mtime in ns (signed), l link
+ * group, o and n the range's offset and length in bytes. r alone: ranges copy the content. NAME is relative to the
+ * tree, and its components are plain. `,s5368709120,m1700000000123456789,o0,n1073741824:big/file` */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -98,17 +98,10 @@ static bool take_record(struct record *record, char *text, size_t length) {
         return false;
     const char *slash = strrchr(record->name, '/');
     record->directory_length = slash == NULL ? 0 : (size_t)(slash - record->name);
-    char *rest = text;
-    while (*rest != '\0') {
-        char *comma = strchr(rest, ',');
-        if (comma != NULL)
-            *comma = '\0';
-        if (!take_field(record, rest[0], rest + 1))
+    char *rest;
+    for (char *field = strtok_r(text, ",", &rest); field != NULL; field = strtok_r(NULL, ",", &rest))
+        if (!take_field(record, field[0], field + 1))
             return false;
-        if (comma != NULL && comma[1] == '\0')
-            return false;
-        rest = comma == NULL ? rest + strlen(rest) : comma + 1;
-    }
     return record->offset <= UINT64_MAX / 4 && record->length <= UINT64_MAX / 4;
 }
 

@@ -3,10 +3,11 @@
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from typing import ClassVar
 
-from migrator.core.paths import is_beneath, show
+from migrator.core.paths import show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.core.values import dataclass
@@ -53,7 +54,7 @@ class EndedDirect(rules.Ended):
     """
 
     events: Sequence[PathEvent]
-    paths: Sequence[bytes]
+    paths: Sequence[ListedPath]
     garbled: bool = False
 
 
@@ -79,7 +80,7 @@ def judge_direct(ended: EndedDirect) -> model.Outcome:
     unexplained; INTERRUPTED if a signal from outside ended the process.
     """
     if ended.exit_code == rules.JAIL_FAILED and (jail := rules.jail_message(ended.stderr)) is not None:
-        return rules.judge_jail(jail, ended.paths, ended.counters)
+        return rules.judge_jail(jail, (one.path for one in ended.paths), ended.counters)
     if (stopped := _stop(ended)) is not None:
         return stopped
     description = _describe(ended)
@@ -87,7 +88,7 @@ def judge_direct(ended: EndedDirect) -> model.Outcome:
         return cut
     if ended.exit_code != _LIST_DONE or ended.garbled:
         return ended.outcome(model.Verdict.RETRY, description)
-    suspects = tuple(_problem(ended.paths[event.index], event) for event in ended.events)
+    suspects = tuple(_problem(ended.paths[event.index].path, event) for event in ended.events)
     return ended.outcome(model.Verdict.DONE, suspects=suspects)
 
 
@@ -95,7 +96,7 @@ def _stop(ended: EndedDirect) -> model.Outcome | None:
     """The first error that concerns more than single files."""
     for event in ended.events:
         if (reason := _stop_reason(event)) is not None:
-            return ended.outcome(model.Verdict.STOP, f"{show(ended.paths[event.index])}: {_reason(event)}", reason)
+            return ended.outcome(model.Verdict.STOP, f"{show(ended.paths[event.index].path)}: {_reason(event)}", reason)
     return None
 
 
@@ -144,9 +145,10 @@ def _describe(ended: EndedDirect) -> str:
 # Parsing the standard output of `migrator-native copy` (`copy_events.c` describes the lines).
 
 
+_DIGESTS = re.compile(rb"(?m)^(?:D .*\n)+")
+"""Digests of files, for a verification: the lines stay in the attempt's directory."""
 _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
 _HEAD_BYTES = 64 * KIB
-_GROUP_MASK = (1 << 64) - 1
 
 _KINDS: Mapping[ChunkKind, bytes] = {
     ChunkKind.DIRECTORIES: b"directories",
@@ -166,12 +168,11 @@ class DirectEngine:
 
     name: ClassVar[str] = "direct"
 
+    longest_name_bytes: ClassVar[int] = 2**30
+    """Any: for long paths, the program opens directories component by component."""
+
     program: bytes
     privileged: bool
-
-    def fits(self, tree: bytes, path: bytes) -> bool:
-        """True for every path of a tree: for long paths, the program opens directories component by component."""
-        return is_beneath(path, tree)
 
     def command(self, work: ChunkWork, view: model.StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
@@ -198,7 +199,7 @@ class DirectEngine:
                 *_attributes(work.capabilities),
                 *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),
             ),
-            stdin=b"".join(_records(work)),
+            stdin=_records(work),
             timeout_s=None,
         )
 
@@ -214,8 +215,8 @@ class DirectReader(StreamReader):
 
     def __init__(self, work: ChunkWork) -> None:
         super().__init__(keep_bytes=_HEAD_BYTES)
-        self._paths = [listed.path for listed in _listed(work)]
-        self._lines = Lines(self._line)
+        self._paths = work.paths.within(work.tree)
+        self._lines = Lines(self._line, but=_DIGESTS)
         self._counters = model.StreamCounters()
         self._events: dict[int, PathEvent] = {}
         self._garbled = False
@@ -241,8 +242,6 @@ class DirectReader(StreamReader):
         )
 
     def _line(self, line: bytes) -> None:
-        if line.startswith(b"D "):
-            return  # the digest of a file, for a verification: the line stays in the attempt's directory
         if match := _PROGRESS.fullmatch(line):
             files, size_bytes = max(int(match[1]), self._counters.files), max(int(match[2]), self._counters.size_bytes)
             self._counters = model.StreamCounters(files=files, size_bytes=size_bytes)
@@ -252,33 +251,25 @@ class DirectReader(StreamReader):
             self._garbled = True
 
 
-def _listed(work: ChunkWork) -> list[ListedPath]:
-    """All paths except the root of the tree."""
-    return [listed for listed in work.paths if listed.path != work.tree]
-
-
-def _records(work: ChunkWork) -> Iterator[bytes]:
-    """List records in the format of `copy_list.c`: the requests for each path, a colon, the name, NUL."""
-    by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
-    has_times = by_ranges or work.brick is not None
-    links = work.capabilities.keeps_hard_links and work.kind is not ChunkKind.RANGES
-    for listed in _listed(work):
-        fields: list[bytes] = []
-        if by_ranges:
-            if listed.file_size_bytes is None:
-                raise ValueError("a file in ranges without its size")
-            fields.append(b"s%d" % listed.file_size_bytes)
-        if has_times and listed.mtime_ns is not None:
-            fields.append(b"m%d" % listed.mtime_ns)
-        if work.kind is ChunkKind.RANGES:
-            if listed.mtime_ns is None or listed.range_offset_bytes is None or listed.range_length_bytes is None:
-                raise ValueError("a range without its place, or without the time of its file")
-            fields.append(b"o%d,n%d" % (listed.range_offset_bytes, listed.range_length_bytes))
-        if links and listed.link_group is not None:
-            fields.append(b"l%d" % (listed.link_group & _GROUP_MASK))
-        if work.kind is ChunkKind.RANGED_FILES:
-            fields.append(b"r")
-        yield b"%b:%b\0" % (b",".join(fields), work.name(listed.path))
+def _records(work: ChunkWork) -> bytes:
+    """The list in the format of `copy_list.c`."""
+    listed = work.paths.within(work.tree)
+    ranges = work.kind is ChunkKind.RANGES
+    in_ranges = ranges or work.kind is ChunkKind.RANGED_FILES
+    needed = (*(("file_size",) if in_ranges else ()), *(("mtime_ns", "range_offset", "range_length") if ranges else ()))
+    if lacking := [column for column in needed if listed.columns.column(column).null_count]:
+        raise ValueError(f"a file in ranges without its {lacking[0]}")
+    fields = (
+        (in_ranges, b",s", "file_size"),
+        (in_ranges or work.brick is not None, b",m", "mtime_ns"),
+        (ranges, b",o", "range_offset"),
+        (ranges, b",n", "range_length"),
+        (work.capabilities.keeps_hard_links and not ranges, b",l", "link_group"),
+    )
+    given = [listed.numbers(column, letter) for wanted, letter, column in fields if wanted]
+    last = b",r:" if work.kind is ChunkKind.RANGED_FILES else b":"
+    records = zip(*given, repeat(last), listed.names(work.tree), repeat(b"\0"), strict=False)
+    return b"".join(chain.from_iterable(records))
 
 
 def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:

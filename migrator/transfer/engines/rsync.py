@@ -14,7 +14,7 @@ from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.transfer.engines import rules_rsync as rules
 from migrator.transfer.model import Outcome, StreamCounters, StreamView
-from migrator.transfer.ports import ChunkWork, Lines, StreamReader, name_in_tree
+from migrator.transfer.ports import ChunkWork, Lines, StreamReader
 
 # Querying rsync's capabilities.
 
@@ -88,7 +88,6 @@ def _number(text: bytes) -> int:
 
 
 _STDERR_LIMIT_BYTES = 32 << 20
-_TEMPORARY_EXTRA_BYTES = len(b"." + b".XXXXXX")
 _COMMENT_STARTS = (b"#", b";")
 """rsync drops list entries that start with these, even with --from0 (3.2.7 and 3.5.0); a `./` in front avoids that."""
 
@@ -99,18 +98,14 @@ class RsyncEngine:
 
     name: ClassVar[str] = "rsync"
 
+    longest_name_bytes: ClassVar[int] = RSYNC_PATH_LIMIT_BYTES - 1 - len(b"./" + b"." + b".XXXXXX")
+    """Its buffers, like the kernel's, hold 4,095 bytes. Names are relative to the tree's root and may have `./` in
+    front. They grow by a dot and a random suffix during the transfer; rsync shortens only the last component.
+    """
+
     program: bytes
     features: rules.RsyncFeatures
     privileged: bool
-
-    def fits(self, tree: bytes, path: bytes) -> bool:
-        """Whether rsync can take this path of a tree (both relative to the source root).
-
-        Its buffers, like the kernel's, hold 4,095 bytes. Names are relative to the tree's root and may have `./` in
-        front. They grow by a dot and a random suffix during the transfer; rsync shortens only the last component.
-        """
-        extra = len(b"./") + _TEMPORARY_EXTRA_BYTES
-        return len(name_in_tree(tree, path)) + extra < RSYNC_PATH_LIMIT_BYTES
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
@@ -118,7 +113,7 @@ class RsyncEngine:
         The command omits the root of the tree, which stays closed on the target. Raises ValueError for chunks of links,
         since no stream copies them, and for paths outside the tree.
         """
-        names = _names(work)
+        names = work.paths.within(work.tree).names(work.tree)
         return Command(
             argv=(
                 self.program,
@@ -158,6 +153,9 @@ class RsyncReader(StreamReader):
         return self._progress.counters
 
     def outcome(self, completed: Completed) -> Outcome:
+        listed = self._work.paths.within(self._work.tree)
+        names = listed.names(self._work.tree)
+        groups = listed.columns.column("link_group").to_pylist()
         return rules.judge_rsync(
             rules.EndedRsync(
                 exit_code=completed.exit_code,
@@ -165,12 +163,8 @@ class RsyncReader(StreamReader):
                 stderr_cut=self._stderr.is_cut,
                 timed_out=completed.timed_out,
                 tree=self._work.tree,
-                names=_names(self._work),
-                link_groups={
-                    self._work.name(listed.path): listed.link_group
-                    for listed in self._work.paths
-                    if listed.link_group is not None
-                },
+                names=names,
+                link_groups={name: group for name, group in zip(names, groups, strict=True) if group is not None},
                 view=self._view,
                 counters=self.counters,
             )
@@ -251,11 +245,6 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
 def bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
     """Rsync's option, in KiB per second."""
     return () if limit_bytes_per_s is None else (b"--bwlimit=%d" % max(limit_bytes_per_s // KIB, 1),)
-
-
-def _names(work: ChunkWork) -> list[bytes]:
-    names = [work.name(listed.path) for listed in work.paths]
-    return [name for name in names if name]
 
 
 def _listed(name: bytes) -> bytes:
