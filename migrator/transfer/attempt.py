@@ -634,7 +634,7 @@ class Attempt(Stream):
         self._engine = engine
         self._from_brick = way.brick is not None
         self.listed = paths
-        of_stream, too_long = paths.by_length(chunk.tree, engine.longest_name_bytes)
+        of_stream, too_long = paths.within(chunk.tree).by_length(chunk.tree, engine.longest_name_bytes)
         self._by_descriptor = list(too_long)
         self._view = way.executor.view(chunk.tree)
         self._again = request.recopy or chunk.list_path is not None or chunk.tree in under_way.doubtful_trees or tried
@@ -774,7 +774,7 @@ class Attempt(Stream):
         paths = (
             ((listed, listed.size_bytes) for listed in self.listed)
             if links
-            else to_be_linked(self._by_descriptor, self._work.paths)
+            else to_be_linked(self._by_descriptor, self._work.paths if self._by_descriptor else ())
         )
         result, files, size_bytes = await make_by_descriptor(self.under_way, self.chunk.tree, paths, result)
         if files:

@@ -167,7 +167,6 @@ class DirectEngine:
     """
 
     name: ClassVar[str] = "direct"
-
     longest_name_bytes: ClassVar[int] = 2**30
     """Any: for long paths, the program opens directories component by component."""
 

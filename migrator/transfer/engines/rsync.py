@@ -97,7 +97,6 @@ class RsyncEngine:
     """Turns chunks into rsync commands. `privileged`: the streams run as root."""
 
     name: ClassVar[str] = "rsync"
-
     longest_name_bytes: ClassVar[int] = RSYNC_PATH_LIMIT_BYTES - 1 - len(b"./" + b"." + b".XXXXXX")
     """Its buffers, like the kernel's, hold 4,095 bytes. Names are relative to the tree's root and may have `./` in
     front. They grow by a dot and a random suffix during the transfer; rsync shortens only the last component.
