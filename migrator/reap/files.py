@@ -263,7 +263,8 @@ class OpenMember:
         """The digest of the content, after all of it was read; LeftOut if the file changed. Raises OSError."""
         if self._held is None:
             now, then = os.fstat(self._fd), self.entry
-            same_file = (now.st_dev, now.st_ino & INO_MASK) == (then.dev, then.ino)
+            # Not the device: that of `then` is made up where inode numbers are not trusted.
+            same_file = now.st_ino & INO_MASK == then.ino
             same_content = content_facts(now) == (then.size_bytes, then.mtime_ns, then.ctime_ns)
             if not same_file or not same_content or self._read_bytes != then.size_bytes:
                 return _changed(then.path)

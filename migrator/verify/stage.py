@@ -431,8 +431,9 @@ class Verification:
         trees = await asyncio.to_thread(self._find_trees, comparison)
         async with task_group() as group:
             listings = group.create_task(self._listings(tuple(trees), draft.scratch))
-            # Not if little is left to read because an earlier verification has read it.
-            if self.policy.algorithm == HOSTS_ALGORITHM and not earlier:
+            # Not if little is left to read because an earlier verification has read it, nor if no reading lasts.
+            lasts = self.source.trusted_ctimes and self.target.trusted_ctimes
+            if self.policy.algorithm == HOSTS_ALGORITHM and lasts and not earlier:
                 await self._read_by_hosts(reading)
         source, target = listings.result()
         for side in (source, target):

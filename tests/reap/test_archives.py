@@ -16,11 +16,15 @@ from migrator.beegfs.model import CapacityPool
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.cutover.model import CutoverState
+from migrator.fs.kinds.table import KINDS
+from migrator.fs.reading import PosixSource
+from migrator.hosts.process import LocalProcesses
 from migrator.reap import archive, files
 from migrator.reap import model as reap
 from migrator.reap import restore as restoring
 from migrator.reap.files import HeldFolder, MemberReader, OpenMember
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
+from migrator.site.filesystem import FileSystemCommand
 from tests.beegfs.test_storage_outages import Storage
 from tests.reap.archive_world import (
     ALGORITHM,
@@ -52,6 +56,16 @@ def test_archives_are_closed_until_they_are_handed_over(world: World) -> None:
     world.folders.take_back(TREE)
     assert owners() == [(0, 0, 0o700), (0, 0, 0o600), (0, 0, 0o600)]
     world.folders.hand_over(b"home/nobody", uid=1, gid=1)
+
+
+def test_files_are_archived_where_inode_numbers_are_not_trusted(world: World) -> None:
+    """Their entries have devices that are made up."""
+    source = PosixSource(os.fsencode(world.source_path), FileSystemCommand(KINDS["eos"], b"/", LocalProcesses()))
+    world.members = MemberReader(source, algorithm=ALGORITHM)
+    write(world.tree + b"/small")
+    write(world.tree + b"/large", b"x" * (files.HELD_BYTES + 1))
+    assert (world.archive(world.rows()).left_out, len(list(world.archives.iterdir()))) == ({}, 2)
+    source.close()
 
 
 def test_what_changed_since_the_list_or_vanished_is_left_out(world: World) -> None:
