@@ -445,6 +445,8 @@ class Verification:
         # A scan that cannot be resumed discards its catalog when it is interrupted.
         kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
         self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
+        # The catalog that lists the source now, from its bricks, is one of them.
+        seen = [file for file in draft.catalog_files([scan.name for scan in scans]) if file not in source.files]
         joined = await asyncio.to_thread(
             Joined,
             source,
@@ -452,7 +454,7 @@ class Verification:
             trees=tuple(trees),
             now=[] if self._content is None else self._readings().files(),
             before=earlier,
-            earlier=draft.catalog_files([scan.name for scan in scans]),
+            earlier=seen,
             verification=reading.verification,
             policy=self.policy,
             capabilities=self._capabilities,
