@@ -41,17 +41,19 @@ class Answers:
     def offer(self, proofs: IndexedProofs, proven: Sequence[model.SecondCopy]) -> None:
         """Prepare the directory for hooks. What a job of an earlier call writes there stays."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        wanted = {self._proven(one) for one in proven}
+        for stale in set(self.directory.glob("*.proven")) - wanted:
+            stale.unlink()
+        for place in wanted:
+            place.touch()
         with open(self.directory / _MANIFEST, "wb") as stream:
             for path, digest in proofs.digests():
                 stream.write(b"%s  %s\0" % (digest.hex().encode("ascii"), path[len(self.tree) + 1 :]))
-        for stale in self.directory.glob("*.proven"):
-            stale.unlink()
-        for one in proven:
-            (self.directory / f"{one.name}.proven").touch()
 
-    def lost(self, offered: Sequence[model.SecondCopy]) -> list[model.SecondCopy]:
-        """The archives that no longer count, by the hooks."""
-        return [one for one in offered if not (self.directory / f"{one.name}.proven").exists()]
+    def lost(self, proven: Sequence[model.SecondCopy]) -> list[model.SecondCopy]:
+        """The archives that no longer count, by the hooks or by a job of an earlier call; none before the first `offer`."""
+        offered = proven if (self.directory / _MANIFEST).exists() else ()
+        return [one for one in offered if not self._proven(one).exists()]
 
     def taken(self, proofs: IndexedProofs, *, now_s: float) -> tuple[list[model.SecondCopy], list[str]]:
         """The archives that hold every file by their digests, and why others do not.
@@ -80,11 +82,15 @@ class Answers:
     def recorded(self, copies: Sequence[model.SecondCopy]) -> None:
         """Remove answers that are in the ledger now."""
         for one in copies:
+            self._proven(one).touch()
             (self.directory / f"{one.name}.archive").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove it with all answers."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _proven(self, copy: model.SecondCopy) -> Path:
+        return self.directory / f"{copy.name}.proven"
 
     def _compared(self, name: str, proofs: IndexedProofs, now_s: float) -> model.SecondCopy | str:
         with _opened(self.directory / f"{name}.archive") as stream:

@@ -418,21 +418,20 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         answers = Answers(
             directory=directory.absolute(), tree=record.tree.path, manifests=rules.proofs_named(self.item)
         )
-        # A call that was killed may have left answers.
+        # Of a call that was killed, or of a job that an earlier one began.
         await self._take(answers, record, proofs)
         algorithms = await asyncio.to_thread(proofs.algorithms)
-        offered = self._proven()
-        await asyncio.to_thread(answers.offer, proofs, offered)
+        await asyncio.to_thread(answers.offer, proofs, self._proven())
         archives = os.fsencode(answers.directory)
         facts = replace(facts, archives=archives, digest=algorithms[0] if len(algorithms) == 1 else None)
         try:
             await hooks.before(self._hooked_step(record), facts)
         except Refused:
             # Archives of earlier hooks count although a later one refuses.
-            await self._take(answers, record, proofs, offered)
+            await self._take(answers, record, proofs)
             raise
         self._hooked = True
-        problems = await self._take(answers, record, proofs, offered)
+        problems = await self._take(answers, record, proofs)
         why = rules.archives_problem(record.tree, self._proven(), problems, required=request.require_archive)
         if why is not None:
             raise Refused(
@@ -442,17 +441,11 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             )
         await asyncio.to_thread(answers.close)
 
-    async def _take(
-        self,
-        answers: Answers,
-        record: CutoverRecord,
-        proofs: IndexedProofs,
-        offered: Sequence[model.SecondCopy] = (),
-    ) -> list[str]:
+    async def _take(self, answers: Answers, record: CutoverRecord, proofs: IndexedProofs) -> list[str]:
         """Record the archives that hold the tree by their answers, forget those that hooks have lost, and return why others
         do not.
         """
-        lost = await asyncio.to_thread(answers.lost, offered)
+        lost = await asyncio.to_thread(answers.lost, self._proven())
         self.call.world.ledger.second_copies.remove(lost)
         for one in lost:
             words = f"the archive {one.name} ({one.place}) no longer counts: the hooks have lost it"
