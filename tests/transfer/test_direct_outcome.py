@@ -81,11 +81,7 @@ def test_errors_that_concern_more_than_a_file_stop(
 
 @pytest.mark.parametrize(
     ("exit_codes", "verdict"),
-    [
-        ((-9, 143), Verdict.INTERRUPTED),
-        ((1, 64, 127), Verdict.STOP),
-        ((65, 3, 74, 200), Verdict.RETRY),
-    ],
+    [((-9, 143), Verdict.INTERRUPTED), ((1, 64, 127), Verdict.STOP), ((65, 3, 74, 200), Verdict.RETRY)],
 )
 def test_other_ends(exit_codes: tuple[int, ...], verdict: Verdict) -> None:
     for exit_code in exit_codes:

@@ -192,17 +192,11 @@ async def test_links_across_trees_are_made_and_fall_back_to_copies(tmp_path: Pat
     world.source.add(gone, b"x")
     for name in (b"/one", b"/two"):
         world.source.add(BOB + name, same_as=gone)
-    rows = [
-        listed(BOB + b"/link", 0, 1, there),
-        *(listed(BOB + name, 0, 2, gone) for name in (b"/one", b"/two")),
-    ]
+    rows = [listed(BOB + b"/link", 0, 1, there), *(listed(BOB + name, 0, 2, gone) for name in (b"/one", b"/two"))]
     rows.append(listed(BOB + b"/removed", 0, 3, there))
     world.lists.add(LIST, ChunkKind.LINKS, BOB, rows)
     await world.run()
-    assert world.target.groups() == {
-        frozenset({there, BOB + b"/link"}),
-        frozenset({BOB + b"/one", BOB + b"/two"}),
-    }
+    assert world.target.groups() == {frozenset({there, BOB + b"/link"}), frozenset({BOB + b"/one", BOB + b"/two"})}
     assert world.vanished == 1
 
 
