@@ -1,8 +1,11 @@
 """Manifests as Parquet files: written by a verification, read by the next one."""
 
+import fcntl
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +22,7 @@ from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.units import DAY_S
 from migrator.core.values import KW_ONLY, dataclass, field
+from migrator.fs.beneath import held
 from migrator.fs.rules import Loss
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts
@@ -111,12 +115,22 @@ _LINK_QUERY = """
 
 
 class ParquetDraft:
-    """A manifest in progress: unsorted parts, which `close` merges into sorted files. Constant memory."""
+    """A manifest in progress: unsorted parts, which `close` merges into sorted files. Constant memory. `lock` is the descriptor
+    of its locked directory of parts.
+    """
 
     def __init__(
-        self, directory: Path, *, catalogs: ClosedCatalogs, scratch: ports.Scratch, algorithm: str, part_rows: int
+        self,
+        directory: Path,
+        *,
+        lock: int,
+        catalogs: ClosedCatalogs,
+        scratch: ports.Scratch,
+        algorithm: str,
+        part_rows: int,
     ) -> None:
         self._directory = directory
+        self._lock = lock
         self._draft = directory / DRAFT_DIRECTORY
         self._catalogs = catalogs
         self._abandoned = threading.Event()
@@ -211,6 +225,7 @@ class ParquetDraft:
         self._write(EXPECTED_FILE, self._losses, order="ALL")
         self._closed = True
         shutil.rmtree(self._draft)
+        os.close(self._lock)
         self._database.close()
         sync(self._directory)
         file, listed = self._directory / MANIFEST_FILE, self._directory / DIFFERENCES_FILE
@@ -233,6 +248,7 @@ class ParquetDraft:
         for parts in self._parts:
             parts.stop()
         shutil.rmtree(self._directory)
+        os.close(self._lock)
 
     def _write(self, name: str, parts: "_Parts[Any]", *, order: str, without: Sequence[str] = ()) -> None:
         """Write rows to a file, except the paths of `without`, in order (of the path first): temporary name, fsync, rename."""
@@ -399,6 +415,17 @@ _NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.U
 """Differences that sending a path again does not repair."""
 
 
+def _locked(directory: Path, flags: int = 0) -> int:
+    """A descriptor of a directory that is locked while its process lives. Raises BlockingIOError."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | flags)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 @dataclass(frozen=True)
 class ManifestDirectories:
     """The manifests of a site; `catalogs` are its catalogs. Reading raises Refused if a file is missing."""
@@ -410,14 +437,21 @@ class ManifestDirectories:
     part_rows: int = PART_ROWS
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
-        """Begin a manifest, after removing the leftovers of a killed one of the same name. Raises OSError."""
+        """Begin a manifest, after removing what killed verifications have left: up to hundreds of bytes per path. Raises OSError."""
         directory = self.directory / name
-        if directory.exists():
-            shutil.rmtree(directory)
-        (directory / DRAFT_DIRECTORY).mkdir(parents=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        # Held until the own draft is locked: no other call takes it for that of a killed one.
+        with held(_locked(self.directory)):
+            for draft in self.directory.glob(f"*/{DRAFT_DIRECTORY}"):
+                with suppress(BlockingIOError, FileNotFoundError), held(_locked(draft, fcntl.LOCK_NB)):
+                    if draft.exists():  # otherwise it was closed just now
+                        shutil.rmtree(draft.parent)
+            (directory / DRAFT_DIRECTORY).mkdir(parents=True)
+            lock = _locked(directory / DRAFT_DIRECTORY)
         sync(self.directory)
         return ParquetDraft(
             directory,
+            lock=lock,
             catalogs=self.catalogs,
             scratch=self.scratch,
             algorithm=algorithm,

@@ -24,7 +24,7 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import NS_PER_S, format_count, format_size, several
-from migrator.core.values import dataclass, field
+from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
@@ -458,7 +458,8 @@ class Verification:
             verification=reading.verification,
             policy=self.policy,
             capabilities=self._capabilities,
-            scratch=self.manifests.scratch,
+            # What a killed verification leaves goes with its draft.
+            scratch=replace(self.manifests.scratch, directory=draft.scratch),
         )
         try:
             listed = [await asyncio.to_thread(joined.listed_roots, side) for side in ("source", "target")]

@@ -236,9 +236,15 @@ def test_what_is_missing_or_changed_is_refused_with_a_way_out(manifests: Manifes
 
 
 def test_what_a_killed_verification_left_is_removed(manifests: ManifestDirectories, tmp_path: Path) -> None:
-    killed = manifests.create("one", algorithm="xxh3_128")
-    killed.add(verified=[verified(b"%d" % number) for number in range(20)])
+    killed = tmp_path / "manifests" / "killed" / "draft"
+    killed.mkdir(parents=True)
+    (killed / "verified-000001.parquet").touch()
+    earlier = Path(manifests.create("earlier", algorithm="xxh3_128").close().file)
+    at_work = manifests.create("at work", algorithm="xxh3_128")
     draft = manifests.create("one", algorithm="xxh3_128")
+    assert (killed.parent.exists(), earlier.exists()) == (False, True)
+    at_work.add(verified=[verified(b"%d" % number) for number in range(20)])
+    assert at_work.close().rows == 20
     closed = draft.close()
     draft.abandon()
     assert closed.rows == 0
