@@ -108,14 +108,14 @@ def record(of: ChunkWork, row: ListedPath) -> bytes:
     )
     if any(needed and number is None for _, _, number, needed in fields):
         raise ValueError
-    given = b"".join(b",%b%d" % (letter, number) for letter, on, number, _ in fields if on and number is not None)
-    return given + b",r" * (of.kind is ChunkKind.RANGED_FILES) + b":" + row.path[len(TREE) + 1 :] + b"\0"
+    given = [b"%b%d" % (letter, number) for letter, on, number, _ in fields if on and number is not None]
+    return b",".join([*given, *[b"r"] * (of.kind is ChunkKind.RANGED_FILES)]) + b":" + row.path[len(TREE) + 1 :] + b"\0"
 
 
 NUMBERS = st.integers(0, 2**63 - 1)
 ROWS = st.builds(
     ListedPath,
-    path=st.just(TREE) | st.binary(min_size=1, max_size=20).map((TREE + b"/").__add__),
+    path=st.just(TREE) | st.lists(st.integers(1, 255), min_size=1).map(bytes).map((TREE + b"/").__add__),
     size_bytes=NUMBERS,
     link_group=st.none() | st.integers(0, 2**64 - 1),
     mtime_ns=st.none() | st.integers(-(2**63), 2**63 - 1),

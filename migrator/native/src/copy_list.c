@@ -1,8 +1,8 @@
 /* Reads the list: records on standard input, each `FIELDS:NAME` and a NUL byte.
  *
- * FIELDS are numbers after a comma and a letter, and may be empty: s size in bytes, m mtime in ns (signed), l link
- * group, o and n the range's offset and length in bytes. r alone: ranges copy the content. NAME is relative to the
- * tree, and its components are plain. `,s5368709120,m1700000000123456789,o0,n1073741824:big/file` */
+ * FIELDS are numbers after a letter, and may be empty: s size in bytes, m mtime in ns (signed), l link group, o and n
+ * the range's offset and length in bytes. r alone: ranges copy the content. NAME is relative to the tree, and its
+ * components are plain. `s5368709120,m1700000000123456789,o0,n1073741824:big/file` */
 
 #define _GNU_SOURCE
 #include <errno.h>

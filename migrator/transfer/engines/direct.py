@@ -268,7 +268,8 @@ def _records(work: ChunkWork) -> bytes:
     given = [listed.numbers(column, letter) for wanted, letter, column in fields if wanted]
     last = b",r:" if work.kind is ChunkKind.RANGED_FILES else b":"
     records = zip(*given, repeat(last), listed.names(work.tree), repeat(b"\0"), strict=False)
-    return b"".join(chain.from_iterable(records))
+    # No comma before the first field of a record: NUL is in no name.
+    return b"".join((b"\0", *chain.from_iterable(records))).replace(b"\0,", b"\0")[1:]
 
 
 def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
