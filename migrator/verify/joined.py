@@ -300,12 +300,13 @@ class Joined:
         self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
 
     def _cut_into_parts(self) -> None:
+        """Write the rows of each side, and of the readings, to a file per part; the paths of earlier catalogs always."""
         bounds = [(tree, tree + b"/", tree + _FIRST_AFTER_SLASH) for tree in self._trees]
         # Only placeholders are composed: every path is a parameter.
-        within = " OR ".join(f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds)))
+        within = [f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds))]
         given = {f"{name}{n}": path for n, three in enumerate(bounds) for name, path in zip("abc", three, strict=True)}
-        where = {"earlier": f"WHERE tree IN (SELECT tree FROM wanted) OR {within}"}  # noqa: S608
-        for name in _CUT if self._parts > 1 else where if self._trees else ():
+        where = {"earlier": f"WHERE {' OR '.join(['tree IN (SELECT tree FROM wanted)', *within])}"}  # noqa: S608
+        for name in _CUT if self._parts > 1 else where:
             cut = f"SELECT {_CUT[name]}, hash(path) % $parts AS part FROM {name}_rows {where.get(name, '')}"  # noqa: S608
             cutting = f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))"
             numbers = given if name in where else {}

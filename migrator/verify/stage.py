@@ -446,7 +446,8 @@ class Verification:
         kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
         self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
         # The catalog that lists the source now, from its bricks, is one of them.
-        seen = [file for file in draft.catalog_files([scan.name for scan in scans]) if file not in source.files]
+        listed_now = frozenset(source.files)
+        seen = [file for file in draft.catalog_files([scan.name for scan in scans]) if file not in listed_now]
         joined = await asyncio.to_thread(
             Joined,
             source,

@@ -85,7 +85,7 @@ class World:
 
     @property
     def here(self) -> str:
-        """The side that the way under way leads away from."""
+        """The side that the user is being moved from."""
         return TARGET if self.state in BACK else SOURCE
 
     @property

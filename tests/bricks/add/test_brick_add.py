@@ -180,7 +180,7 @@ class DirectoryUsers:
                 facts = path.lstat()
                 has = Wanted(mode=stat.S_IMODE(facts.st_mode), uid=facts.st_uid, gid=facts.st_gid, acls=_acls(path))
                 if name in self.made and (has.mode ^ wanted.mode) & ~_INHERITED == 0:
-                    # Taken before it was seen for the first time: docs/bricks.md says that nobody can know.
+                    # The bits were set or cleared before the first look: nobody can know that (docs/bricks.md).
                     has = replace(has, mode=wanted.mode)
                 if has != replace(wanted, acls=acls):
                     found.setdefault(name, []).append(f"{where}: {has} in place of {wanted}")

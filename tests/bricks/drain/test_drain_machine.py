@@ -270,7 +270,7 @@ def given_up(ledger: Ledger) -> list[int]:
 
 
 def told_of(ledger: Ledger) -> list[str]:
-    """Of which failures the hook has come to its end, once for every time that it did."""
+    """The failures whose hook has ended, one entry per call."""
     keys = [f"drain 1: failure at step {step.id}" for step in ledger.drains.steps(1)]
     hooked = [(key, ledger.hooks.latest(HookStep.FAIL, key)) for key in keys]
     calls = [(key, call) for key, step in hooked if step is not None for call in ledger.hooks.of_step(step.id)]
