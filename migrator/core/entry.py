@@ -1,9 +1,10 @@
 """One path as read by a scan (a row of a catalog or manifest, a side of a comparison), and user trees."""
 
-import hashlib
 import stat
 from collections.abc import Mapping
 from enum import IntFlag, StrEnum
+
+import xxhash
 
 from migrator.core.values import dataclass, field
 
@@ -94,10 +95,10 @@ class Entry:
 
 
 def xattr_digest(xattrs: Mapping[bytes, bytes]) -> bytes | None:
-    """16 bytes of BLAKE2b over all names and values, sorted by name, with their lengths; None if there are none."""
+    """XXH3_128 over all names and values, sorted by name, with their lengths; None if there are none."""
     if not xattrs:
         return None
-    digest = hashlib.blake2b(digest_size=16)
+    digest = xxhash.xxh3_128()
     for key in sorted(xattrs):
         value = xattrs[key]
         digest.update(len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value)

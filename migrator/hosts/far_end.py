@@ -266,11 +266,17 @@ class FarStream:
         self._given: deque[memoryview] = deque()
         self._input_ends = False
         self._code: int | None = None
+        self._alone = False
         self._ending: Ending | None = None
         self._discarding = False
         self._drained_s = 0.0
         self._stepped_s = time.monotonic()
         self.arrange()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program itself has not ended."""
+        return self._code is None
 
     @property
     def draining(self) -> bool:
@@ -322,9 +328,10 @@ class FarStream:
         if self._code is None:  # not reaped, so the pid is its own
             set_limit(self.pid, fields["bytes_per_s"])
 
-    def exited(self, code: int) -> None:
-        """The program itself has ended and been reaped."""
+    def exited(self, code: int, *, alone: bool) -> None:
+        """The program itself has ended and been reaped. `alone`: it has left no process."""
         self._code = code
+        self._alone = alone
 
     def step(self) -> bool:
         """Whether the stream is over, with EXITED sent."""
@@ -343,7 +350,7 @@ class FarStream:
         for fd in [*self._kinds, self._input]:
             self._close(fd)
         code = -_SIGKILL if self._code is None else self._code
-        self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs})
+        self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs, "alone": self._alone})
         return True
 
     def _members(self, snapshot: looks.Snapshot) -> list[looks.Look]:
@@ -784,10 +791,12 @@ class FarEnd:
             os.read(self._wake, 4096)
         except BlockingIOError:
             return
-        for pid, status in reap().items():
+        if ended := reap():
+            running = {stream.pid for stream in self._streams.values() if stream.is_running}
+            alone = looks.children() == running - ended.keys()
             for stream in self._streams.values():
-                if stream.pid == pid:
-                    stream.exited(os.waitstatus_to_exitcode(status))
+                if stream.pid in ended:
+                    stream.exited(os.waitstatus_to_exitcode(ended[stream.pid]), alone=alone)
         self._calls.deliver()
 
     def _step(self) -> None:

@@ -30,12 +30,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a program ended: after a signal, `exit_code` is minus its number."""
+    """How a program ended: after a signal, `exit_code` is minus its number. `alone`: it is known to have left no process."""
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     timed_out: bool
+    alone: bool = False
 
 
 class Processes(Protocol):

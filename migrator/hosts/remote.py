@@ -56,7 +56,7 @@ class RemoteProcesses(CollectingProcesses):
         finished = False
         try:
             timed_out = await self._supervise(connection, stream, command, on_start, (on_stdout, on_stderr))
-            exit_code, _ = await stream.exited
+            exit_code, _, alone = await stream.exited
             finished = True
         except HostLost as error:
             finished = True  # it cannot be ended from here
@@ -70,7 +70,7 @@ class RemoteProcesses(CollectingProcesses):
             del self._limits[token]
             if not finished:
                 await to_the_end(self._abandon(connection, stream, command))
-        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
+        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out, alone=alone)
 
     def limit(self, token: str, bytes_per_s: int) -> None:
         if token in self._limits:
@@ -91,7 +91,7 @@ class RemoteProcesses(CollectingProcesses):
         fields, _ = await connection.call("end", tokens=[token], grace_s=grace_s)
         return bool(fields["ended"])
 
-    def _ended(self, stream: RemoteStream, exited: "asyncio.Future[tuple[int, bool]]") -> None:
+    def _ended(self, stream: RemoteStream, exited: "asyncio.Future[tuple[int, bool, bool]]") -> None:
         if not isinstance(exited.exception(), HostLost):
             del self.doubtful[stream]
 
@@ -146,7 +146,7 @@ class RemoteProcesses(CollectingProcesses):
         """End it and wait for its end. A host that is lost meanwhile ends it itself."""
         connection.end(stream, grace_s=self._grace_s, discard=True)
         try:
-            _, ended = await stream.exited
+            _, ended, _ = await stream.exited
         except Exception as error:  # noqa: BLE001 - the caller raises the error that led here
             _log.info("%s was abandoned on a host that is lost: %s", show(command.argv[0]), error)
             return

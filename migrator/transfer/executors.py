@@ -100,8 +100,10 @@ class Executor:
         completed = await self._host.processes.stream(
             started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
         )
+        if completed.alone or command.token is None:
+            return completed
         try:
-            await self.end_orphans([command.token] if command.token is not None else ())
+            await self.end_orphans([command.token])
         except HostLost as error:
             raise HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=True) from error
         return completed

@@ -1,10 +1,11 @@
 """Retries, stops, temporary names, ETA, and advice about files that did not arrive."""
 
 import errno
-import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+
+import xxhash
 
 from migrator.core.units import several
 from migrator.fs.rules import TEMPORARY_PREFIX
@@ -175,7 +176,7 @@ AFTERWARDS = (
 # XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
 #
 # `migrator-native copy` creates a file under `.migrator-copy-HEX` and puts the ranges of a big one into
-# `.migrator-part-HEX`, both in the directory of NAME. HEX is the BLAKE2b digest of 16 bytes of NAME (`copy_places.c`).
+# `.migrator-part-HEX`, both in the directory of NAME. HEX is the XXH3_128 digest of NAME (`copy_places.c`).
 # `.migrator-marks-HEX` marks the ranges that have arrived. A part file and its marks are no leftovers while they may
 # still complete their file: the chunk of that file renames or removes them.
 
@@ -185,7 +186,6 @@ _SUFFIX = re.compile(rb"\.([A-Za-z0-9]{6}|[0-9]{1,6})\Z")
 _COPY_PREFIX = b".migrator-copy-"
 _PART_PREFIX = b".migrator-part-"
 _MARKS_PREFIX = b".migrator-marks-"
-_HASH_BYTES = 16
 _DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]+\Z")
 
 
@@ -234,7 +234,7 @@ def is_stream_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
 
 
 def _hash(name: bytes) -> bytes:
-    return hashlib.blake2b(name, digest_size=_HASH_BYTES).hexdigest().encode("ascii")
+    return xxhash.xxh3_128_hexdigest(name).encode("ascii")
 
 
 # The expected end of a copy, from the remaining work and the recent rate.

@@ -10,16 +10,17 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "blake2b.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "copy.h"
 
-/* Incomplete files have one of these names in their final directory: the prefix, and the hexadecimal BLAKE2b digest of
- * 16 bytes of the last component. So a second run finds the leftovers of the first. migrator/transfer/rules.py has the
+/* Incomplete files have one of these names in their final directory: the prefix, and the hexadecimal XXH3_128 digest
+ * of the last component. So a second run finds the leftovers of the first. migrator/transfer/rules.py has the
  * same rule. */
 #define COPY_PREFIX ".migrator-copy-"
 #define PART_PREFIX ".migrator-part-"
 #define MARKS_PREFIX ".migrator-marks-"
-#define HASH_BYTES 16
 #define OTHER_NAMES 16
 #define AGAIN 64
 
@@ -144,22 +145,15 @@ const char *last_component(const struct record *record) {
     return record->name + (record->directory_length == 0 ? 0 : record->directory_length + 1);
 }
 
+/* `number` distinguishes several names for the same file. */
 static void hashed_name(const char *prefix, const char *name, unsigned char number, char *hashed) {
-    unsigned char digest[HASH_BYTES];
-    struct blake2b_state state;
-    blake2b_begin(&state, sizeof digest);
-    blake2b_update(&state, name, strlen(name));
-    if (number > 0) {
-        /* No name contains a slash. */
-        unsigned char other[2] = {'/', number};
-        blake2b_update(&state, other, sizeof other);
-    }
-    blake2b_end(&state, digest);
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_withSeed(name, strlen(name), number));
     size_t at = strlen(prefix);
     memcpy(hashed, prefix, at);
-    for (size_t byte = 0; byte < sizeof digest; byte++) {
-        hashed[at++] = "0123456789abcdef"[digest[byte] >> 4];
-        hashed[at++] = "0123456789abcdef"[digest[byte] & 15];
+    for (size_t byte = 0; byte < sizeof hash.digest; byte++) {
+        hashed[at++] = "0123456789abcdef"[hash.digest[byte] >> 4];
+        hashed[at++] = "0123456789abcdef"[hash.digest[byte] & 15];
     }
     hashed[at] = '\0';
 }

@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "blake2b.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "gluster.h"
 #include "walk.h"
 
@@ -109,19 +111,20 @@ static int by_name(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-static void put_length(struct blake2b_state *hash, size_t length)
+static void put_length(XXH3_state_t *hash, size_t length)
 {
     const uint8_t bytes[4] = {(uint8_t)(length >> 24), (uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length};
-    blake2b_update(hash, bytes, sizeof bytes);
+    XXH3_128bits_update(hash, bytes, sizeof bytes);
 }
 
 /* Read the carried attributes into the row; -1 and errno if one cannot be read. */
 static int read_carried(struct worker *worker, const char *name, struct row *row, uint8_t digest[DIGEST_BYTES])
 {
-    struct blake2b_state hash;
+    XXH3_state_t hash;
+    XXH128_canonical_t canonical;
     size_t kept = 0;
     int32_t kinds = 0, largest = 0, acl_entries = 0;
-    blake2b_begin(&hash, DIGEST_BYTES);
+    XXH3_128bits_reset(&hash);
     qsort(listed.names, listed.carried, sizeof *listed.names, by_name);
     for (size_t index = 0; index < listed.carried; index++) {
         const char *key = listed.names[index];
@@ -132,9 +135,9 @@ static int read_carried(struct worker *worker, const char *name, struct row *row
             return -1;
         }
         put_length(&hash, strlen(key));
-        blake2b_update(&hash, key, strlen(key));
+        XXH3_128bits_update(&hash, key, strlen(key));
         put_length(&hash, (size_t)length);
-        blake2b_update(&hash, worker->value, (size_t)length);
+        XXH3_128bits_update(&hash, worker->value, (size_t)length);
         int32_t kind = kind_of(key);
         kinds |= kind | (strlen(key) > LONG_NAME_BYTES ? KIND_LONG_NAME : 0);
         if ((int32_t)length > largest)
@@ -148,7 +151,8 @@ static int read_carried(struct worker *worker, const char *name, struct row *row
     }
     if (kept == 0)
         return 0;
-    blake2b_end(&hash, digest);
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&hash));
+    memcpy(digest, canonical.digest, DIGEST_BYTES);
     row->xattr_digest = digest;
     row->xattr_kinds = kinds;
     row->xattr_largest_bytes = largest;
