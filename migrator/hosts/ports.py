@@ -36,7 +36,7 @@ class Completed:
     stdout: bytes
     stderr: bytes
     timed_out: bool
-    alone: bool = False
+    alone: bool = field(default=False, compare=False)
 
 
 class Processes(Protocol):
