@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from migrator.app import OperationPorts, Wiring
+from migrator.app import Wiring
 from migrator.app.hosts import endpoints, local_time, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
@@ -67,13 +67,8 @@ async def host_versions(
         yield lambda names: looks.gluster_versions(hosts, names)
 
 
-class _Ports(OperationPorts):
+def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
     """The fields of `BrickWorld` that all verbs have."""
-
-    back_up: Callable[[str], None]
-
-
-def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> _Ports:
     back_up = backing_up(ledger, wiring.site.site.state_dir)
     return {"back_up": back_up, **wiring.operation_ports(ledger, progress)}
 

@@ -162,6 +162,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     """Drives a drain or an addition. `back`: the call is to revert it."""
 
     halting: ClassVar[EventKind]
+    doubting: ClassVar[EventKind]
     unreported: ClassVar[frozenset[Any]]
     """States in which nothing has failed: at most, preflight checks have refused the start."""
 
@@ -196,11 +197,18 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     def shown(self, record: Bricks) -> str:
         return record.shown_bricks
 
-    def doubt(self, kind: EventKind, record: Bricks, words: str) -> None:
+    def doubt(self, record: Bricks, words: str) -> None:
         """Warn, unless the last warning was the same. Empty words: the doubt has cleared."""
         if words not in ("", self._doubted):
-            self.say(kind, Severity.WARNING, record, words)
+            self.say(self.doubting, Severity.WARNING, record, words)
         self._doubted = words
+
+    async def throttled(self, record: Bricks, change: Callable[[Any], Awaitable[object]]) -> None:
+        """Change the throttle; a failure is only reported. The next call restores options that remain changed."""
+        try:
+            await change(record)
+        except MigratorError as error:
+            self.doubt(record, f"the throttle could not be changed: {error.message}")
 
     def show(self, found: BrickStanding, step: str, elapsed_s: float, *, totals: bool = True) -> None:
         """Show the progress. Without `totals` it is not known how many files will be moved."""

@@ -1,20 +1,13 @@
 """Hook calls, throttles, progress and failures, for drains, additions and retirements."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from migrator.bricks.add import rules as addition_standing
-from migrator.bricks.add.model import AdditionRecord, BrickStandings
+from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
-from migrator.bricks.drain.model import (
-    OUT_STATES,
-    ChangedOption,
-    DrainRecord,
-    DrainState,
-    DrainStep,
-)
-from migrator.bricks.drain.rules import options_to_restore
+from migrator.bricks.drain.model import OUT_STATES, ChangedOption, DrainRecord, DrainState
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -25,7 +18,6 @@ from migrator.core.windows import Window, holds
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
 from migrator.gluster.volume import GlusterVolumeCommands
-from migrator.operations.model import StepResult
 from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
@@ -149,8 +141,10 @@ class Throttle:
         noted = self._noted(record)
         if not noted:
             return ""
-        self._set = None
-        names = still_changed(noted, await self._state())
+        self._set, state = None, await self._state()
+        if state.volume_id != record.volume_id:
+            return ""
+        names = still_changed(noted, state)
         for option in noted:
             if option.name in names:
                 await self.call.world.volume.set_option(option.name, option.before)
@@ -194,27 +188,27 @@ class Throttle:
         it.
         """
         ledger = self.call.world.ledger
-        added = [one for one in ledger.additions.all() if one.volume_id == state.volume_id]
-        others: list[DrainRecord | AdditionRecord] = [*left_changed(ledger, state), *added]
-        left = [option for one in others if one.id != self._record_id for option in one.notes.options or ()]
+        records: list[DrainRecord | AdditionRecord] = [*ledger.drains.all(), *ledger.additions.all()]
+        others = [one for one in records if one.volume_id == state.volume_id and one.id != self._record_id]
+        left = [option for one in others for option in one.notes.options or ()]
         return value_before(THROTTLE_OPTION, state, left)
 
 
-def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...]:
-    """Return drains that ended, and were killed before the options were restored. A value that an admin has set since
-    stays.
+async def restore_left(call: "BrickCall", kind: EventKind) -> None:
+    """Restore the options that drains and additions have left changed, because they were killed before they restored
+    them. A value that an admin has set since stays. Raises ToolFailed.
     """
-    drains = ledger.drains
-    return tuple(
-        record
-        for record in drains.all()
-        if record.volume_id == state.volume_id
-        and record.state in OUT_STATES | {DrainState.STOPPED}
-        and options_to_restore(record, state)
-        and not any(
-            step.step is DrainStep.RESTORE and step.result is StepResult.DONE for step in drains.steps(record.id)
-        )
+    ledger = call.world.ledger
+    if ledger.drains.under_way():
+        return
+    stores: tuple[tuple[OperationStore[Any, Any, Any, Any], Collection[str]], ...] = (
+        (ledger.drains, OUT_STATES | {DrainState.STOPPED}),
+        (ledger.additions, {AdditionState.SETTLED, AdditionState.FAILED}),
     )
+    for records, ended in stores:
+        for record in records.all():
+            if record.state in ended and (words := await Throttle(call=call, records=records).restore(record)):
+                call.say(kind, Severity.INFO, record.subject, words)
 
 
 # Files that were created on bricks without Gluster: those of the newest scan that are still there.

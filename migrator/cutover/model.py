@@ -9,8 +9,7 @@ from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.core.units import several
 from migrator.core.values import dataclass, replace
 from migrator.fs.model import FileLook, Mount, Side
-from migrator.operations import model as operations
-from migrator.operations.model import Act, Kind, Operation
+from migrator.operations.model import Act, Finished, Halt, Kind, Operation
 from migrator.transfer.model import RunRequest
 
 # States, steps and records. The way there goes from source to target, the way back (a rollback) from target to source;
@@ -413,12 +412,7 @@ class Seen:
     top_differences: tuple[str, ...] = ()
 
 
-class CutoverAct(operations.Act[CutoverStep, CutoverState]):
-    """A step of a cutover."""
-
-    __slots__ = ()
-
-
+CutoverAct = Act[CutoverStep, CutoverState]
 STEP_STATES: Mapping[CutoverStep, tuple[CutoverState, CutoverState]] = {
     CutoverStep.FREEZE: (_S.FREEZING, _S.FROZEN),
     CutoverStep.FINAL_PASS: (_S.FINAL_PASS, _S.FINAL_PASS),
@@ -441,10 +435,10 @@ STEP_STATES: Mapping[CutoverStep, tuple[CutoverState, CutoverState]] = {
 def act_of(step: CutoverStep, *, seen_done: bool = False, reason: str = "") -> CutoverAct:
     """A step with its states."""
     intent, result = STEP_STATES[step]
-    return CutoverAct(step=step, intent=intent, result=result, seen_done=seen_done, reason=reason)
+    return Act(step=step, intent=intent, result=result, seen_done=seen_done, reason=reason)
 
 
-Step = CutoverAct | operations.Halt | operations.Finished
+Step = CutoverAct | Halt | Finished
 
 
 # Frozen tops, and open files below them.

@@ -22,7 +22,7 @@ from migrator.hooks.stage import CutoverPlace, find_hooks
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import reason_of
-from migrator.operations.model import Halt
+from migrator.operations.model import Act, Halt
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
@@ -67,7 +67,7 @@ async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> 
     hooking, records = machine.hooking(), machine.cutting.ledger.hooks
     for place, step, done in _steps(record):
         if records.open_since(place.step, place.hooked.key) is not None:
-            act = model.CutoverAct(step=step, intent=record.state, result=record.state)
+            act = Act(step=step, intent=record.state, result=record.state)
             facts = machine.facts(place, HookEvent.POST, record, act)
             await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
 
@@ -190,7 +190,7 @@ class Beginning:
         if record.state in model.SETTLED_STATES and (problem := await self.sight.against_rollback()):
             return _not_back(record, problem, _ASK_AGAIN)
         step = rules.begin_rollback(record, await self.sight.see(record))
-        if isinstance(step, model.CutoverAct):
+        if isinstance(step, Act):
             words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
             return rules.outcome_of(record, model.Ending.PLANNED, words)
         hint = step.hint if isinstance(step, Halt) else ""

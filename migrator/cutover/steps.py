@@ -35,8 +35,8 @@ from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.model import SiteRecord
-from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
+from migrator.operations.model import Finished, Halt
 from migrator.operations.run_files import RunFiles
 from migrator.plan.limits import set_confirmed
 from migrator.plan.model import Batch, Plan
@@ -477,7 +477,6 @@ _BEFORE_SWITCH = {
 }
 """The side to which the path leads if a hook has refused to switch it."""
 
-_Act = operations.Act[model.CutoverStep, model.CutoverState]
 _Done = Done[model.CutoverState, model.CutoverNotes]
 
 
@@ -509,13 +508,13 @@ class TreeMachine(
         return self.cutting.run.clock
 
     @property
-    def acts(self) -> Mapping[model.CutoverStep, Callable[[_Act, model.CutoverRecord], Awaitable[_Done]]]:
+    def acts(self) -> Mapping[model.CutoverStep, Callable[[model.CutoverAct, model.CutoverRecord], Awaitable[_Done]]]:
         return dict.fromkeys(model.CutoverStep, self._make)
 
     def say(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
         self.cutting.say(kind, severity, record.tree, message)
 
-    def announce(self, record: model.CutoverRecord, act: _Act) -> None:
+    def announce(self, record: model.CutoverRecord, act: model.CutoverAct) -> None:
         self.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
 
     def hooking(self) -> StepHooks:
@@ -535,14 +534,14 @@ class TreeMachine(
             else rules.next_step(record, seen)
         )
 
-    def failing(self, record: model.CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
+    def failing(self, record: model.CutoverRecord, act: model.CutoverAct, error: Exception, *, resumed: bool) -> None:
         """Raise nothing: a user who may be frozen must be moved on or back."""
         del record
         # After a resume, a hook's refusal does not show whether the hook call of the killed run made the switch.
         if not resumed and isinstance(error, HookRefused | HookSkipped):
             self._not_switched = self._not_switched or HOOKED.get(act.step) is HookStep.SWITCH
 
-    async def around(self, act: _Act, record: model.CutoverRecord) -> Around | None:
+    async def around(self, act: model.CutoverAct, record: model.CutoverRecord) -> Around | None:
         hooked = HOOKED.get(act.step)
         if hooked is None:
             return None
@@ -560,7 +559,9 @@ class TreeMachine(
             stoppable=hooked is not HookStep.THAW,
         )
 
-    def facts(self, place: CutoverPlace, event: HookEvent, record: model.CutoverRecord, act: _Act) -> HookFacts:
+    def facts(
+        self, place: CutoverPlace, event: HookEvent, record: model.CutoverRecord, act: model.CutoverAct
+    ) -> HookFacts:
         """The facts for hooks on one side of a step. A rollback goes from the target to the source."""
         cutting = self.cutting
         usage = next((one for one in cutting.plan.ranking if one.tree.path == record.tree.path), None)
@@ -593,7 +594,7 @@ class TreeMachine(
             started_at_s=record.since_s,
         )
 
-    async def finished(self, record: model.CutoverRecord, step: operations.Finished) -> model.TreeOutcome:
+    async def finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
         good = (
             {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED}
             if self.cutting.request.back
@@ -618,7 +619,7 @@ class TreeMachine(
         outcome = rules.outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s)
 
-    async def halted(self, record: model.CutoverRecord, step: operations.Halt) -> model.TreeOutcome:
+    async def halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
         words = f"{record.tree.user} is not touched ({rules.state_words(record.state)}): {step.words}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         return rules.outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
@@ -631,7 +632,7 @@ class TreeMachine(
 
     # Steps.
 
-    async def prepare(self, record: model.CutoverRecord, act: _Act, seen: model.Seen) -> model.CutoverNotes:
+    async def prepare(self, record: model.CutoverRecord, act: model.CutoverAct, seen: model.Seen) -> model.CutoverNotes:
         """The facts to record before a step begins: how to thaw the tops that it freezes, what it verifies and
         switches, and which passes and verifications in the ledger are older.
 
@@ -681,7 +682,7 @@ class TreeMachine(
                 hint="see `migrator doctor`, then run the same command again",
             )
 
-    async def _make(self, act: _Act, record: model.CutoverRecord) -> _Done:
+    async def _make(self, act: model.CutoverAct, record: model.CutoverRecord) -> _Done:
         """Make one step. A step that is found done was made by a killed call that did not record it; the kill may have
         come between the top and the archives.
         """

@@ -23,7 +23,7 @@ from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
-from migrator.operations.model import Act, Finished, Halt
+from migrator.operations.model import Finished, Halt
 from migrator.purge import model, rules
 from migrator.purge.copies import Answers
 from migrator.purge.proofs import IndexedProofs, open_proofs
@@ -39,7 +39,6 @@ LOOK_TIMEOUT_S = 120.0
 _REFUSED = "refused by a guard"
 
 
-_Act = Act[CutoverStep, CutoverState]
 T = TypeVar("T")
 
 
@@ -128,7 +127,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     @property
     def acts(
         self,
-    ) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[Done[CutoverState, CutoverNotes]]]]:
+    ) -> Mapping[CutoverStep, Callable[[CutoverAct, CutoverRecord], Awaitable[Done[CutoverState, CutoverNotes]]]]:
         return {CutoverStep.PURGE: self._purge}
 
     def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
@@ -145,7 +144,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     def next_step(self, record: CutoverRecord, seen: Snapshot) -> CutoverAct | Halt | Finished:
         return rules.next_step(record, seen.reasons)
 
-    def ends_before(self, record: CutoverRecord, act: _Act) -> model.TreePurge | None:
+    def ends_before(self, record: CutoverRecord, act: CutoverAct) -> model.TreePurge | None:
         del record, act
         if not self.call.request.dry_run:
             return None
@@ -157,7 +156,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         )
         return self._result(model.TreeOutcome.WOULD_PURGE, words=words)
 
-    async def prepare(self, record: CutoverRecord, act: _Act, seen: Snapshot) -> CutoverNotes | None:
+    async def prepare(self, record: CutoverRecord, act: CutoverAct, seen: Snapshot) -> CutoverNotes | None:
         del act
         if self.hooks is not None:
             await self._call_hooks(self.hooks, record, seen.proofs)
@@ -170,7 +169,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
         return None if seen.found is None else CutoverNotes(purge=seen.found.sum)
 
-    def failing(self, record: CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
+    def failing(self, record: CutoverRecord, act: CutoverAct, error: Exception, *, resumed: bool) -> None:
         del record, act, resumed
         raise error
 
@@ -348,7 +347,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     # Acting.
 
-    async def _purge(self, act: _Act, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
+    async def _purge(self, act: CutoverAct, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
         seen, whole = self._seen, record.notes.purge
         closed = _closed(record)

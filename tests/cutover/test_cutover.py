@@ -8,7 +8,7 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, settle_s, switch_problems
-from migrator.operations.model import Halt
+from migrator.operations.model import Act, Halt
 from tests.support.making import made
 
 S, C = cutover.CutoverState, cutover.CutoverStep
@@ -125,7 +125,7 @@ MISSING: list[tuple[dict[str, Any], str]] = [
 )
 def test_no_switch_without_each_proof(state: cutover.CutoverState, changes: dict[str, Any], said: str) -> None:
     step = next_step(record(state), world(state, **changes))
-    assert isinstance(step, cutover.CutoverAct)
+    assert isinstance(step, Act)
     assert (step.step, step.seen_done) == (revert_of(state), False)
     assert said in step.reason
     assert any(said in problem for problem in against_the_switch(state, world(state, **changes)))

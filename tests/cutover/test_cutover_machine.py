@@ -22,7 +22,7 @@ from migrator.cutover.model import (
     TopSeen,
 )
 from migrator.cutover.rules import begin_rollback, next_step, turned_back
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Act, Finished, Halt
 from tests.support.making import made
 
 SOURCE, TARGET = "source", "target"
@@ -267,7 +267,7 @@ class CutoverMachine(RuleBasedStateMachine):
 
     def go(self, luck: Luck) -> Step:
         world, step = self.world, self.decide()
-        if isinstance(step, CutoverAct):
+        if isinstance(step, Act):
             self.check_explained(step)
             world.carry_out(step, luck)
         if isinstance(step, Finished):

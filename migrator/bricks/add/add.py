@@ -10,13 +10,14 @@ from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
 from migrator.bricks.add.stage import AdditionCall, AdditionLooker, AdditionWorld, hooked
 from migrator.bricks.add.steps import AdditionMachine
-from migrator.core.errors import Refused, ToolFailed, UsageError
-from migrator.core.events import EventKind, Severity
+from migrator.bricks.shared import restore_left
+from migrator.core.errors import Refused, UsageError
+from migrator.core.events import EventKind
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookEvent, HookStage, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import find_hooks
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Act, Finished, Halt
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -55,7 +56,7 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
             return replace(previewed, dry_run=request.dry_run)
 
     async def work(call: AdditionCall) -> model.AdditionSummary:
-        await _restore_left(call)
+        await restore_left(call, EventKind.ADDITION_STEP)
         known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
         anew = known is not None and _begins_anew(known, state, request)
         return await _machine(call).bring(world.ledger.additions.plan(_planned(call, state), anew=anew))
@@ -111,7 +112,7 @@ def forget_addition(
         )
     if step is not None:
         ledger.hooks.close_step(step.id, state=model.AdditionState.FORGOTTEN.value, at_s=at_s)
-    act = model.AdditionAct(
+    act = Act(
         step=model.AdditionStep.FORGET, intent=model.AdditionState.FORGOTTEN, result=model.AdditionState.FORGOTTEN
     )
     return ledger.additions.finish(
@@ -157,16 +158,3 @@ async def _prepares(call: AdditionCall) -> bool:
     """Whether there are hooks that may make file systems and mount them."""
     found = await find_hooks(call.world.hooks, call.world.blocking)
     return bool(in_order(found.hooks, HookStage(step=HookStep.ADD, event=HookEvent.PRE)))
-
-
-async def _restore_left(call: AdditionCall) -> None:
-    """Restore volume options that settled or failed additions left changed. Raises ToolFailed."""
-    for record in call.world.ledger.additions.all():
-        if record.state not in (model.AdditionState.SETTLED, model.AdditionState.FAILED) or not record.notes.options:
-            continue
-        state, _ = await call.world.volume.state_and_tasks()
-        if not state.volume_id:
-            raise ToolFailed("the options of the volume are not known")
-        words = await _machine(call).throttle.restore(record) if record.volume_id == state.volume_id else ""
-        if words:
-            call.say(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)

@@ -10,8 +10,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
-from migrator.operations import model as operations
-from migrator.operations.model import Act, Kind, added
+from migrator.operations.model import Act, Finished, Halt, Kind, added
 
 # States, steps and records.
 #
@@ -190,8 +189,7 @@ class AdditionRecord(BrickOperation[AdditionState, AdditionNotes]):
 
 def _noted(known: AdditionNotes, more: AdditionNotes) -> AdditionNotes:
     notes = added(known, more, once=("filesystem_before", "room_before"))
-    # An empty tuple means that all are restored.
-    return replace(notes, options=merged_options(known.options, more.options)) if more.options else notes
+    return replace(notes, options=merged_options(known.options, more.options))
 
 
 def _intended(
@@ -310,13 +308,8 @@ class Wish:
     take_back: bool = False
 
 
-class AdditionAct(operations.Act[AdditionStep, AdditionState]):
-    """A step of an addition."""
-
-    __slots__ = ()
-
-
-Step = AdditionAct | operations.Halt | operations.Finished
+AdditionAct = Act[AdditionStep, AdditionState]
+Step = AdditionAct | Halt | Finished
 
 
 # Request and summary of `brick add`.

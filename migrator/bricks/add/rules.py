@@ -19,7 +19,7 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import are_few
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Act, Finished, Halt
 from migrator.report.model import Blocker
 
 # A brick that gets a new disk at the same path (`reset-brick`).
@@ -48,7 +48,7 @@ _INTENT_AND_RESULT = {
 
 def _act(step: model.AdditionStep, **facts: Any) -> model.AdditionAct:  # noqa: ANN401 - the fields of an act
     intent, result = _INTENT_AND_RESULT[step]
-    return model.AdditionAct(step=step, intent=intent, result=result, **facts)
+    return Act(step=step, intent=intent, result=result, **facts)
 
 
 def give_up(reason: str) -> model.AdditionAct:
@@ -188,7 +188,7 @@ def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: 
     if not brick.online:
         return _serve_again(record, seen, brick)
     step, result = (_A.FINISH, _S.TAKEN_BACK) if healed(record, seen.state) else (_A.HEAL, _S.TAKING_BACK)
-    return model.AdditionAct(step=step, intent=_S.TAKING_BACK, result=result)
+    return Act(step=step, intent=_S.TAKING_BACK, result=result)
 
 
 # Fix-layout and rebalance after an addition: started once, watched until they end. A full rebalance fixes every layout
@@ -200,7 +200,7 @@ _TASKS = {_S.LAYOUT: (_A.LAY_OUT, _S.LAID_OUT, "fix-layout"), _S.BALANCING: (_A.
 
 
 def _begin(running: model.AdditionState, **facts: Any) -> model.AdditionAct:  # noqa: ANN401 - the fields of an act
-    return model.AdditionAct(step=_TASKS[running][0], intent=running, result=running, **facts)
+    return Act(step=_TASKS[running][0], intent=running, result=running, **facts)
 
 
 def watched(
@@ -240,12 +240,12 @@ def _own(
     if progress.moving:
         if seen.stalled:
             return give_up(f"the {name} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
-        return model.AdditionAct(step=_A.WATCH, intent=record.state, result=record.state)
+        return Act(step=_A.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, moves_files=running is _S.BALANCING)):
         return give_up(f"{name}: {'; '.join(problems)}")
     if running is _S.BALANCING and any(one.fix_layout for one in progress.counters):
         return _begin(running, task_before=task.id)
-    return model.AdditionAct(step=step, intent=running, result=result, seen_done=True)
+    return Act(step=step, intent=running, result=result, seen_done=True)
 
 
 def _failures(progress: TaskProgress, *, moves_files: bool) -> Iterator[str]:
@@ -406,7 +406,7 @@ def _after_addition(record: model.AdditionRecord, seen: model.AdditionSeen) -> m
 
 
 def _finish(state: model.AdditionState) -> model.AdditionAct:
-    return model.AdditionAct(step=_A.FINISH, intent=state, result=_S.SETTLED)
+    return Act(step=_A.FINISH, intent=state, result=_S.SETTLED)
 
 
 # Progress and blockers of additions.

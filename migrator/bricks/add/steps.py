@@ -17,7 +17,7 @@ from migrator.bricks.add.rules_guards import begun_to_put_in
 from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import Ending
-from migrator.core.errors import MigratorError, Refused, ToolFailed
+from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
@@ -26,7 +26,6 @@ from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind
 from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME
-from migrator.operations import model as operations
 from migrator.operations.engine import Done, Events
 from migrator.operations.model import Act, Finished
 
@@ -69,7 +68,6 @@ _PATIENCE_S = 3600.0
 """How long a task may report no counters before the next decision."""
 
 
-_Act = operations.Act[model.AdditionStep, model.AdditionState]
 _Done = Done[model.AdditionState, model.AdditionNotes]
 
 
@@ -88,7 +86,7 @@ class AdditionMachine(
 
     events = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
     waits = frozenset({model.AdditionStep.WATCH, model.AdditionStep.HEAL})
-    halting = EventKind.ADDITION_HALTED
+    halting, doubting = EventKind.ADDITION_HALTED, EventKind.ADDITION_FAILED
     unreported = model.FORGETTABLE_STATES
     """Waiting for an admin to replace a disk is not a failure."""
 
@@ -107,7 +105,7 @@ class AdditionMachine(
     ) -> Mapping[model.AdditionStep, Callable[[model.AdditionAct, model.AdditionRecord], Awaitable[_Done]]]:
         return dict.fromkeys(model.AdditionStep, self._make)
 
-    def announce(self, record: model.AdditionRecord, act: _Act) -> None:
+    def announce(self, record: model.AdditionRecord, act: model.AdditionAct) -> None:
         self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
 
     async def resume(self, record: model.AdditionRecord) -> model.AdditionRecord:
@@ -128,7 +126,7 @@ class AdditionMachine(
         return rules.next_step(record, seen, self.call.request.wish, begins=not self._begun)
 
     async def prepare(
-        self, record: model.AdditionRecord, act: _Act, _: model.AdditionSeen | None
+        self, record: model.AdditionRecord, act: model.AdditionAct, _: model.AdditionSeen | None
     ) -> model.AdditionNotes:
         self._begun = True
         if act.step in _CHANGES and not act.seen_done:
@@ -190,7 +188,7 @@ class AdditionMachine(
     async def _make(self, act: model.AdditionAct, record: model.AdditionRecord) -> _Done:
         """Do it. Raises MigratorError, OSError, TimeoutError."""
         if act.step is model.AdditionStep.GIVE_UP:
-            await self._throttle(record, self.throttle.restore)
+            await self.throttled(record, self.throttle.restore)
         if act.seen_done or act.step is model.AdditionStep.GIVE_UP:
             return Done(words=act.reason or ("seen to be done" if act.step is model.AdditionStep.ADD else ""))
         deeds = {
@@ -315,7 +313,7 @@ class AdditionMachine(
             gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
             if gone or now_s - heard_s > _PATIENCE_S:
                 return Done()
-            await self._throttle(record, self.throttle.follow)
+            await self.throttled(record, self.throttle.follow)
             await self.clock.sleep(call.request.poll_s)
 
     async def _heal(self, record: model.AdditionRecord) -> _Done:
@@ -362,12 +360,3 @@ class AdditionMachine(
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
         return Done(words="; ".join(said for said in (audit, words) if said))
-
-    async def _throttle(
-        self, record: model.AdditionRecord, change: Callable[[model.AdditionRecord], Awaitable[object]]
-    ) -> None:
-        """Change the throttle; a failure is only reported. The next call of `brick add` restores options that remain changed."""
-        try:
-            await change(record)
-        except MigratorError as error:
-            self.doubt(EventKind.ADDITION_FAILED, record, f"the throttle could not be changed: {error.message}")

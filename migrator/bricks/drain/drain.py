@@ -5,9 +5,9 @@ from collections.abc import Callable
 from migrator.bricks.drain import model
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld
 from migrator.bricks.drain.steps import DrainMachine, wipe_permission
-from migrator.bricks.shared import left_changed
+from migrator.bricks.shared import restore_left
 from migrator.core.errors import Refused, UsageError
-from migrator.core.events import EventKind, Severity
+from migrator.core.events import EventKind
 from migrator.core.values import dataclass, replace
 from migrator.gluster.model import VolumeState
 
@@ -146,21 +146,7 @@ async def _make(
     verb: str, call: DrainCall, record_of: Callable[[], model.DrainRecord], *, back: bool
 ) -> model.DrainSummary:
     async def work(call: DrainCall) -> model.DrainSummary:
-        await _restore_left(call)
+        await restore_left(call, EventKind.DRAIN_STEP)
         return await _machine(call, back=back).bring(record_of())
 
     return await call.recorded(verb, f"{verb.replace('-', ' ')} {' '.join(call.request.bricks)}", work)
-
-
-async def _restore_left(call: DrainCall) -> None:
-    """Put back what such drains have changed, so that it does not pass for what was there before. Raises ToolFailed."""
-    drains = call.world.ledger.drains
-    if drains.under_way():
-        return
-    state, _ = await call.world.volume.state_and_tasks()
-    for record in left_changed(call.world.ledger, state):
-        act = model.DrainAct(step=model.DrainStep.RESTORE, intent=record.state, result=record.state)
-        step_id = drains.intend(record.id, act, at_s=call.now_s())
-        words = await _machine(call, back=False).throttle.restore(record)
-        drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
-        call.say(EventKind.DRAIN_STEP, Severity.INFO, record.subject, words)

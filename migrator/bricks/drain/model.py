@@ -10,8 +10,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.values import dataclass, replace
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
-from migrator.operations import model as operations
-from migrator.operations.model import Act, Kind, added
+from migrator.operations.model import Act, Finished, Halt, Kind, added
 
 # States, steps and records. One drain is of one subvolume: a single brick, or a whole replica set.
 
@@ -124,8 +123,8 @@ class ChangedOption:
 class DrainNotes:
     """Facts that a step adds to the record. None leaves the recorded value.
 
-    `options` are those that the drain changes. For a recorded option `before` stays, and `given` is extended. They must
-    be recorded before the drain starts, as an empty tuple if it changes none. `task_id` is Gluster's id of the drain,
+    `options` are those that the drain changes. For a recorded option `before` stays, and `given` is extended; an empty
+    tuple means that none is changed. They must be recorded before the drain starts. `task_id` is Gluster's id of the drain,
     and `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a
     restart ends. `files` (names) and `size_bytes` (content) are the amounts to move, taken at the start and never
     replaced. `wipe_word` confirmed a wipe that has begun. `volume_before` is the fingerprint of the volume at the first
@@ -184,8 +183,10 @@ class DrainSample:
 def merged_options(
     known: Iterable[ChangedOption] | None, added: Iterable[ChangedOption] | None
 ) -> tuple[ChangedOption, ...] | None:
-    """Merge the options that a step adds into the recorded ones. The value before the first change stays."""
-    if known is None or added is None:
+    """Merge the options that a step adds into the recorded ones. The value before the first change stays. An empty tuple:
+    all are restored.
+    """
+    if not known or not added:
         found = known if added is None else added
         return None if found is None else tuple(found)
     by_name = {option.name: option for option in known}
@@ -453,13 +454,8 @@ class DrainSeen:
     may_recover: bool = False
 
 
-class DrainAct(operations.Act[DrainStep, DrainState]):
-    """A step of a drain."""
-
-    __slots__ = ()
-
-
-Step = DrainAct | operations.Halt | operations.Finished
+DrainAct = Act[DrainStep, DrainState]
+Step = DrainAct | Halt | Finished
 
 
 # Progress of a drain, from its record and its samples.

@@ -12,7 +12,7 @@ from migrator.core.units import format_duration, several
 from migrator.gluster.model import TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import FEW, are_few, still_changed, subvolumes
 from migrator.hooks.model import HookState
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Act, Finished, Halt
 
 # Reading a snapshot: where the bricks are, which task belongs to the drain, and which facts are known.
 
@@ -287,12 +287,12 @@ _INTENT_AND_RESULT = {
 
 def _act(step: model.DrainStep, **facts: Any) -> model.DrainAct:  # noqa: ANN401 - the fields of an act
     intent, result = _INTENT_AND_RESULT[step]
-    return model.DrainAct(step=step, intent=intent, result=result, **facts)
+    return Act(step=step, intent=intent, result=result, **facts)
 
 
 def _in_place(step: model.DrainStep, record: model.DrainRecord) -> model.DrainAct:
     """Return a step that does not change the state."""
-    return model.DrainAct(step=step, intent=record.state, result=record.state)
+    return Act(step=step, intent=record.state, result=record.state)
 
 
 def _adopt(task: VolumeTask) -> model.DrainAct:
@@ -537,7 +537,7 @@ def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """
     if record.state in model.UNTOUCHED_STATES:
         reason = "it was given up before anything was touched"
-        return model.DrainAct(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
+        return Act(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
     if record.state in model.OUT_STATES:
         return Halt(
             words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",

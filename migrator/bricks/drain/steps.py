@@ -14,7 +14,6 @@ from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.drain.rules_progress import (
     MOST_EXAMPLES,
     lost_after_s,
-    lost_movers,
     rebalance_way_out,
     samples_of,
     standing,
@@ -22,7 +21,7 @@ from migrator.bricks.drain.rules_progress import (
 )
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
-from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
+from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.core.values import dataclass, replace
@@ -32,9 +31,8 @@ from migrator.gluster.rules import disk_problems, drained, is_on, volume_fingerp
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_brick
 from migrator.ledger.model import SiteRecord
-from migrator.operations import model as operations
 from migrator.operations.engine import LOOKS, Around, Done, Events
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Act, Finished, Halt
 
 if TYPE_CHECKING:
     from migrator.ledger.operations import DrainRecords
@@ -59,7 +57,7 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
     call, looker = machine.call, machine.looker
     world, poll_s = call.world, call.request.poll_s
     began_s = reported_s = world.clock.monotonic_s()
-    doubt = partial(machine.doubt, EventKind.DRAIN_DOUBTED, record)
+    doubt = partial(machine.doubt, record)
 
     while True:
         seen, now_s = await looker.see(record), world.clock.monotonic_s()
@@ -74,7 +72,7 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
         if reporting and rules.moves(seen) and not (seen.lost or seen.stalled):
             reported_s = now_s
             doubt("")
-        elif hosts and isinstance(step, model.DrainAct) and step.step is model.DrainStep.WATCH:
+        elif hosts and isinstance(step, Act) and step.step is model.DrainStep.WATCH:
             help_words = rules.way_out(record, hosts) if silent_s > _HELP_S else "waiting for it"
             doubt(f"{rules.why_silent(hosts)}; {help_words}")
         elif isinstance(step, Halt) and step.look_again and not reporting and now_s - reported_s <= _PATIENCE_S:
@@ -82,10 +80,7 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
         else:
             return own and not rules.moves(seen) and (reporting or rules.ended_badly(seen))
         if counters:
-            try:
-                await machine.throttle.follow(record)
-            except MigratorError as error:
-                doubt(f"the throttle could not be changed: {error.message}")
+            await machine.throttled(record, machine.throttle.follow)
         await world.clock.sleep(poll_s)
 
 
@@ -110,7 +105,6 @@ _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.D
 """Hooks are also called around the whole drain. The step that began last ends first."""
 
 
-_Act = operations.Act[model.DrainStep, model.DrainState]
 _Done = Done[model.DrainState, model.DrainNotes]
 
 
@@ -139,7 +133,7 @@ class DrainMachine(
 
     events = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
     waits = frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
-    halting = EventKind.DRAIN_HALTED
+    halting, doubting = EventKind.DRAIN_HALTED, EventKind.DRAIN_DOUBTED
     unreported = model.UNTOUCHED_STATES
 
     call: DrainCall
@@ -235,14 +229,14 @@ class DrainMachine(
             return False
         return await self.looker.goes_on(record)
 
-    def ends_before(self, record: model.DrainRecord, act: _Act) -> model.DrainSummary | None:
+    def ends_before(self, record: model.DrainRecord, act: model.DrainAct) -> model.DrainSummary | None:
         if act.step is not model.DrainStep.COMMIT or act.seen_done or self.call.request.commit:
             return None
         words = f"{record.shown_bricks} is drained, and nothing is left on it; it is not committed, as requested"
         hint = "to take it out of the volume: the same command without --no-commit"
         return self.summary(record, model.DrainEnding.WAITS, words, hint)
 
-    async def prepare(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
+    async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen) -> model.DrainNotes:
         # The step after a recovery is decided as at the beginning: a failed drain is resumed.
         self._begun = act.step is not model.DrainStep.RECOVER
         await self._lock(record, act)
@@ -257,7 +251,7 @@ class DrainMachine(
             await self.hooking().before(hooked(record, HookStep.STOP), self.call.facts(record))
         return notes
 
-    async def _lock(self, record: model.DrainRecord, act: _Act) -> None:
+    async def _lock(self, record: model.DrainRecord, act: model.DrainAct) -> None:
         """Nothing else is at work in the volume when a drain begins, and no stream reads its bricks from the audit to the
         commit.
         """
@@ -280,17 +274,19 @@ class DrainMachine(
                 told = True
                 await self.call.world.clock.sleep(self.call.request.poll_s)
 
-    def release(self, act: _Act) -> None:
+    def release(self, act: model.DrainAct) -> None:
         if act.step not in (model.DrainStep.AUDIT, model.DrainStep.COMMIT):
             self.locks.pop_all().close()
             self._locked = False
 
-    async def _notes_before(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
+    async def _notes_before(
+        self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen
+    ) -> model.DrainNotes:
         """Return the facts to record with the intent."""
         if act.step is not model.DrainStep.START or seen.state is None:
             return model.NO_DRAIN_NOTES
         notes = model.DrainNotes(
-            options=self.throttle.before(seen.state),
+            options=self.throttle.before(seen.state) or record.notes.options or (),
             volume_before=volume_fingerprint(seen.state),
             volume_after=volume_fingerprint(drained(seen.state, record.bricks)),
         )
@@ -352,7 +348,7 @@ class DrainMachine(
 
     # Hooks.
 
-    async def around(self, act: _Act, record: model.DrainRecord) -> Around | None:
+    async def around(self, act: model.DrainAct, record: model.DrainRecord) -> Around | None:
         """Call the hooks around a commit and the audit before it."""
         hooked_steps = {model.DrainStep.COMMIT: HookStep.COMMIT, model.DrainStep.AUDIT: HookStep.AUDIT}
         facts, step = self.call.facts, hooked_steps.get(act.step)
@@ -591,14 +587,7 @@ class DrainMachine(
             if progress is not None:
                 kept = [one for one in samples if one.at_s > now_s - 3.0 * limit_s]
                 samples = [*kept, *samples_of(progress, now_s)]
-                lost = lost_movers(
-                    samples,
-                    task_id=progress.task_id,
-                    since_s=self.looker.not_whole_s,
-                    now_s=now_s,
-                    limit_s=limit_s,
-                    names=progress.names,
-                )
+                _, lost = self.looker.standstill(samples, progress.task_id, progress, self.call.request)
                 if lost:
                     raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_way_out(record.volume)}")
             shown = standing(record, world.ledger.drains.samples(record.id))

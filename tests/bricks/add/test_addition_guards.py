@@ -11,7 +11,7 @@ from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
 from migrator.gluster.model import Brick, BrickHeal, DiskFacts, ListedDirectory, TaskStatus, VolumeState
-from migrator.operations.model import Halt
+from migrator.operations.model import Act, Halt
 from tests.support.making import made
 from tests.support.volumes import brick as brick_of
 from tests.support.volumes import drain_sample, remove_brick
@@ -204,14 +204,14 @@ def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None
     beside = DiskFacts(name=one.bricks[0], mount="/srv/b", unexplained=("/srv/b/live (a brick of volume 5e)",))
     assert "/srv/b/live (a brick" in only(one, seen(one, disks={one.bricks[0]: beside}))
     first = next_step(one, seen(one), WISH)
-    assert isinstance(first, add.AdditionAct)
+    assert isinstance(first, Act)
     assert first.result is S.PREPARED
     # Hooks are called again after a crash: what grew meanwhile may be somebody else's work.
     handing = replace(
         one, state=S.HANDING, notes=add.AdditionNotes(room_before=add.TargetRoom(total_bytes=1, storage_targets=3))
     )
     again = next_step(handing, seen(one), WISH)
-    assert isinstance(again, add.AdditionAct)
+    assert isinstance(again, Act)
     assert not again.seen_done
 
 

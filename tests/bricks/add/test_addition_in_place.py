@@ -8,7 +8,7 @@ from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick
-from migrator.operations.model import Halt
+from migrator.operations.model import Act, Halt
 from tests.bricks.add.addition_world import ROOM
 from tests.bricks.add.in_place_world import ALL, OWN, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
 from tests.support.making import made
@@ -140,5 +140,5 @@ def test_only_what_the_brick_held_is_served_again(disk: Disk | None, words: str)
         assert isinstance(halted, Halt)
         assert words in halted.words
     served = after(S.OFFLINE, seen(away()), take_back=True)
-    assert isinstance(served, add.AdditionAct)
+    assert isinstance(served, Act)
     assert (served.step, served.seen_done) == (add.AdditionStep.TAKE_BACK, False)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
-from migrator.bricks.drain.model import AuditSeen, DrainAct, DrainRecord, DrainState, DrainStep, PlaceSeen
+from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep, PlaceSeen
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
 from migrator.bricks.drain.steps import DrainMachine
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
 from migrator.gluster.model import Brick
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
+from migrator.operations.model import Act
 from tests.support.fakes import VirtualClock
 from tests.support.making import made
 
@@ -135,6 +136,6 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
     record = made(DrainRecord, volume_id=VOLUME_ID, bricks=names, state=state, times={state: 1.0})
-    act = DrainAct(step=DrainStep.AUDIT, intent=state, result=state)
+    act = Act(step=DrainStep.AUDIT, intent=state, result=state)
     asyncio.run(taken(DrainMachine(call=call, looker=looker).acts[act.step](act, record)))
     assert looker.audit.clean is clean

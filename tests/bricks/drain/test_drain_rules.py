@@ -9,7 +9,7 @@ from migrator.bricks.drain import model as drain
 from migrator.bricks.drain import rules
 from migrator.bricks.drain.rules import begin_again, begin_stop, next_step
 from migrator.gluster.model import TaskCounters, TaskProgress, TaskStatus
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Act, Finished, Halt
 from tests.support.making import made
 from tests.support.volumes import brick, remove_brick, volume
 
@@ -61,7 +61,7 @@ def out(**changes: Any) -> drain.DrainSeen:
 
 
 def act(step: drain.DrainStep, intent: drain.DrainState, result: drain.DrainState) -> drain.DrainAct:
-    return drain.DrainAct(step=step, intent=intent, result=result)
+    return Act(step=step, intent=intent, result=result)
 
 
 AUDIT = act(D.AUDIT, S.AUDITING, S.AUDITED)
@@ -89,7 +89,7 @@ def halted(step: drain.Step, words: str = "", *, look_again: bool | None = None)
 
 
 def given_up(step: drain.Step, *words: str) -> None:
-    assert isinstance(step, drain.DrainAct), step
+    assert isinstance(step, Act), step
     assert replace(step, reason="") == GIVE_UP
     assert all(one in step.reason for one in words), step.reason
 
@@ -312,7 +312,7 @@ def test_a_drain_that_was_not_begun_is_given_up_and_a_committed_one_is_not_taken
     if state in drain.OUT_STATES:
         halted(step)
     else:
-        assert isinstance(step, drain.DrainAct)
+        assert isinstance(step, Act)
         assert (step.intent, step.result, step.seen_done) == (S.STOPPED, S.STOPPED, True)
         assert isinstance(next_step(record(S.STOPPED), seen()), Finished)
 
