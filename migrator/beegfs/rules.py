@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from migrator.beegfs import model
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
-from migrator.core.units import GIB, TIB, format_count, format_duration, format_size, several
+from migrator.core.units import GIB, TIB, first_of, format_count, format_duration, format_size, several
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity, Need
 from migrator.plan.model import TreeUsage
@@ -339,7 +339,6 @@ def _check(target: model.StorageTarget) -> Finding | None:
 
 NEARLY = 0.9
 """A user above this share of a limit gets a warning."""
-_NAMED_USERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,9 +352,7 @@ class OwnerNeed:
     @property
     def shown(self) -> str:
         """The owner for people."""
-        named = ", ".join(self.users[:_NAMED_USERS])
-        more = f" and {len(self.users) - _NAMED_USERS} others" if len(self.users) > _NAMED_USERS else ""
-        return f"uid {self.uid} (tree of {named}{more})"
+        return f"uid {self.uid} (tree of {first_of(self.users, 3)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

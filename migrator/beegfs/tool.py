@@ -284,12 +284,10 @@ class BeegfsTargets:
 
     def _whole(self, answer: Completed) -> bytes:
         """The output of a command that completed. Raises ToolFailed."""
-        said = answer.stderr.decode("utf-8", "replace").strip()
-        if answer.exit_code == 0 or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
+        if not answer.failure or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
             return answer.stdout
-        why = said.splitlines()[-1] if said else f"exit code {answer.exit_code}"
         raise ToolFailed(
-            f"`{PurePath(self.tool).name}` failed: {why}",
+            f"`{PurePath(self.tool).name}` failed: {answer.failure}",
             cause="BeeGFS's management service is down, or this machine may not ask it (authentication, certificate)",
             hint="try the same command by hand, as root; `migrator doctor` tells what it says",
         )

@@ -56,6 +56,12 @@ def several(count: int, one: str, many: str = "") -> str:
     return f"{format_count(count)} {one if count == 1 else many or one + 's'}"
 
 
+def first_of(names: Sequence[str], most: int = 5, *, of: int = 0, mark: str = ",") -> str:
+    """The first names, and how many more there are (`of`: in all, if the names were cut before): `a, b, and 3 more`."""
+    left = max(of, len(names)) - most
+    return f"{mark} ".join(names[:most]) + (f"{mark} and {format_count(left)} more" if left > 0 else "")
+
+
 def by_numbers(numbers: Sequence[int], one: str, many: str = "") -> str:
     """Things by their numbers: `batch 3`, `batches 1, 2, 3`."""
     return f"{one if len(numbers) == 1 else many or one + 's'} {', '.join(map(str, numbers))}"

@@ -12,7 +12,7 @@ from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.states import BatchState
-from migrator.core.units import format_duration, format_size, several
+from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.core.values import asdict, dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
@@ -885,9 +885,8 @@ def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
     writing = tuple(one for one in writers.open_files if can_write(one))
     reasons = []
     if writing:
-        shown = "; ".join(describe_open(one) for one in writing[:_FREEZING_SHOWN])
-        more = f"; and {len(writing) - _FREEZING_SHOWN} more" if len(writing) > _FREEZING_SHOWN else ""
-        reasons.append(f"something can still be written below the frozen trees: {shown}{more}")
+        shown = first_of([describe_open(one) for one in writing], _FREEZING_SHOWN, mark=";")
+        reasons.append(f"something can still be written below the frozen trees: {shown}")
     return (*reasons, *what_is_unseen(writers, vouched=vouched))
 
 

@@ -19,7 +19,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import to_the_end
-from migrator.core.units import format_duration, format_size, several
+from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.core.values import dataclass, field, replace
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
@@ -420,8 +420,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
 
 
 def _listed(changes: Sequence[model.SourceChange]) -> str:
-    shown = "; ".join(f"{show(one.path)} ({one.kind.value})" for one in changes[:_SHOWN])
-    return shown + (f"; and {len(changes) - _SHOWN:,} more" if len(changes) > _SHOWN else "")
+    return first_of([f"{show(one.path)} ({one.kind.value})" for one in changes], _SHOWN, mark=";")
 
 
 async def change_directories(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.core.entry import UserTree
 from migrator.core.paths import show
-from migrator.core.units import format_count, format_duration, format_factor, format_rate, several
+from migrator.core.units import first_of, format_count, format_duration, format_factor, format_rate, several
 from migrator.cutover import model, rules_speed
 from migrator.cutover.rules import freed_words, freezes_words, places_words, state_words
 from migrator.render import document
@@ -167,14 +167,11 @@ def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
     for (words, alert), users in said.items():
         # A sentence that begins with the user's name needs no prefix.
         named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
-        yield document.paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
+        yield document.paragraph(f"{first_of(users, _USERS_NAMED)}: {words}" if named else words, alert=alert)
     for hint, users in hints.items():
-        yield document.paragraph(f"Next: {hint}." if len(hints) == 1 else f"{_names(users)}, next: {hint}.")
-
-
-def _names(users: Sequence[str]) -> str:
-    shown = ", ".join(users[:_USERS_NAMED])
-    return f"{shown} and {len(users) - _USERS_NAMED} more" if len(users) > _USERS_NAMED else shown
+        yield document.paragraph(
+            f"Next: {hint}." if len(hints) == 1 else f"{first_of(users, _USERS_NAMED)}, next: {hint}."
+        )
 
 
 def _frozen(one: model.TreeOutcome, summary: model.CutoverSummary) -> str:

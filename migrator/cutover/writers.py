@@ -1,11 +1,10 @@
 """Finds processes with open files below user trees, with a script on brick servers and on this machine."""
 
 import asyncio
-import json
 import os
 import platform
 import sys
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 
@@ -13,15 +12,14 @@ import msgspec
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
-from migrator.core.paths import show
 from migrator.core.tasks import told
 from migrator.core.values import dataclass, replace
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import clients_unseen, exports_unseen, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick, ClientSeen
-from migrator.hosts.far_source import far_argv, far_source
-from migrator.hosts.ports import Command, Hosts, Processes
+from migrator.hosts.far_source import ask_script, far_argv, far_source
+from migrator.hosts.ports import Hosts, Processes
 
 # Sending the script to a host, and reading its answer.
 
@@ -68,10 +66,14 @@ async def _ask(
         "own": own,
         "filesystem": question.filesystem,
     }
-    try:
-        answer = msgspec.json.decode(await _run(processes, python, document, _TIMEOUT_S), type=_Answer)
-    except (ToolFailed, msgspec.DecodeError) as error:
-        raise ToolFailed(f"open files cannot be looked for on {host}: {error}", cause="its Python fails") from error
+    answer = await ask_script(
+        processes,
+        far_argv(python, script()),
+        _Answer,
+        question=document,
+        otherwise=f"open files cannot be looked for on {host}: ",
+        timeout_s=_TIMEOUT_S,
+    )
     if not answer.served:
         answer.unseen.append(_NOT_SERVED)
     brick = question.brick
@@ -92,16 +94,6 @@ async def _ask(
         ),
         unseen=tuple(answer.unseen),
     )
-
-
-async def _run(processes: Processes, python: bytes, question: Mapping[str, object], timeout_s: float) -> bytes:
-    """Run the script on a host and return its answer. Raises HostLost, ToolFailed."""
-    stdin = json.dumps(question).encode()
-    done = await processes.run(Command(argv=far_argv(python, script()), stdin=stdin, timeout_s=timeout_s))
-    if done.exit_code != 0 or done.timed_out:
-        said = show(done.stderr.strip()[-300:]) or f"exit code {done.exit_code}"
-        raise ToolFailed(f"no answer within {timeout_s:.0f} s" if done.timed_out else said)
-    return done.stdout
 
 
 async def _ask_host(hosts: Hosts, name: str, question: _Question) -> Writers:
@@ -141,8 +133,6 @@ def _joined(looks: Sequence[Writers], *unseen: str) -> Writers:
 # Connections to bricks that belong to this site's mounts or to Gluster.
 
 
-_CLIENTS_TIMEOUT_S = 60.0
-
 Endpoints = Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
 """`known_endpoints` of a site."""
 
@@ -158,14 +148,16 @@ async def known_endpoints(
     async def ends_of(name: str) -> tuple[frozenset[str], str]:
         try:
             host = await hosts.reach(name) if name else None
-            place = (
-                (host.processes, (await host.identity()).python) if host else (processes, os.fsencode(sys.executable))
+            python = (await host.identity()).python if host else os.fsencode(sys.executable)
+            found = await ask_script(
+                host.processes if host else processes,
+                far_argv(python, script()),
+                list[tuple[str, str]],
+                question=question,
             )
-            return frozenset(end for _, end in json.loads(await _run(*place, question, _CLIENTS_TIMEOUT_S))), ""
+            return frozenset(end for _, end in found), ""
         except MigratorError as error:
             return frozenset(), f"{name or 'this machine'}: {error.message}"
-        except ValueError:
-            return frozenset(), f"{name or 'this machine'}: the answer is no JSON"
 
     looks = await asyncio.gather(*map(ends_of, ("", *sorted(names))))
     return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)

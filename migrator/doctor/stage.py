@@ -183,7 +183,7 @@ async def _version(processes: Processes, program: bytes | None) -> bytes | None:
     if program is None:
         return None
     completed, _ = await _answer(processes.run(Command(argv=(program, b"--version"), timeout_s=_VERSION_TIMEOUT_S)))
-    return completed.stdout if completed is not None and completed.exit_code == 0 else None
+    return completed.stdout if completed is not None and not completed.failure else None
 
 
 async def _native_problem(host: Host, place_native: Callable[[Host], Awaitable[bytes]]) -> str | None:
@@ -194,12 +194,7 @@ async def _native_problem(host: Host, place_native: Callable[[Host], Awaitable[b
         return await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
 
     completed, error = await _answer(run())
-    if completed is None:
-        return error
-    if completed.exit_code != 0:
-        said = show(completed.stderr.strip()[-200:])
-        return f"it ended with code {completed.exit_code} {said}".rstrip()
-    return None
+    return error if completed is None else completed.failure or None
 
 
 # Links by which users reach their trees, if a cutover switches them

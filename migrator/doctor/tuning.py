@@ -1,7 +1,6 @@
 """`doctor --tuning`: compares settings of all hosts with `tuning.toml`. Changes nothing."""
 
 import asyncio
-import json
 import os
 import re
 import tomllib
@@ -11,19 +10,17 @@ from itertools import groupby
 
 import msgspec
 
-from migrator.core.errors import MigratorError, ToolFailed
-from migrator.core.paths import show
+from migrator.core.errors import MigratorError
 from migrator.doctor.model import Fact, TuningFinding, TuningReport
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
-from migrator.hosts.far_source import far_argv, far_source
-from migrator.hosts.ports import Command, Host
+from migrator.hosts.far_source import ask_script, far_argv, far_source
+from migrator.hosts.ports import Host
 from migrator.hosts.site import SiteHosts, names
 from migrator.site.config import Site
 
 THIS_HOST = "localhost"
 _AT_ONCE = 32
-_TIMEOUT_S = 60.0
 _GLUSTER = "gluster."
 _SIZE = re.compile(r"([0-9]+)([KMGTkmgt]?)[Bb]?")
 _UNITS = ("", "K", "M", "G", "T")
@@ -152,10 +149,11 @@ async def _facts_of(name: str, host: Host, question: Mapping[str, list[tuple[str
     """The facts of a host. Raises HostLost, ToolFailed."""
     python = (await host.facts()).python
     argv = far_argv(python, far_source("migrator.doctor", ("far_tuning",)))
-    done = await host.processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S))
-    try:
-        rows = msgspec.json.decode(done.stdout, type=list[tuple[str, str, str, str | None]])
-    except msgspec.DecodeError as error:
-        said = show(done.stderr.strip().rpartition(b"\n")[2][-300:]) or f"exit code {done.exit_code}"
-        raise ToolFailed(f"its settings cannot be read: {said}", cause="its Python fails") from error
+    rows = await ask_script(
+        host.processes,
+        argv,
+        list[tuple[str, str, str, str | None]],
+        question=question,
+        otherwise="its settings cannot be read: ",
+    )
     return [Fact(host=name, where=where, role=role, key=key, value=value) for where, role, key, value in rows]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from migrator.core.units import several
+from migrator.core.units import first_of, several
 from migrator.doctor.model import TuningFinding, TuningReport
 from migrator.render import document as doc
 
@@ -32,7 +32,7 @@ def _blocks(findings: list[TuningFinding]) -> Iterator[doc.Block]:
         yield doc.facts(
             [
                 (one.key, f"{value}; advised: {one.advised}"),
-                ("where", _some(one.places)),
+                ("where", first_of(one.places, _SHOWN, mark=";")),
                 ("by", f"{one.by}; {one.when}"),
                 ("why", one.why),
                 ("risk", one.risk),
@@ -44,9 +44,4 @@ def _unknown(report: TuningReport) -> Iterator[doc.Block]:
     for problem in report.problems:
         yield doc.paragraph(problem, alert=True)
     if report.unknown:
-        yield doc.paragraph(_some(report.unknown))
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = f"; and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return "; ".join(names[:_SHOWN]) + more
+        yield doc.paragraph(first_of(report.unknown, _SHOWN, mark=";"))

@@ -17,7 +17,7 @@ from migrator.core.paths import show
 from migrator.core.tasks import told
 from migrator.gluster.model import Brick, DirectoryFacts, DiskFacts, VolumeState
 from migrator.gluster.rules import subvolumes, version_in
-from migrator.hosts.far_source import far_argv, far_source
+from migrator.hosts.far_source import ask_script, far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, OnOutput
 
 # Running a script about a brick: it is sent to the brick's host with every question.
@@ -393,13 +393,7 @@ async def _ask_script(
     """The answer of a script on a host. Raises MigratorError with the reason as its message."""
     host = await hosts.reach(address)
     argv = far_argv((await host.identity()).python, script, *words)
-    done = await host.processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S))
-    if done.timed_out or done.exit_code != 0:
-        raise ToolFailed(show(done.stderr.strip()[-_SAID_BYTES:]) or "no answer")
-    try:
-        return dict(json.loads(done.stdout))
-    except ValueError as error:
-        raise ToolFailed("its answer was not understood") from error
+    return await ask_script(host.processes, argv, dict[str, Any], question=question)
 
 
 # Removed bricks, disks, and the GlusterFS versions of hosts.

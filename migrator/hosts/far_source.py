@@ -1,7 +1,17 @@
-"""Modules of this program as one Python source, for hosts without an installation."""
+"""Modules of this program as one Python source, for hosts without an installation; questions to such scripts."""
 
+import json
 from collections.abc import Sequence
 from importlib import resources
+from typing import TypeVar
+
+import msgspec
+
+from migrator.core.errors import ToolFailed
+from migrator.hosts.ports import Command, Processes
+
+T = TypeVar("T")
+_TIMEOUT_S = 60.0
 
 _LOADER = """
 import sys, types
@@ -30,3 +40,24 @@ def far_source(package: str, modules: Sequence[str], *arguments: object) -> byte
 def far_argv(python: bytes, source: bytes, *words: bytes) -> tuple[bytes, ...]:
     """The command that runs this source in an isolated interpreter: no environment variables, no site packages."""
     return (python, b"-I", b"-S", b"-c", source, *words)
+
+
+async def ask_script(
+    processes: Processes,
+    argv: tuple[bytes, ...],
+    kind: type[T],
+    *,
+    question: object = None,
+    otherwise: str = "",
+    timeout_s: float = _TIMEOUT_S,
+) -> T:
+    """The answer of a script, in JSON, to a question in JSON. Raises HostLost, and ToolFailed, whose message is `otherwise`
+    and the reason.
+    """
+    done = await processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=timeout_s))
+    try:
+        if not done.failure:
+            return msgspec.json.decode(done.stdout, type=kind)
+    except msgspec.DecodeError as error:
+        raise ToolFailed(f"{otherwise}its answer is not understood: {error}") from error
+    raise ToolFailed(f"{otherwise}{done.failure}", cause="its Python fails")

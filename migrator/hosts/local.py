@@ -189,4 +189,4 @@ async def load_of(host: str, *, hosts: Hosts, names: Collection[str], own: Colle
     except MigratorError:
         # The streams of a lost host report the loss.
         return None
-    return None if done.exit_code != 0 or done.timed_out else float(done.stdout.split()[0])
+    return None if done.failure else float(done.stdout.split()[0])

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from migrator.core.errors import MigratorError
+from migrator.core.paths import show
 from migrator.core.values import dataclass, field
 from migrator.hosts.model import ProcessIdentity
 
@@ -11,6 +12,7 @@ OnStart = Callable[[ProcessIdentity], None]
 OnOutput = Callable[[bytes], "Awaitable[None] | None"]
 """Receives a piece of output, cut anywhere. If it returns an awaitable, nothing more is read until that is done: a slow
 reader slows down a fast program, and memory stays bounded."""
+_SAID_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,14 @@ class Completed:
     stderr: bytes
     timed_out: bool
     alone: bool = field(default=False, compare=False)
+
+    @property
+    def failure(self) -> str:
+        """Why the program failed, with the last line that it wrote; empty if it succeeded."""
+        if self.timed_out:
+            return "it gave no answer in time"
+        said = show(self.stderr.strip().rpartition(b"\n")[2][-_SAID_BYTES:])
+        return f"it ended with code {self.exit_code}: {said}".rstrip(": ") if self.exit_code else ""
 
 
 class Processes(Protocol):

@@ -3,19 +3,18 @@
 import asyncio
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 import msgspec
 
-from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.errors import UsageError
 from migrator.core.paths import percent_unescape, show
 from migrator.core.tasks import drop_error
 from migrator.core.values import dataclass
 from migrator.fs.model import SENTINEL_NAME, mount_of, parse_mountinfo
-from migrator.hosts.far_source import far_argv
+from migrator.hosts.far_source import ask_script, far_argv
 from migrator.hosts.local import LocalHost
 from migrator.hosts.model import HostRoom, HostRoots
-from migrator.hosts.ports import Command, Host, Processes
+from migrator.hosts.ports import Host, Processes
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
 
@@ -139,9 +138,6 @@ def _named(text: str, host: str) -> str:
     return text.replace("%h", host).replace("{host}", host)
 
 
-T = TypeVar("T")
-
-_TIMEOUT_S = 60.0
 _ROOM_SCRIPT = b"""
 import json, os, sys, urllib.parse
 path = os.path.realpath(os.fsencode(sys.argv[1]))
@@ -169,7 +165,7 @@ class _Room(msgspec.Struct, frozen=True):
 async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
     """The file system at a path of a host. Raises HostLost, ToolFailed."""
     argv = far_argv(python, _ROOM_SCRIPT, path)
-    found = await _answer(processes, argv, _Room, f"the room at {show(path)} is not known")
+    found = await ask_script(processes, argv, _Room, otherwise=f"the room at {show(path)} is not known: ")
     mount = mount_of(parse_mountinfo(found.mounts.encode("latin-1")), percent_unescape(found.path))
     return HostRoom(
         filesystem=mount.filesystem if mount else "",
@@ -201,13 +197,4 @@ print(json.dumps(found))
 async def look_at_roots(processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> HostRoots:
     """The roots of the target and of a brick on a host (empty: not asked for). Raises HostLost, ToolFailed."""
     argv = far_argv(python, _ROOTS_SCRIPT, target, brick, SENTINEL_NAME)
-    return await _answer(processes, argv, HostRoots, "the roots of a host cannot be looked at")
-
-
-async def _answer(processes: Processes, argv: tuple[bytes, ...], of: type[T], otherwise: str) -> T:
-    completed = await processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
-    try:
-        return msgspec.json.decode(completed.stdout, type=of)
-    except msgspec.DecodeError as error:
-        said = show(completed.stderr.strip().rpartition(b"\n")[2][-300:]) or f"exit code {completed.exit_code}"
-        raise ToolFailed(f"{otherwise}: {said}", cause="its Python fails") from error
+    return await ask_script(processes, argv, HostRoots, otherwise="the roots of a host cannot be looked at: ")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from migrator.beegfs.model import LayoutRule
 from migrator.beegfs.rules_layout import rule_words, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
-from migrator.core.units import format_size, several
+from migrator.core.units import first_of, format_size, several
 from migrator.core.values import dataclass, field
 from migrator.fs.kinds.model import Kind
 from migrator.gluster.rules import is_on
@@ -83,7 +83,7 @@ def link_surprises(spans: Iterable[LinkSpan], batch_of: Mapping[bytes, int]) -> 
         whole = len(batches) == 1 and None not in batches
         for member in span.members:
             others = sorted("outside every tree" if tree is None else show(tree) for tree in span.trees - {member.tree})
-            groups = f"{several(span.groups, 'file')} with names in {_some(others)}"
+            groups = f"{several(span.groups, 'file')} with names in {first_of(others)}"
             found.append(
                 Surprise(
                     kind=SurpriseKind.HARD_LINKS_IN_BATCH if whole else SurpriseKind.HARD_LINKS_BROKEN,
@@ -99,12 +99,6 @@ def link_surprises(spans: Iterable[LinkSpan], batch_of: Mapping[bytes, int]) -> 
                 )
             )
     return tuple(found)
-
-
-def _some(names: Sequence[str]) -> str:
-    if len(names) <= MAX_EXAMPLES:
-        return ", ".join(names)
-    return f"{', '.join(names[:MAX_EXAMPLES])} and {len(names) - MAX_EXAMPLES} more"
 
 
 def quota_surprises(quotas: Iterable[tuple[bytes, int]], trees: Collection[bytes]) -> tuple[Surprise, ...]:
@@ -209,14 +203,14 @@ def _shuts_out(account: Account) -> bool:
 
 def describe_owners(noted: NotedOwners, ids: Sequence[int]) -> str:
     """The surprise with the first of the owners that have it."""
-    return f"{noted.words}: {_some([noted.names[one] for one in ids])}"
+    return f"{noted.words}: {first_of([noted.names[one] for one in ids])}"
 
 
 def unknown_accounts(accounts: Accounts) -> Iterator[Surprise]:
     """What could not be said about owners on this host."""
     sentences = []
     if accounts.unknown:
-        sentences.append(f"a look-up failed or took too long, so nothing is known of {_some(accounts.unknown)}")
+        sentences.append(f"a look-up failed or took too long, so nothing is known of {first_of(accounts.unknown)}")
     if accounts.no_user and not _people(accounts):
         sentences.append(
             f"this host knows none of {several(len(accounts.no_user), 'owner')}: plan where users are known"

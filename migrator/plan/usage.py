@@ -5,6 +5,7 @@ src/robinhood, tables ACCT_STAT and ENTRIES of src/list_mgr).
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -91,7 +92,7 @@ def _summed(rows: Iterable[Mapping[str, str]], source: str) -> list[UserUsage]:
         counts |= {} if is_directory else {title: title for title in SIZE_RANGES.values()}
         for name, column in counts.items():
             if column in row:
-                if not row[column].isdecimal():
+                if not re.fullmatch(r"[0-9]{1,20}", row[column]):
                     raise UsageError(f"{source}, line {row['line']}: {column} is {row[column]!r}, no number", hint=_ASK)
                 found[name] = found.get(name, 0) + int(row[column])
     return [

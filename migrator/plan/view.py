@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from migrator.beegfs.model import LostLimit, MetadataForecast
 from migrator.core.paths import show
-from migrator.core.units import format_age, format_count, format_duration, format_size, several
+from migrator.core.units import first_of, format_age, format_count, format_duration, format_size, several
 from migrator.plan.model import (
     SMALL_RANGES,
     Batch,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 RANKING_ROWS = 20
 AGE_ROWS = 10
 _EXAMPLES = 3
-_USERS_NAMED = 6
 _HEAVIEST = 8
 _WARNINGS = 6
 _CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
@@ -176,8 +175,7 @@ def standing_words(result: "PlanResult") -> str:
 
 
 def _trees(trees: Sequence[bytes]) -> str:
-    named = ", ".join(map(show, trees[:_USERS_NAMED])) + (", ..." if len(trees) > _USERS_NAMED else "")
-    return f"{several(len(trees), 'user tree')} ({named})"
+    return f"{several(len(trees), 'user tree')} ({first_of(list(map(show, trees)))})"
 
 
 def schedule_section(plan: Plan) -> Iterator[document.Section]:
@@ -325,9 +323,7 @@ def _metadata(forecast: Sequence[MetadataForecast]) -> document.Block:
 
 
 def _named(users: Sequence[str]) -> str:
-    different = list(dict.fromkeys(users))
-    named = ", ".join(different[:_USERS_NAMED])
-    return named if len(different) <= _USERS_NAMED else f"{named} and {len(different) - _USERS_NAMED} more"
+    return first_of(list(dict.fromkeys(users)))
 
 
 def surprise_kinds(surprises: Sequence[Surprise]) -> document.Block:

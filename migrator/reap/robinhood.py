@@ -124,7 +124,13 @@ def read_policy(text: str, policy: str | None, root: bytes) -> str:
     """The sections of site.toml for the files that a policy takes. Raises UsageError for text that is no policy, Refused
     for what [reap] cannot express.
     """
-    blocks = list(_blocks(_tokens(text)))
+    try:
+        return _as_reap(list(_blocks(_tokens(text))), policy, root)
+    except RecursionError:
+        raise UsageError("the blocks or conditions of the file are nested too deeply") from None
+
+
+def _as_reap(blocks: Sequence[_Block], policy: str | None, root: bytes) -> str:
     policies = [one for one in blocks if one.kind == "define_policy" and policy in (None, one.name)]
     if len(policies) != 1:
         names = ", ".join(one.name for one in policies) or "none"
@@ -365,7 +371,7 @@ def _with(rule: ReapRule, tree: bytes | None, root: bytes, test: Test) -> ReapRu
 
 
 def _amount(value: str, units: Mapping[str, int]) -> int | None:
-    match = re.fullmatch(r"([0-9]+)([A-Za-z]*)", value, re.ASCII)
+    match = re.fullmatch(r"([0-9]{1,20})([A-Za-z]*)", value, re.ASCII)
     factor = units.get(match[2].lower()) if match else None
     return int(match[1]) * factor if match and factor is not None else None
 

@@ -98,11 +98,9 @@ async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
             argv=tuple(map(os.fsencode, [*argv, page.as_uri()])), timeout_s=_TIMEOUT_S, environment={"HOME": profile}
         )
         done = await processes.run(command)
-        if done.exit_code != 0 or done.timed_out or not made.exists():
-            said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()[-1:] or ["it said nothing"]
+        if done.failure or not made.exists():
             raise ToolFailed(
-                f"{browser} did not print the report: {said[0]}",
-                cause="it took too long" if done.timed_out else f"it ended with exit code {done.exit_code}",
+                f"{browser} did not print the report: {done.failure or 'it made no file'}",
                 hint="leave --pdf out, and print report.html from any browser",
             )
         shutil.move(made, pdf)

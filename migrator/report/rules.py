@@ -13,7 +13,16 @@ from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
-from migrator.core.units import DAY_S, MINUTE_S, format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import (
+    DAY_S,
+    MINUTE_S,
+    first_of,
+    format_count,
+    format_duration,
+    format_rate,
+    format_size,
+    several,
+)
 from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
 from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
@@ -573,12 +582,11 @@ def _scan(
 
 
 def _named(trees: Sequence[bytes]) -> str:
-    return ", ".join(map(show, trees[:3])) + (f" and {len(trees) - 3} more" if len(trees) > 3 else "")
+    return first_of(list(map(show, trees)), 3)
 
 
 def _shown(reasons: Sequence[str]) -> str:
-    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    return f"{'; '.join(reasons[:3]) or 'no reason was recorded'}{more}"
+    return first_of(reasons, 3, mark=";") or "no reason was recorded"
 
 
 def _strange(found: Sequence[StrangeFiles]) -> _Found:

@@ -11,7 +11,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
-from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import first_of, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.model import CutoverState
 from migrator.cutover.view import cutover_blocks
 from migrator.ledger.model import CALL, TREE, Holder
@@ -265,12 +265,8 @@ def archive_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     lacking = [f"{tree.user} has {held[tree.path]}" for tree in retained if held[tree.path] < status.require_archive]
     yield doc.records("", _ARCHIVE, status.archives)
     if lacking:
-        shown = ", ".join(lacking[:TREE_ROWS]) + (
-            f", and {len(lacking) - TREE_ROWS:,} more" * (len(lacking) > TREE_ROWS)
-        )
-        yield doc.paragraph(
-            f"Before a purge each tree needs {status.require_archive} ([cutover] require_archive): {shown}."
-        )
+        words = f"Before a purge each tree needs {status.require_archive} ([cutover] require_archive)"
+        yield doc.paragraph(f"{words}: {first_of(lacking, TREE_ROWS)}.")
 
 
 def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:

@@ -10,7 +10,7 @@ from migrator.catalog.model import BrickFindings, PathFinding, ScanProblem, Stra
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
-from migrator.core.units import format_count, several
+from migrator.core.units import first_of, format_count, several
 from migrator.core.values import dataclass
 from migrator.gluster.model import Brick, BrickRules, VolumeState
 from migrator.gluster.rules import (
@@ -337,9 +337,8 @@ def strange_problems(found: Sequence[StrangeFiles]) -> Iterator[str]:
 
 def strange_words(one: StrangeFiles) -> str:
     """The number on one brick, with the first names."""
-    shown = ", ".join(show(path) for path in one.paths[:_SHOWN])
-    more = f", and {one.files - _SHOWN:,} more" if one.files > _SHOWN else ""
-    named = f" ({shown}{more})" if shown else ""
+    shown = first_of(list(map(show, one.paths)), _SHOWN, of=one.files)
+    named = f" ({shown})" if one.paths else ""
     return f"{several(one.files, 'file')} without a gfid {'was' if one.files == 1 else 'were'} put on {one.brick} past Gluster{named}"
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from migrator.core.units import format_size, several
+from migrator.core.units import first_of, format_size, several
 from migrator.core.values import dataclass
 from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
 from migrator.schedule import model
 from migrator.schedule.rules import day_words, obstacle_words
 
 _BATCH_ROWS = 20
-_USERS_NAMED = 10
 _ORDERS = {
     model.ScheduleOrder.PLANNED: "as planned",
     model.ScheduleOrder.HEAVIEST: "heaviest first",
@@ -69,10 +68,8 @@ def _remedies(found: model.Remedies | None) -> Iterator[str]:
         inodes = f" and {several(found.more_inodes, 'inode')} more" if found.more_inodes else ""
         yield f"{format_size(found.more_bytes)} more for users on the target{inodes}"
     if found.reap_bytes is not None:
-        users = ", ".join(found.reap_users[:_USERS_NAMED])
-        more = f" and {len(found.reap_users) - _USERS_NAMED} more" if len(found.reap_users) > _USERS_NAMED else ""
         yield (
-            f"what was not changed for a year is skipped ({format_size(found.reap_bytes)}) of {users}{more}: [reap] in site.toml"
+            f"what was not changed for a year is skipped ({format_size(found.reap_bytes)}) of {first_of(found.reap_users)}: [reap] in site.toml"
         )
     if found.max_fill is not None:
         yield f"[capacity] max_fill of {found.max_fill:.0%}"

@@ -123,16 +123,9 @@ class FileSystemCommand:
             answer = await self._processes.run(command)
         except MigratorError as error:
             raise ToolFailed(f"{shown}: {error.message}", hint=_ASK_BY_HAND) from error
-        if answer.timed_out:
-            raise ToolFailed(f"{shown} gave no answer within {self._timeout_s:.0f} s", hint=_ASK_BY_HAND)
-        if answer.exit_code != 0:
-            if may_fail:
-                return b""
-            said = answer.stderr.strip().rpartition(b"\n")[2][-200:]
-            raise ToolFailed(
-                f"{shown} ended with code {answer.exit_code}: {show(said)}".rstrip(": "), hint=_ASK_BY_HAND
-            )
-        return answer.stdout
+        if answer.failure and (answer.timed_out or not may_fail):
+            raise ToolFailed(f"{shown}: {answer.failure}", hint=_ASK_BY_HAND)
+        return b"" if answer.failure else answer.stdout
 
 
 def _shown(argv: Sequence[str | bytes]) -> str:

@@ -27,7 +27,6 @@ from migrator.site.rules_guards import mounted_volume
 Name = tuple[str, ...]
 Values = dict[str, Any]
 
-_ANSWER_TIMEOUT_S = 5.0
 _SYNTAX_PLACE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
 _TYPES = {
     "str": "text in quotes",
@@ -86,24 +85,29 @@ def _plain(path: bytes) -> bytes:
     return os.path.normpath(path)
 
 
-def _reached(path: bytes) -> bytes:
-    """The path without symlinks, after the automounter mounted it. Raises UsageError if it does not answer."""
+def _real(path: bytes, *, mounted: bool = False) -> bytes | None:
+    """The path without symlinks, if wanted after the automounter mounted it; None if its file system does not answer."""
     found: list[bytes] = []
 
     def look() -> None:
         with suppress(OSError):
-            os.stat(path + b"/.")
+            if mounted:
+                os.stat(path + b"/.")
         found.append(os.path.realpath(path))
 
-    thread = threading.Thread(target=look, name="kind", daemon=True)
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
     thread.join(_PATIENCE_S)
-    if not found:
+    return found[0] if found else None
+
+
+def _reached(path: bytes) -> bytes:
+    if (found := _real(path, mounted=True)) is None:
         raise UsageError(
             f"what is mounted at {show(path)} is not known: it gives no answer within {_PATIENCE_S:.0f} s",
             hint="write its kind into site.toml (docs/filesystems.md), or mend the mount",
         )
-    return found[0]
+    return found
 
 
 def _require_trust(path: Path | str) -> None:
@@ -349,8 +353,4 @@ def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Usag
 
 def _without_symlinks(path: Path) -> Path:
     """The real path, or the given path if its file system does not answer: `status` must not wait for it."""
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(os.path.realpath(path)), daemon=True)
-    thread.start()
-    thread.join(_ANSWER_TIMEOUT_S)
-    return Path(found[0] if found else os.path.abspath(path))
+    return Path(os.fsdecode(_real(os.fsencode(path)) or os.path.abspath(path)))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
-from migrator.core.units import format_count, format_size, several
+from migrator.core.units import first_of, format_count, format_size, several
 from migrator.fs.kinds.table import KINDS, PLAIN
 from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, mount_of
 from migrator.gluster.model import SourceHealth, VolumeState
@@ -173,7 +173,6 @@ def kind_problem(filesystem: str, mounted_from: str, kind: str, *, where: str) -
 
 
 _GLUSTER = "fuse.glusterfs"
-_SHOWN = 3
 
 
 def misplaced(directories: Iterable[tuple[str, bytes]], roots: Iterable[tuple[str, bytes]]) -> str | None:
@@ -286,7 +285,7 @@ def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collectio
     if not lacking and not gone:
         return None
     said = [
-        f"{words} {', '.join(map(show, paths[:_SHOWN]))}{', ...' if len(paths) > _SHOWN else ''}"
+        f"{words} {first_of(list(map(show, paths)), 3)}"
         for words, paths in (("it has not", lacking), ("it has besides", gone))
         if paths
     ]

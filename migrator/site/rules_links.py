@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import is_beneath, show
-from migrator.core.units import several
+from migrator.core.units import first_of, several
 from migrator.cutover.model import LinkLook, LinkPlace, LinkProblem
 from migrator.fs.model import FileLook, Mount, untrusted
 from migrator.hooks.model import HookEvent, HooksFound, HookStage, HookStep
@@ -14,7 +14,6 @@ from migrator.hooks.model import HookEvent, HooksFound, HookStage, HookStep
 _CHECK = "links"
 _NAME_LIMIT_BYTES = 255
 _GLUSTER = "fuse.glusterfs"
-_SHOWN = 5
 _TOLD = 20
 _BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (docs/cutover.md)'
 
@@ -159,7 +158,7 @@ def check_link_names(link: str, trees: Collection[UserTree]) -> Iterator[Finding
                 f"give the tree a user in [users] map, {_BY_HOOK}",
             )
     for user, found in sorted(shared_links(trees).items()) if "{tree}" not in link else ():
-        named = ", ".join(show(tree.path) for tree in found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+        named = first_of([show(tree.path) for tree in found])
         message = f"{several(len(found), 'tree')} have the link of one user, {show(user.encode('utf-8', 'surrogateescape'))}: {named}"
         fix = f"name the links by {{tree}}, or give the trees users of their own in [users] map, {_BY_HOOK}"
         yield failure(_CHECK, message, fix)

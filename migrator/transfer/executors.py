@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from migrator.core.errors import Refused, ToolFailed
-from migrator.core.paths import show
 from migrator.gluster.model import BrickRules
 from migrator.hosts import proc
 from migrator.hosts.far_looks import activity
@@ -162,9 +161,7 @@ class Executor:
             )
         except (ToolFailed, Refused) as error:
             return error.message
-        if completed.exit_code != 0:
-            return show(completed.stderr.strip()) or f"exit code {completed.exit_code}"
-        return None
+        return completed.failure or None
 
     async def _jailed(self, program: bytes, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
         # Every stream needs a new query: after a loss, another process starts programs there.

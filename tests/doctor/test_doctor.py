@@ -331,7 +331,7 @@ def test_the_target_there_is_known_by_its_sentinel(site: Site) -> None:
 @pytest.mark.needs_root
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(CRASHES, "it ended with code 132 Illegal instruction"), (b"no program", "could not be started")],
+    [(CRASHES, "it ended with code 132: Illegal instruction"), (b"no program", "could not be started")],
 )
 def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, content: bytes, words: str) -> None:
     program = tmp_path / "program"

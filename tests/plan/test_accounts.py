@@ -72,7 +72,7 @@ def test_what_holds_for_every_owner_is_a_trait_of_the_host() -> None:
 def test_five_owners_are_named() -> None:
     names = {uid: f"uid {uid}" for uid in range(9)}
     said = describe_owners(NotedOwners(words="no account", names=names), range(7))
-    assert said == "no account: uid 0, uid 1, uid 2, uid 3, uid 4 and 2 more"
+    assert said == "no account: uid 0, uid 1, uid 2, uid 3, uid 4, and 2 more"
 
 
 def test_what_cannot_be_looked_up_is_unknown_and_never_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ def test_a_report_of_top_users_is_partial() -> None:
     [
         ("      user,", "      User,", "no header"),
         ("123912", "118 KB", "line 6: volume is '118 KB', no number"),
+        ("123912", "9" * 5000, "line 6: volume is .*, no number"),
         (" 126976,", "", "line 6: 18 columns, and 19 in the header"),
         ("Using", "filter path: /scratch/a\nUsing", "line 1: it counts only a part"),
     ],

@@ -61,6 +61,8 @@ CONDITIONS = "last_mod >= 90d and not (path == '/mnt/gl/home/alice/keep/*')"
         (CONDITIONS, "last_mod > 1d or size < 1", "conditions of the same tree"),
         (CONDITIONS, "xattr.user.a == b (c)", "is not understood, at"),
         (CONDITIONS, "last_mod > 1 fortnight", "is not understood"),
+        (CONDITIONS, f"last_mod > {'9' * 5000}d", "last_mod > 9"),
+        (CONDITIONS, "(" * 3000, "nested too deeply"),
         (CONDITIONS, "fileclass == large", "fileclass large has no definition"),
         ("last_mod < 1d", "size == 0", "size != 0"),
         ("type != directory and tree", "type == symlink and tree", "type == symlink"),

@@ -69,7 +69,7 @@ def test_room_and_state_are_the_commands(tool: Tool, tmp_path: Path) -> None:
     [
         ("echo 'error: no such file system' >&2; exit 2", "ended with code 2: error: no such file system"),
         ("echo surprise", "the answer is not understood"),
-        ("exec sleep 1000", "gave no answer within"),
+        ("exec sleep 1000", "it gave no answer in time"),
     ],
 )
 def test_what_the_command_cannot_tell_is_a_doubt_and_statfs_is_taken(

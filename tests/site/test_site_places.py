@@ -66,7 +66,7 @@ def test_a_catalog_of_other_trees_is_told() -> None:
     assert site_rules_guards.check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
     finding = site_rules_guards.check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
     assert finding is not None
-    assert finding.message.endswith("it has not b, d, e, ...; it has besides gone")
+    assert finding.message.endswith("it has not b, d, e, and 1 more; it has besides gone")
     assert "migrator scan" in finding.fix
 
 

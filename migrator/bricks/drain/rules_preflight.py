@@ -13,7 +13,7 @@ from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.collected import collected
 from migrator.core.paths import show
-from migrator.core.units import format_duration, format_size, several
+from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.gluster.model import Brick, VolumeState, VolumeTask
 from migrator.gluster.rules import subvolumes, version_problems
@@ -23,9 +23,6 @@ from migrator.scan.rules import strange_problems
 #
 # A schedule with a purge before a drain relies on it: otherwise the drain takes longer, and may lack the room planned
 # for it.
-
-
-_SHOWN = 5
 
 
 def retained_sources(
@@ -68,10 +65,9 @@ def retained_words(sources: Sequence[model.RetainedSource]) -> str:
     """Describe whose sources are there, and how large they are."""
     files, size_bytes = sum(one.files for one in sources), sum(one.size_bytes for one in sources)
     users = list(dict.fromkeys(one.user for one in sources))
-    more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
     return (
         f"{several(files, 'file')} ({format_size(size_bytes)}) of {several(len(users), 'user')} who work on the target still lie "
-        f"on the bricks ({', '.join(users[:_SHOWN])}{more})"
+        f"on the bricks ({first_of(users)})"
     )
 
 
@@ -103,8 +99,6 @@ _DRAINING = frozenset(
 _BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
 """Files may have been moved until an addition entered one of these states."""
 
-_DRAIN_PREFLIGHT_SHOWN = 10
-_MARKS_SHOWN = 3
 _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50, "B": 1}
 """Units in Gluster's options: powers of 1,024."""
 
@@ -283,10 +277,9 @@ def _open_files(facts: model.DrainFacts) -> Iterator[str]:
 
 def _linked_symlinks(paths: Sequence[bytes]) -> Iterator[str]:
     if paths:
-        more = f", and {len(paths) - _DRAIN_PREFLIGHT_SHOWN:,} more" if len(paths) > _DRAIN_PREFLIGHT_SHOWN else ""
         yield (
             f"{several(len(paths), 'symlink')} with several names cannot be moved, and would make the drain fail: "
-            f"{', '.join(show(path) for path in paths[:_DRAIN_PREFLIGHT_SHOWN])}{more}. Give each name a symlink of its own (`cp -P`, then `mv`)"
+            f"{first_of(list(map(show, paths)))}. Give each name a symlink of its own (`cp -P`, then `mv`)"
         )
 
 
@@ -303,12 +296,11 @@ def _marked(marks: Sequence[model.BrickMarks] | None) -> Iterator[str]:
         if one.strange:
             yield from strange_problems((StrangeFiles(brick=one.brick, files=one.strange, paths=one.strange_examples),))
         if one.files:
-            more = f", and {one.files - _MARKS_SHOWN:,} more" if one.files > _MARKS_SHOWN else ""
             host, _, path = one.brick.partition(":")
             yield (
                 f"{several(one.files, 'hard-linked file')} of {one.brick} {'carries' if one.files == 1 else 'carry'} the mark of an "
-                f"earlier drain, and would make this one fail: {', '.join(show(path) for path in one.examples[:_MARKS_SHOWN])}"
-                f"{more}. While nothing moves files, take the marks off on {host}: {unmark_command(path)}"
+                f"earlier drain, and would make this one fail: {first_of(list(map(show, one.examples)), 3, of=one.files)}. "
+                f"While nothing moves files, take the marks off on {host}: {unmark_command(path)}"
             )
 
 

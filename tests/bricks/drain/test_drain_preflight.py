@@ -112,7 +112,7 @@ UNKNOWN_VERSION = "the version of GlusterFS on gl3 is not known, so its faults a
         ),
         (
             {"linked_symlinks": tuple(b"home/\xff%d" % number for number in range(12))},
-            ("12 symlinks with several names", "home/\\xff0, ", ", and 2 more"),
+            ("12 symlinks with several names", "home/\\xff0, ", ", and 7 more"),
         ),
         # By weight: 300 of 400 GiB get three quarters, whatever their room.
         (
