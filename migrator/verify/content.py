@@ -15,7 +15,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
-from migrator.core.units import NS_PER_S
+from migrator.core.units import GIB, NS_PER_S
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.rules import is_sampled
 from migrator.ledger.model import PassRecord
@@ -45,6 +45,8 @@ _LINE = re.compile(
     rb"^D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})$", re.MULTILINE
 )
 _LONGEST_LINE_BYTES = 256
+_UNIT_FILES, _UNIT_BYTES = 5000, GIB
+"""The most that is read together of several chunks."""
 
 
 def read_lines(output: bytes, paths: Sequence[bytes]) -> dict[bytes, _Content]:
@@ -81,6 +83,40 @@ class _Listed:
         return f"{self.of_pass.id:06d}-{self.chunk.number:08d}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Chunks of one brick that are read together, in the order of their passes."""
+
+    listed: tuple[_Listed, ...]
+
+    @property
+    def brick(self) -> str | None:
+        return self.listed[0].chunk.brick
+
+    @property
+    def name(self) -> str:
+        return f"{self.listed[0].name}-{self.listed[-1].name}"
+
+
+def _units(listed: Iterable[_Listed]) -> list[_Unit]:
+    """Nightly passes leave hundreds of chunks of a few files each: the start of a program for each would take longer than to
+    read them.
+    """
+    filled: list[list[_Listed]] = []
+    filling: dict[str | None, list[_Listed]] = {}
+    for one in listed:
+        some = filling.get(one.chunk.brick)
+        if (
+            some is None
+            or sum(other.chunk.files for other in some) + one.chunk.files > _UNIT_FILES
+            or sum(other.chunk.size_bytes for other in some) + one.chunk.size_bytes > _UNIT_BYTES
+        ):
+            filling[one.chunk.brick] = some = []
+            filled.append(some)
+        some.append(one)
+    return [_Unit(tuple(some)) for some in filled]
+
+
 @dataclass(slots=True, kw_only=True)
 class ContentPass:
     """Reads the listed files of some trees, and records in `parts` those whose content is equal on both sides.
@@ -105,7 +141,7 @@ class ContentPass:
     _lost: set[str] = field(init=False, default_factory=set)
     _failures: dict[str, int] = field(init=False, default_factory=dict)
     _lanes: Sequence[HostLane] = field(init=False, default=())
-    _queues: dict[str | None, deque[_Listed]] = field(init=False, default_factory=dict)
+    _queues: dict[str | None, deque[_Unit]] = field(init=False, default_factory=dict)
     _at_work: Counter[str] = field(init=False, default_factory=Counter)
     _said: set[str] = field(init=False, default_factory=set)
     _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -117,49 +153,48 @@ class ContentPass:
     async def run(self, passes: Iterable[tuple[PassRecord, Sequence[CopiedChunk]]], trees: Collection[bytes]) -> None:
         """Read all chunks of `KINDS` that were not read before. Raises OSError if the results cannot be written."""
         listed = [_Listed(one, copied) for one, some in passes for copied in some if copied.chunk.tree in trees]
-        waiting = [one for one in listed if not self.parts.has(one.name)]
+        waiting = [unit for unit in _units(listed) if not self.parts.has(unit.name)]
         try:
             left = await self._read_all(waiting, by_bricks=True)
             await self._read_all(left, by_bricks=False)
         finally:
             self._looks.abandon()
 
-    async def _read_all(self, chunks: Iterable[_Listed], *, by_bricks: bool) -> list[_Listed]:
-        """Read chunks on their lanes; return those that were not read."""
+    async def _read_all(self, units: Iterable[_Unit], *, by_bricks: bool) -> list[_Unit]:
+        """Read units on their lanes; return those that were not read."""
         self._lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or lane.reads_mount)]
         self._queues = {}
-        for listed in chunks:
-            brick = listed.chunk.brick
-            served = any(copy_on(lane, brick, self.copies) is not None for lane in self._lanes)
-            self._queues.setdefault(brick if served else None, deque()).append(listed)
-        left: list[_Listed] = []
+        for unit in units:
+            served = any(copy_on(lane, unit.brick, self.copies) is not None for lane in self._lanes)
+            self._queues.setdefault(unit.brick if served else None, deque()).append(unit)
+        left: list[_Unit] = []
         async with task_group() as group:
             for lane in self._lanes:
                 for _ in range(min(lane.jobs, sum(map(len, self._of(lane))))):
                     group.create_task(self._work(lane, left))
-        return [*left, *(listed for queue in self._queues.values() for listed in queue)]
+        return [*left, *(unit for queue in self._queues.values() for unit in queue)]
 
-    def _of(self, lane: HostLane) -> list[deque[_Listed]]:
-        """The queues with chunks that a lane may take."""
+    def _of(self, lane: HostLane) -> list[deque[_Unit]]:
+        """The queues with units that a lane may take."""
         return [
             queue
             for brick, queue in self._queues.items()
             if queue and (brick is None if lane.reads_mount else copy_on(lane, brick, self.copies) is not None)
         ]
 
-    async def _work(self, lane: HostLane, left: list[_Listed]) -> None:
+    async def _work(self, lane: HostLane, left: list[_Unit]) -> None:
         while (queues := self._of(lane)) and lane.host not in self._lost:
             if not self._may_begin(lane):
                 await self.clock.sleep(LOOK_EVERY_S)
                 continue
             queue = max(queues, key=len)
-            listed, number = queue.popleft(), next(self._numbers)
+            unit, number = queue.popleft(), next(self._numbers)
             self._at_work[lane.host] += 1
             if self.governor is not None:
                 self.governor.begin(number, lane.host, hosts=self._hosts)
             pause_s = 0.0
             try:
-                was_read = await self._read(lane, listed, number)
+                was_read = await self._read(lane, unit, number)
                 self._failures.pop(lane.host, None)
             except BrickRefused as error:
                 was_read = False
@@ -171,10 +206,10 @@ class ContentPass:
                 if self.governor is not None:
                     self.governor.end(number)
             if pause_s:
-                queue.append(listed)
+                queue.append(unit)
                 await self.clock.sleep(pause_s)
             elif not was_read:
-                left.append(listed)
+                left.append(unit)
 
     def _after_failure(self, lane: HostLane, error: MigratorError) -> float:
         """Seconds until the chunk is tried again on this host; 0 if the host counts as lost."""
@@ -193,15 +228,10 @@ class ContentPass:
     def _may_begin(self, lane: HostLane) -> bool:
         return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)
 
-    async def _read(self, lane: HostLane, listed: _Listed, number: int) -> bool:
-        """Read both sides of a chunk, each within the limit; False if the volume was not quiet. Raises MigratorError."""
-        try:
-            paths, known, to_read = await asyncio.to_thread(self._known, listed)
-        except Refused as error:
-            # A list of a finished pass was removed since: that is no reason against a verification.
-            self._say_once(f"hosts do not read the files of a pass: {error.message}")
-            return True
-        brick = copy_on(lane, listed.chunk.brick, self.copies)
+    async def _read(self, lane: HostLane, unit: _Unit, number: int) -> bool:
+        """Read both sides of a unit, each within the limit; False if the volume was not quiet. Raises MigratorError."""
+        paths, known, to_read = await asyncio.to_thread(self._known_of, unit)
+        brick = copy_on(lane, unit.brick, self.copies)
         if brick is not None and to_read and not await self._is_quiet(brick):
             return False
         way = await lane.way(brick)
@@ -223,10 +253,10 @@ class ContentPass:
         if brick is not None and to_read and not await self._is_quiet(brick):
             return False
         read = {path: (content, self.reading) for path, content in source.result().items()}
-        await asyncio.to_thread(self._add_equal, listed.name, {**known, **read}, target.result())
+        await asyncio.to_thread(self._add_equal, unit.name, {**known, **read}, target.result())
         return True
 
-    def _add_equal(self, chunk: str, source: _Known, target: Mapping[bytes, _Content]) -> None:
+    def _add_equal(self, unit: str, source: _Known, target: Mapping[bytes, _Content]) -> None:
         """Record the files with the same size and digest on both sides."""
         rows: list[tuple[object, ...]] = []
         for path, (ino, size, mtime, ctime, digest) in target.items():
@@ -234,7 +264,22 @@ class ContentPass:
             if content is not None and (content[1], content[4]) == (size, digest):
                 facts = (*map(int, content[:4]), int(ino), int(mtime), int(ctime), bytes.fromhex(digest.decode()))
                 rows.append((path, *facts, reading.verification, reading.source_clock_ns, reading.target_clock_ns))
-        self.parts.add(chunk, rows)
+        self.parts.add(unit, rows)
+
+    def _known_of(self, unit: _Unit) -> tuple[Sequence[bytes], _Known, Sequence[bytes]]:
+        """As `_known`, each path once: what a later pass digested counts."""
+        paths: dict[bytes, bool] = {}
+        known: dict[bytes, tuple[_Content, ContentReading]] = {}
+        for listed in unit.listed:
+            try:
+                some, its_own, to_read = self._known(listed)
+            except Refused as error:
+                # A list of a finished pass was removed since: that is no reason against a verification.
+                self._say_once(f"hosts do not read the files of a pass: {error.message}")
+                continue
+            paths |= dict.fromkeys(some, False) | dict.fromkeys(to_read, True)
+            known |= its_own
+        return list(paths), known, [path for path, is_read in paths.items() if is_read]
 
     def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known, Sequence[bytes]]:
         """The paths of a chunk to compare, what the stream that copied them digested, and the paths to read on the source.
