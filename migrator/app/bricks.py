@@ -27,7 +27,7 @@ from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
 from migrator.cutover.writers import brick_writers, open_on_bricks
 from migrator.gluster import looks
-from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
+from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
 from migrator.ledger.call import backing_up
@@ -67,10 +67,10 @@ async def host_versions(
         yield lambda names: looks.gluster_versions(hosts, names)
 
 
-def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
+def _ports(wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
     """The fields of `BrickWorld` that all verbs have."""
-    back_up = backing_up(ledger, wiring.site.site.state_dir)
-    return {"back_up": back_up, **wiring.operation_ports(ledger, progress)}
+    back_up, volume = backing_up(ledger, wiring.site.site.state_dir), GlusterVolumeCommands(source.commands)
+    return {"back_up": back_up, "volume": volume, **wiring.operation_ports(ledger, progress)}
 
 
 # ---
@@ -85,12 +85,11 @@ async def addition_world(
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
         yield AdditionWorld(
-            volume=GlusterAdditions(source.commands),
             places=partial(looks.look_at_new_places, hosts),
             disks=partial(looks.look_at_disks, hosts, full=False),
             versions=partial(looks.gluster_versions, hosts),
             target_room=lambda: _room(wiring),
-            **_ports(wiring, ledger, progress),
+            **_ports(wiring, source, ledger, progress),
             throttle=throttle_rules(site),
             shields=_shields(wiring, hosts),
             probing=probe_world(wiring, ledger),
@@ -160,7 +159,6 @@ async def drain_world(
             raise UsageError("the source has no bricks: it is no Gluster volume")
 
         yield DrainWorld(
-            volume=GlusterDrains(source.commands),
             source=source,
             walks=found,
             read_block=paths_of,
@@ -173,7 +171,7 @@ async def drain_world(
             throttle=throttle_rules(site),
             shields=_shields(wiring, hosts),
             probing=probe_world(wiring, ledger),
-            **_ports(wiring, ledger, progress),
+            **_ports(wiring, source, ledger, progress),
             retain_s=site.cutover.retain_s,
             leftovers=looks.HostLeftovers(hosts),
             marks=partial(looks.marks_on_bricks, hosts),
@@ -197,7 +195,6 @@ async def retirement_world(
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
         yield RetirementWorld(
-            volume=GlusterRetirements(source.commands),
             source=source,
             writers=partial(brick_writers, hosts, tuple(hosts.names), source, wiring.processes),
             endpoints=endpoints(wiring, source, hosts),
@@ -205,7 +202,7 @@ async def retirement_world(
             cover=partial(cover_paths, wiring.closed_catalogs(ledger), scratch=wiring.scratch),
             manifests=wiring.manifests(ledger),
             list_to=_list_to,
-            **_ports(wiring, ledger, progress),
+            **_ports(wiring, source, ledger, progress),
         )
 
 

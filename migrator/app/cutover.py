@@ -27,7 +27,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
-from migrator.gluster.changes import GlusterRetirements
+from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
 from migrator.hosts.site import SiteHosts
@@ -317,7 +317,7 @@ def _seen_by_nobody(
 ) -> Callable[[], Awaitable[tuple[str, ...]]] | None:
     if not isinstance(source, GlusterSource):
         return None
-    clients = GlusterRetirements(source.commands).clients
+    clients = GlusterVolumeCommands(source.commands).clients
     return partial(seen_by_nobody, source, clients, endpoints(wiring, source, hosts), wiring.clock)
 
 

@@ -19,8 +19,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import several
 from migrator.core.values import dataclass, field, replace
+from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import TaskProgress, VolumeState
-from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.call import say

@@ -15,9 +15,9 @@ from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
 from migrator.core.values import dataclass
 from migrator.core.windows import Window, holds
+from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
-from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:

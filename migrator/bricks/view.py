@@ -377,13 +377,13 @@ def retirement_document(summary: retire.RetirementSummary) -> document.Document:
     return document.page(title, ("", _retirement_document_blocks(summary)), subtitle=summary.volume)
 
 
-def retirement_facts(record: retire.RetirementRecord) -> document.Facts:
+def retirement_facts(record: retire.Retirement) -> document.Facts:
     """Return the state of an attempt, for reports."""
     pairs = [
         ("volume", record.volume),
         ("state", _STATES[record.state]),
-        ("begun", document.when(record.intended_at_s)),
-        ("ended", document.when(record.ended_at_s)),
+        ("begun", document.when(record.times[retire.RetirementState.RETIRING])),
+        ("ended", document.when(None if record.state in retire.UNDER_WAY else record.since_s)),
         ("proven on the target", f"{format_count(record.files)} paths, {format_size(record.size_bytes)}"),
     ]
     if record.failure:

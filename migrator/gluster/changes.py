@@ -4,13 +4,38 @@ from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from migrator.core.errors import ToolFailed
-from migrator.gluster.model import ClientSeen, TaskProgress
-from migrator.gluster.volume import GlusterVolumeCommands
+from migrator.gluster.model import ClientSeen, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.volume import GlusterCommands
 from migrator.gluster.xml import node_name, of_volume, parse_progress, parse_task_id
 
 
-class GlusterAdditions(GlusterVolumeCommands):
-    """The commands of additions."""
+class GlusterVolumeCommands:
+    """The commands of drains, additions and retirements. All raise ToolFailed; a change whose answer is lost may have been
+    made.
+
+    `rooms`, `option` and `progress` are those of the volume's other commands.
+    """
+
+    def __init__(self, commands: GlusterCommands) -> None:
+        self._commands = commands
+        self._volume = commands.volume
+        self.rooms, self.option, self.progress = commands.rooms, commands.option, commands.progress
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its peers and heals, and every listed task; neither of one that is not started."""
+        state, tasks = await self._commands.state_and_tasks()
+        return (await self._commands.state_for_bricks(state) if state.started else state), tasks
+
+    async def fix_layout(self) -> str:
+        """Start a fix-layout; returns the id of the task."""
+        return parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option of the volume, or (None) reset it to its default. May be called again."""
+        if value is None:
+            await self._commands.ask("reset", self._volume, name)
+        else:
+            await self._commands.ask("set", self._volume, name, value)
 
     async def owners(self) -> Mapping[str, str]:
         """The volume of each brick, by brick name, for every volume of the pool."""
@@ -56,10 +81,6 @@ class GlusterAdditions(GlusterVolumeCommands):
         """`rebalance VOL start`: skips moves to a brick with less free space than the present one. Raises ToolFailed."""
         return parse_task_id(await self._commands.ask("rebalance", self._volume, "start"))
 
-
-class GlusterDrains(GlusterVolumeCommands):
-    """The commands of drains."""
-
     async def start(self, bricks: Sequence[str]) -> str:
         """Start to drain bricks; returns the id of the task."""
         return parse_task_id(await self._commands.ask("remove-brick", self._volume, *bricks, "start"))
@@ -72,15 +93,11 @@ class GlusterDrains(GlusterVolumeCommands):
         """`remove-brick ... commit`, never with `force`. Raises ToolFailed."""
         await self._commands.ask("remove-brick", self._volume, *bricks, "commit")
 
-
-class GlusterRetirements(GlusterVolumeCommands):
-    """The commands of retirements."""
-
     async def clients(self) -> tuple[ClientSeen, ...]:
         """Every client of every brick. Raises ToolFailed, also if the clients of a brick are not listed."""
         return parse_clients(await self._commands.ask("status", self._volume, "clients"), self._volume)
 
-    async def stop(self) -> None:
+    async def stop_volume(self) -> None:
         """`volume stop`, never with `force`. Raises ToolFailed."""
         await self._commands.ask("stop", self._volume)
 

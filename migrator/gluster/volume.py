@@ -472,35 +472,3 @@ class GlusterSource(ReadingFileSystem):
             return await self.commands.progress(task)
         except ToolFailed:
             return None  # the task is listed anyway
-
-
-# The common commands of all changes of volumes.
-
-
-class GlusterVolumeCommands:
-    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been
-    made.
-
-    `rooms`, `option` and `progress` are those of the volume's other commands.
-    """
-
-    def __init__(self, commands: GlusterCommands) -> None:
-        self._commands = commands
-        self._volume = commands.volume
-        self.rooms, self.option, self.progress = commands.rooms, commands.option, commands.progress
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every listed task; neither of one that is not started."""
-        state, tasks = await self._commands.state_and_tasks()
-        return (await self._commands.state_for_bricks(state) if state.started else state), tasks
-
-    async def fix_layout(self) -> str:
-        """Start a fix-layout; returns the id of the task."""
-        return xml.parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option of the volume, or (None) reset it to its default. May be called again."""
-        if value is None:
-            await self._commands.ask("reset", self._volume, name)
-        else:
-            await self._commands.ask("set", self._volume, name, value)

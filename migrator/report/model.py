@@ -7,7 +7,7 @@ from migrator.beegfs.model import StorageSample
 from migrator.bench.model import BenchmarkResult
 from migrator.bricks.add.model import AdditionStanding
 from migrator.bricks.drain.model import DrainStanding
-from migrator.bricks.retire.model import RetirementRecord
+from migrator.bricks.retire.model import Retirement
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
@@ -505,7 +505,7 @@ class StatusFacts:
     cutovers: tuple[CutoverRecord, ...] = ()
     drains: tuple[DrainStanding, ...] = ()
     additions: tuple[AdditionStanding, ...] = ()
-    retirement: RetirementRecord | None = None
+    retirement: Retirement | None = None
     governing: GoverningFacts = field(default_factory=GoverningFacts)
     at_work: tuple[Holder, ...] = ()
     storage: tuple[StorageSample, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
-from migrator.bricks.retire.model import RetirementRecord, RetirementState
+from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import Event, EventKind, Severity
@@ -314,7 +314,7 @@ _LATE = "late: the schedule of the plan has it free by now; a new plan gives a n
 
 
 def brick_outlooks(
-    drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float, retirement: RetirementRecord | None = None
+    drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float, retirement: Retirement | None = None
 ) -> tuple[model.BrickOutlook, ...]:
     """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a
     retired volume has no bricks any more.
@@ -330,7 +330,7 @@ def brick_outlooks(
             state=retirement.state.value,
             left_files=0,
             left_bytes=0,
-            free_at_s=retirement.intended_at_s if retirement.ended_at_s is None else retirement.ended_at_s,
+            free_at_s=retirement.since_s,
             basis="the volume is stopped for good; everything in it is proven to be on the target",
         )
         found = {brick: one if one.state in _OUT else replace(gone, brick=brick) for brick, one in found.items()}

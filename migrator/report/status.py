@@ -247,7 +247,7 @@ def read_status(
         probes=tuple(ledger.probes.newest()),
         drains=bricks.drains,
         additions=bricks.additions,
-        retirement=None if (retired := ledger.retirements.newest()) is None else retired.shown,
+        retirement=ledger.retirements.newest(),
         governing=governing,
     )
 

@@ -13,7 +13,7 @@ from migrator.cutover.files import MountedTops
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
 from migrator.cutover.writers import brick_writers, known_endpoints, seen_by_nobody
-from migrator.gluster.changes import GlusterRetirements
+from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
@@ -187,7 +187,7 @@ def test_other_clients_are_seen_by_nobody(lab: LabHandle, hosts: LabHosts, scrat
         try:
             return await seen_by_nobody(
                 source,
-                GlusterRetirements(source.commands).clients,
+                GlusterVolumeCommands(source.commands).clients,
                 lambda: known_endpoints(
                     hosts, hosts.names, LocalProcesses(), volume=lab.state.spec.volume, mount=source.root
                 ),

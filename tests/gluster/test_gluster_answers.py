@@ -12,7 +12,7 @@ import pytest
 
 from migrator.core.errors import ToolFailed
 from migrator.cutover.far_search import address_of, kind_of, local_ends
-from migrator.gluster.changes import GlusterRetirements
+from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import ClientSeen, TaskKind
 from migrator.gluster.rules import known_faults
 from migrator.gluster.volume import GlusterCommands, GlusterShell, GlusterSource, VolumeOverview
@@ -243,7 +243,7 @@ CLIENTS = (RECORDED / "volume-status-clients.xml").read_bytes()
 def clients(answer: bytes) -> tuple[ClientSeen, ...]:
     told = Recorded(Completed(exit_code=0, stdout=answer, stderr=b"", timed_out=False))
     commands = GlusterCommands(told, VirtualClock(), volume="vol1")
-    found = asyncio.run(GlusterRetirements(commands).clients())
+    found = asyncio.run(GlusterVolumeCommands(commands).clients())
     assert told.asked == [(b"gluster", b"--mode=script", b"--xml", b"volume", b"status", b"vol1", b"clients")]
     return found
 
@@ -274,7 +274,7 @@ def test_an_answer_that_does_not_tell_all_of_them_is_none(answer: bytes) -> None
 def test_a_volume_is_stopped_without_force() -> None:
     done = b"<cliOutput><opRet>0</opRet></cliOutput>"
     told = Recorded(Completed(exit_code=0, stdout=done, stderr=b"", timed_out=False))
-    asyncio.run(GlusterRetirements(GlusterCommands(told, VirtualClock(), volume="vol1")).stop())
+    asyncio.run(GlusterVolumeCommands(GlusterCommands(told, VirtualClock(), volume="vol1")).stop_volume())
     assert told.asked == [(b"gluster", b"--mode=script", b"--xml", b"volume", b"stop", b"vol1")]
 
 

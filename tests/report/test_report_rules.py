@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from migrator.bricks.drain.model import DrainStanding, DrainState
-from migrator.bricks.retire.model import RetirementRecord, RetirementState
+from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.catalog.model import StrangeFiles
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
@@ -328,7 +328,7 @@ def scheduled() -> Plan:
 
 SCHEDULED = scheduled()
 CLEARED_S = 1000.0 + 2 * DAY_S
-RETIRED = made(RetirementRecord, state=RetirementState.RETIRED, ended_at_s=700.0)
+RETIRED = made(Retirement, state=RetirementState.RETIRED, times={RetirementState.RETIRED: 700.0})
 Brick = tuple[str, int | None, float | None]
 """The state of a brick, the bytes left on it, and when it is free."""
 PLANNED: Brick = ("in the volume", 70, CLEARED_S)
@@ -350,7 +350,7 @@ WIPED: Brick = ("wiped", 0, 500.0)
     ],
 )
 def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
-    state: DrainState, retirement: RetirementRecord | None, now_s: float, bricks: list[Brick]
+    state: DrainState, retirement: Retirement | None, now_s: float, bricks: list[Brick]
 ) -> None:
     found = rules.brick_outlooks((drain(state, left_s=60.0),), SCHEDULED, now_s=now_s, retirement=retirement)
     told = {one.brick: (one.state, one.left_bytes, one.free_at_s) for one in found}

@@ -19,7 +19,6 @@ from migrator.core.units import HOUR_S, format_duration, several
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
-from migrator.gluster.changes import GlusterAdditions
 from migrator.gluster.looks import HostDirectories
 from migrator.gluster.rules import is_on, subvolumes
 from migrator.hooks.model import HookStep
@@ -54,7 +53,6 @@ class AdditionWorld(BrickWorld):
     rebalance is not audited.
     """
 
-    volume: GlusterAdditions
     places: Callable[[Sequence[str]], Awaitable[Mapping[str, model.NewPlace]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, gluster.DiskFacts]]]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]

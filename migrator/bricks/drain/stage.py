@@ -21,7 +21,6 @@ from migrator.core.units import HOUR_S
 from migrator.core.values import dataclass, replace
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
-from migrator.gluster.changes import GlusterDrains
 from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.walks import HostBrickWalks
@@ -40,7 +39,6 @@ class DrainWorld(BrickWorld):
     of a run.
     """
 
-    volume: GlusterDrains
     source: SourceFileSystem
     walks: HostBrickWalks
     read_block: ReadBlock

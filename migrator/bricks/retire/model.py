@@ -34,24 +34,6 @@ UNDER_WAY = frozenset({RetirementState.RETIRING, RetirementState.STOPPING})
 """States of an attempt that neither stopped the volume nor was aborted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetirementRecord:
-    """One attempt. `catalog` is the catalog checked before the intent. `files` and `size_bytes` are what it proved,
-    counting names of everything except directories. `failure` is the reason why the attempt was aborted.
-    """
-
-    id: int
-    volume: str
-    volume_id: str
-    state: RetirementState
-    intended_at_s: float
-    ended_at_s: float | None
-    catalog: str
-    files: int
-    size_bytes: int
-    failure: str = ""
-
-
 def subject_of(volume: str) -> str:
     """Return the subject of the events of a retirement."""
     return f"retirement of {volume}"
@@ -59,7 +41,9 @@ def subject_of(volume: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retirement(Operation[RetirementState, None]):
-    """One attempt, as a tracked operation. See `RetirementRecord`, which is shown to people."""
+    """One attempt. `catalog` is the catalog checked before the intent. `files` and `size_bytes` are what it proved,
+    counting names of everything except directories. `failure` is the reason why the attempt was aborted.
+    """
 
     volume: str
     volume_id: str
@@ -72,22 +56,6 @@ class Retirement(Operation[RetirementState, None]):
     def subject(self) -> str:
         """Return the subject of its events."""
         return subject_of(self.volume)
-
-    @property
-    def shown(self) -> RetirementRecord:
-        """Return the record without the fields common to all operations."""
-        return RetirementRecord(
-            id=self.id,
-            volume=self.volume,
-            volume_id=self.volume_id,
-            state=self.state,
-            intended_at_s=self.times[RetirementState.RETIRING],
-            ended_at_s=None if self.state in UNDER_WAY else self.since_s,
-            catalog=self.catalog,
-            files=self.files,
-            size_bytes=self.size_bytes,
-            failure=self.failure,
-        )
 
 
 class RetireStep(StrEnum):
@@ -193,4 +161,4 @@ class RetirementSummary(CallSummary):
     """The result of a call. `cover` is None if another check had failed before the paths were checked."""
 
     cover: CoverFound | None = None
-    retirement: RetirementRecord | None = None
+    retirement: Retirement | None = None

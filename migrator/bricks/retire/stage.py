@@ -32,7 +32,6 @@ from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.writers import WriterSearch, other_clients
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
-from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookState, HookStep
 from migrator.hooks.stage import HookedStep
@@ -140,7 +139,6 @@ class RetirementWorld(BrickWorld):
     to append to it and the file's name (blocking).
     """
 
-    volume: GlusterRetirements
     source: SourceFileSystem
     writers: WriterSearch
     endpoints: Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
@@ -409,7 +407,7 @@ class _Retirement(
                 raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
             self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
             try:
-                await world.volume.stop()
+                await world.volume.stop_volume()
             except ToolFailed as error:
                 # A lost reply is no refusal: the state of the volume decides.
                 now, _ = await world.volume.state_and_tasks()
@@ -437,7 +435,7 @@ class _Retirement(
         if self.last is None:
             return self._done_before(record)
         words = f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target"
-        return self._summary(record.volume, Ending.DONE, words, cover=self.last, retirement=record.shown)
+        return self._summary(record.volume, Ending.DONE, words, cover=self.last, retirement=record)
 
     async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
         return self._halted(record.volume, step.words, hint=step.hint)
@@ -476,7 +474,7 @@ class _Retirement(
     def _done_before(self, record: model.Retirement) -> model.RetirementSummary:
         since = datetime.fromtimestamp(record.since_s, UTC)
         words = f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC"
-        return self._summary(record.volume, Ending.DONE_BEFORE, words, retirement=record.shown)
+        return self._summary(record.volume, Ending.DONE_BEFORE, words, retirement=record)
 
     def _summary(
         self,

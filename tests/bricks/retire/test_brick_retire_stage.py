@@ -73,7 +73,7 @@ class Volume:
         self.fault("clients")
         return tuple(ClientSeen(brick="gl1:/b", address=address) for address in self.addresses)
 
-    async def stop(self) -> None:
+    async def stop_volume(self) -> None:
         self.fault("before stop")
         newest = None if self.ledger is None else self.ledger.retirements.newest()
         self.intents.append(None if newest is None else newest.state)
