@@ -165,6 +165,8 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     doubting: ClassVar[EventKind]
     unreported: ClassVar[frozenset[Any]]
     """States in which nothing has failed: at most, preflight checks have refused the start."""
+    failed_steps: ClassVar[tuple[HookStep, HookStep]]
+    """The step that hooks are told to have failed, on the way there and while it is reverted."""
 
     back: bool = False
     throttle: Throttle = field(init=False)
@@ -180,10 +182,6 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     @abstractmethod
     def reverted(self, record: Bricks) -> bool:
         """Return whether the operation is being reverted, or was."""
-
-    @abstractmethod
-    def failed_step(self, record: Bricks) -> HookStep:
-        """Return the step that hooks are told to have failed."""
 
     @abstractmethod
     async def resume(self, record: Bricks) -> Bricks:
@@ -313,7 +311,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
             subject=record.subject,
             words=f"the failure of the {record.subject}",
         )
-        failed = self.failed_step(record)
+        failed = self.failed_steps[self.reverted(record)]
         facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
         hooking = self.hooking()
         await (hooking.once if failure.certain else hooking.catch_up)(step, facts)

@@ -213,11 +213,9 @@ class LateWrites:
         if source.type is not EntryType.FILE:
             return True
         sides = ((self.source, source), (self.target, now))
-        return source.size_bytes == now.size_bytes and len({self._digest(*side) for side in sides}) == 1
-
-    @staticmethod
-    def _digest(side: FileSystem, entry: Entry) -> bytes:
-        return side.digest(entry.path, "xxh3_128").value
+        if source.size_bytes != now.size_bytes:
+            return False
+        return len({side.digest(entry.path, "xxh3_128").value for side, entry in sides}) == 1
 
     def _as_scanned(self, change: SourceChange) -> Entry:
         """An entry of the source as the scan found it. A client that knows an older state shows that, with the old content,

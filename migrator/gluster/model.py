@@ -89,7 +89,7 @@ class SourceHealth:
     """
 
     problems: tuple[str, ...]
-    fingerprint: str
+    fingerprint: str = ""
     doubts: tuple[str, ...] = ()
     state: VolumeState | None = None
 

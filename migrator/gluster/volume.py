@@ -12,6 +12,7 @@ from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.tasks import told
 from migrator.core.values import dataclass, replace
 from migrator.fs.beneath import Root, held
 from migrator.fs.ports import Block
@@ -459,16 +460,11 @@ class GlusterSource(ReadingFileSystem):
             state = await self.commands.state_for_bricks(state)
             rooms = await self.commands.rooms() if state.started else {}
             unfinished = [task for task in tasks if task.unfinished]
-            progress = {task.id: await self._progress(task) for task in unfinished}
+            # The task is listed without its counters, too.
+            progress = {task.id: await told(self.commands.progress(task)) for task in unfinished}
             return VolumeOverview(
                 state=state, version=await version, rooms=rooms, tasks=tuple(unfinished), progress=progress
             )
         finally:
             version.cancel()
             await asyncio.gather(version, return_exceptions=True)
-
-    async def _progress(self, task: VolumeTask) -> TaskProgress | None:
-        try:
-            return await self.commands.progress(task)
-        except ToolFailed:
-            return None  # the task is listed anyway

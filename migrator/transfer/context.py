@@ -20,6 +20,7 @@ from migrator.core.values import dataclass, field
 from migrator.fs.kinds.model import Answer
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
+from migrator.gluster.model import SourceHealth
 from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
 from migrator.ledger.locks import Locks
@@ -255,16 +256,6 @@ class Invocation:
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthNow:
-    """The health of the source. `problems` stop the pool. With `doubts` (a rebalance process is in flight), copying
-    continues, but no path counts as vanished.
-    """
-
-    problems: tuple[str, ...]
-    doubts: tuple[str, ...]
-
-
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """The work of this run: finished chunks, by their lists, and bytes that streams wrote."""
@@ -290,7 +281,8 @@ class Tally:
 class PassUnderWay:
     """One pass over one batch in this run. `chunk_list` names the paths of all its chunks that were not split.
 
-    A driver left `doubtful_trees` unfinished: size and times on the target prove nothing there. `syncs` flush the
+    Problems of the `health` of the source since the start of the pass stop the pool. With doubts (a rebalance process is
+    in flight), copying continues, but no path counts as vanished. A driver left `doubtful_trees` unfinished: size and times on the target prove nothing there. `syncs` flush the
     writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
     are not copied, and no links are made to their files. `digests`: streams report the digests of what they copy.
     `storage` watches the target's storage targets; None: the target has none of its own.
@@ -303,7 +295,7 @@ class PassUnderWay:
     chunk_list: str
     capabilities: TargetCapabilities
     sync: SharedCall[None]
-    health: SharedCall[HealthNow]
+    health: SharedCall[SourceHealth]
     doubtful_trees: frozenset[bytes] = frozenset()
     left_alone: frozenset[bytes] = frozenset()
     digests: bool = False

@@ -22,6 +22,7 @@ HostLost and ToolFailed.
 """
 
 _PROBE_TIMEOUT_S = 30.0
+_GRACE_S = 5.0
 _VISIBLE = (b"/usr/", b"/bin/", b"/sbin/")
 _STREAMS = (b"rsync", b"fpart")
 
@@ -52,14 +53,12 @@ class Executor:
         source_root: bytes,
         target_root: bytes,
         compiled: PlaceCompiled,
-        grace_s: float = 5.0,
         confined: bool = True,
     ) -> None:
         """`compiled` places the program that confines streams. `confined` False is for a host without root."""
         self._host = host
         self.host = host.name
         self.confined = confined
-        self._grace_s = grace_s
         self._roots = source_root, target_root
         self._compiled = compiled
 
@@ -113,7 +112,7 @@ class Executor:
         """
         processes = self._host.processes
         alive = await processes.survivors(tokens) if tokens else ()
-        ended = await asyncio.gather(*(processes.end(token, grace_s=self._grace_s) for token in alive))
+        ended = await asyncio.gather(*(processes.end(token, grace_s=_GRACE_S) for token in alive))
         return [token for token, gone in zip(alive, ended, strict=True) if not gone]
 
     def limit(self, token: str, bytes_per_s: int | None) -> None:
@@ -201,7 +200,6 @@ class LocalExecutor(Executor):
         target_root: bytes,
         compiled: PlaceCompiled,
         host: str = "localhost",
-        grace_s: float = 5.0,
     ) -> None:
         confined = os.geteuid() == 0
         super().__init__(
@@ -209,7 +207,6 @@ class LocalExecutor(Executor):
             # An rsync that confines itself compares resolved paths. The confinement resolves nothing below the roots.
             source_root=source_root if confined else os.path.realpath(source_root),
             target_root=target_root if confined else os.path.realpath(target_root),
-            grace_s=grace_s,
             confined=confined,
             compiled=compiled,
         )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import TypeVar
 
 from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
@@ -315,7 +315,7 @@ async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]
     for tree in laid_out:
         if parent(tree) not in above:
             there = join(world.target.root, parent(tree)).rstrip(b"/")
-            above[parent(tree)] = await _asked(invocation, tree, partial(_directory, path=there))
+            above[parent(tree)] = await _asked(invocation, tree, methodcaller("directory", there))
     whole = {tree: _whole_settings(request.layout, tree, above[parent(tree)], rules[tree]) for tree in laid_out}
     every = [(one.path.count(b"/"), tree, one) for tree, directories in laid_out.items() for one in directories]
     counts: Counter[bytes] = Counter()
@@ -334,10 +334,6 @@ async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]
     for tree in laid_out:
         message = f"the layout of {several(counts[tree], 'directory', 'directories')} in {show(tree)} is set"
         invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
-
-
-async def _directory(storage: StorageTargets, *, path: bytes) -> DirectoryFacts:
-    return await storage.directory(path)
 
 
 def _whole_settings(

@@ -29,7 +29,7 @@ from migrator.transfer import guards
 from migrator.transfer import model as transfer
 from migrator.transfer.attempt import Stream, Unended, look, remove_before_stream, sync_problem
 from migrator.transfer.bases import covers
-from migrator.transfer.context import LOG, HealthNow, Invocation, PassUnderWay, StorageWatch, World
+from migrator.transfer.context import LOG, Invocation, PassUnderWay, StorageWatch, World
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
@@ -372,9 +372,6 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 # The remaining work of a batch, counted without changing anything.
 
 
-_COPIED = (states.ChunkKind.RANGES, states.ChunkKind.FILES, states.ChunkKind.RANGED_FILES)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
     """Chunks still to copy, by tree, and the room that they need on the target."""
@@ -405,7 +402,7 @@ def remaining(
         sums = trees.setdefault(chunk.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[chunk.kind] = by_kind.get(chunk.kind, 0) + 1
-        if chunk.kind in (*_COPIED, states.ChunkKind.DIRECTORIES):
+        if chunk.kind in (*_BROUGHT, states.ChunkKind.DIRECTORIES):
             so_far = needs.get(chunk.tree, Need())
             needs[chunk.tree] = Need(
                 size_bytes=so_far.size_bytes + chunk.size_bytes, inodes=so_far.inodes + chunk.files
@@ -597,12 +594,10 @@ class Copying:
         async def sync() -> None:
             await world.blocking(world.target.sync, timeout_s=timeout_s)
 
-        async def health() -> HealthNow:
+        async def health() -> SourceHealth:
             before, now = await guards.health_since(world, ready.health, ready.since_s)
-            return HealthNow(
-                problems=health_problems(before, now, tasks_count=False),
-                doubts=health_problems(before, now),
-            )
+            problems, doubts = health_problems(before, now, tasks_count=False), health_problems(before, now)
+            return replace(now, problems=problems, doubts=doubts)
 
         return PassUnderWay(
             invocation=self.invocation,

@@ -482,7 +482,9 @@ async def _copy(
     for batch in batches:
         purpose = f"run of batch {batch.number} of plan {hooking.plan.name}"
         try:
-            with invocation.world.locks.hold(purpose, *_locks_of(batch, invocation.request.trees)):
+            wanted = invocation.request.trees
+            trees = [tree.path for tree in batch.trees if wanted is None or tree.path in wanted]
+            with invocation.world.locks.hold(purpose, *map(of_tree, trees)):
                 # No user of the batch is moved from here on.
                 summary = await _run_one(hooking, choose(batch), deltas)
         except (bases.BatchRefused, LockHeld) as refused:
@@ -494,10 +496,6 @@ async def _copy(
         if summary.stopped is not None:
             raise transfer.RunStopped(summary.stopped, whole)
     return whole
-
-
-def _locks_of(batch: Batch, wanted: frozenset[bytes] | None) -> list[str]:
-    return [of_tree(tree.path) for tree in batch.trees if wanted is None or tree.path in wanted]
 
 
 async def _run_one(hooking: Hooking, chosen: bases.Chosen, deltas: Deltas | None) -> transfer.BatchSummary:

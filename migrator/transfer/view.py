@@ -280,7 +280,10 @@ def _limits(governing: transfer.GoverningFacts) -> Iterator[Block]:
     rows = [
         ("streams on each host", *(_shown(one.jobs, "{:g}".format) for one in (given, tuned))),
         ("all streams together", *(_shown(one.bwlimit_bytes_per_s, format_rate) for one in (given, tuned))),
-        ("latency of small operations", *(_shown(one.max_latency_s, _milliseconds) for one in (given, tuned))),
+        (
+            "latency of small operations",
+            *(_shown(one.max_latency_s, lambda limit_s: f"{1000.0 * limit_s:,.0f} ms") for one in (given, tuned)),
+        ),
         ("load of a host", *(_shown(one.max_load, "{:g}".format) for one in (given, tuned))),
     ]
     yield doc.table("", [text("limit"), text("site.toml"), text("tuned")], rows)
@@ -316,10 +319,6 @@ _WINDOW: doc.Cells[WindowStanding] = (
 
 def _on_host(streams: int, load: float | None) -> str:
     return several(streams, "stream") + ("" if load is None else f", load {load:.1f}")
-
-
-def _milliseconds(duration_s: float) -> str:
-    return f"{1000.0 * duration_s:,.0f} ms"
 
 
 # Copies by streams, grouped by size of files, host, brick and engine.

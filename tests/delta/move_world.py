@@ -14,7 +14,7 @@ from migrator.delta.delta import Moved, apply_moves
 from migrator.delta.model import Gone, Rename, WrittenMoves
 from migrator.fs.model import TRASH_NAME, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
-from migrator.transfer.context import HealthNow
+from migrator.gluster.model import SourceHealth
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import inline
 from tests.support.kills import Killed
@@ -22,7 +22,7 @@ from tests.support.kills import Killed
 TREE = b"home/alice"
 PLACE = trash_place(1_700_000_000, 1, "delta", 1)
 MTIME_NS = 1_600_000_000_000_000_000
-HEALTHY = HealthNow(problems=(), doubts=())
+HEALTHY = SourceHealth(problems=(), doubts=())
 
 
 @dataclass
@@ -83,7 +83,7 @@ class MoveWorld:
         self.source.add(TREE)
         self.lists = Lists()
         self.moves = Counted(MovingTarget(os.fsencode(root)))
-        self.health: list[HealthNow] = []
+        self.health: list[SourceHealth] = []
         self.health_looks = 0
         self.capabilities = TargetCapabilities()
         os.makedirs(self.at(b""), exist_ok=True)
@@ -145,7 +145,7 @@ class MoveWorld:
     async def _sync(self) -> None:
         """Nothing is lost."""
 
-    async def _health(self) -> HealthNow:
+    async def _health(self) -> SourceHealth:
         self.health_looks += 1
         return self.health.pop(0) if self.health else HEALTHY
 

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
-from migrator.transfer.context import HealthNow
+from migrator.gluster.model import SourceHealth
 from migrator.transfer.model import StopReason
 from tests.delta.move_world import MTIME_NS, TREE, MoveWorld
 
@@ -85,14 +85,17 @@ def test_a_path_in_a_renamed_directory_is_looked_at_under_its_name_of_now(world:
 @pytest.mark.parametrize("when", [0, 1])
 @pytest.mark.parametrize(
     "health",
-    [HealthNow(problems=("brick 1 is down",), doubts=("brick 1 is down",)), HealthNow(problems=(), doubts=("a task",))],
+    [
+        SourceHealth(problems=("brick 1 is down",), doubts=("brick 1 is down",)),
+        SourceHealth(problems=(), doubts=("a task",)),
+    ],
 )
-def test_nothing_is_trashed_while_the_source_is_in_doubt(world: MoveWorld, when: int, health: HealthNow) -> None:
+def test_nothing_is_trashed_while_the_source_is_in_doubt(world: MoveWorld, when: int, health: SourceHealth) -> None:
     world.file(b"v")
     world.file(b"a")
     world.vanished(b"v")
     world.renamed((b"a", b"b"))
-    world.health = [HealthNow(problems=(), doubts=())] * when + [health]
+    world.health = [SourceHealth(problems=(), doubts=())] * when + [health]
     moved = world.apply()
     assert moved.stop is not None
     assert moved.stop[0] is StopReason.SOURCE_UNHEALTHY

@@ -89,6 +89,7 @@ class AdditionMachine(
     halting, doubting = EventKind.ADDITION_HALTED, EventKind.ADDITION_FAILED
     unreported = model.FORGETTABLE_STATES
     """Waiting for an admin to replace a disk is not a failure."""
+    failed_steps = HookStep.ADD, HookStep.ADD
 
     call: stage.AdditionCall
     looker: stage.AdditionLooker
@@ -114,10 +115,6 @@ class AdditionMachine(
 
     def reverted(self, record: model.AdditionRecord) -> bool:
         return record.state is model.AdditionState.TAKING_BACK
-
-    def failed_step(self, record: model.AdditionRecord) -> HookStep:
-        del record
-        return HookStep.ADD
 
     async def snapshot(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
         return await self.looker.see(record)
@@ -294,27 +291,23 @@ class AdditionMachine(
 
     async def _watch(self, record: model.AdditionRecord) -> _Done:
         """Wait until the task ends, stalls or is replaced by another."""
-        async with probing(self.call.world.probing), keeping_right(self.call, record):
-            return await self._until_moved(record)
-
-    async def _until_moved(self, record: model.AdditionRecord) -> _Done:
         call, heard_s, began_s = self.call, self.call.now_s(), self.clock.monotonic_s()
-        while True:
-            seen = await self.looker.see(record)
-            now_s = call.now_s()
-            if seen is not None and seen.progress is not None and seen.progress.counters:
-                heard_s, progress = now_s, seen.progress
-                self.records.add_samples(record.id, samples_of(progress, now_s))
-                found = standing(record, self.records.samples(record.id))
-                # A rebalance determines only while it runs which files it moves.
-                self.show(found, record.state.value, self.clock.monotonic_s() - began_s, totals=False)
-                if not progress.moving or seen.stalled or progress.task_id != record.notes.task_id:
+        async with probing(call.world.probing), keeping_right(call, record):
+            while True:
+                seen, now_s = await self.looker.see(record), call.now_s()
+                if seen is not None and seen.progress is not None and seen.progress.counters:
+                    heard_s, progress = now_s, seen.progress
+                    self.records.add_samples(record.id, samples_of(progress, now_s))
+                    found = standing(record, self.records.samples(record.id))
+                    # A rebalance determines only while it runs which files it moves.
+                    self.show(found, record.state.value, self.clock.monotonic_s() - began_s, totals=False)
+                    if not progress.moving or seen.stalled or progress.task_id != record.notes.task_id:
+                        return Done()
+                gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
+                if gone or now_s - heard_s > _PATIENCE_S:
                     return Done()
-            gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
-            if gone or now_s - heard_s > _PATIENCE_S:
-                return Done()
-            await self.throttled(record, self.throttle.follow)
-            await self.clock.sleep(call.request.poll_s)
+                await self.throttled(record, self.throttle.follow)
+                await self.clock.sleep(call.request.poll_s)
 
     async def _heal(self, record: model.AdditionRecord) -> _Done:
         await stage.until_healed(self.call, record)

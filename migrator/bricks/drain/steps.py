@@ -135,6 +135,7 @@ class DrainMachine(
     waits = frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
     halting, doubting = EventKind.DRAIN_HALTED, EventKind.DRAIN_DOUBTED
     unreported = model.UNTOUCHED_STATES
+    failed_steps = HookStep.DRAIN, HookStep.STOP
 
     call: DrainCall
     looker: DrainLooker
@@ -324,9 +325,6 @@ class DrainMachine(
 
     def reverted(self, record: model.DrainRecord) -> bool:
         return rules.taken_back(record.state)
-
-    def failed_step(self, record: model.DrainRecord) -> HookStep:
-        return HookStep.STOP if self.reverted(record) else HookStep.DRAIN
 
     def summary(
         self, record: model.DrainRecord, ending: model.DrainEnding, words: str, hint: str = ""
