@@ -12,7 +12,8 @@ from msgspec import structs
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import endpoints, host_specs, reached
-from migrator.app.transfer import deltas_of, run_request, run_world, scanning
+from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
+from migrator.app.verification import proven_archives, verification
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -24,7 +25,6 @@ from migrator.cutover.model import CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import WriterSearch, brick_writers, local_writers, seen_by_nobody
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.changes import GlusterVolumeCommands
@@ -37,23 +37,15 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.purge.files import MountedPlaces
 from migrator.purge.removal import PurgeWorld
-from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
+from migrator.reap.archive import ArchivingWorld, Rows
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
-from migrator.transfer.model import DRIVERS
-from migrator.verify.content import Readers
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import Verification
 
 # ---
 # Archives of reaped files
-
-
-def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
-    """Archived paths, for verification and purge."""
-    return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root))
 
 
 def archiving_world(
@@ -100,58 +92,6 @@ def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
     lists, reap_list = wiring.reap_lists(), plan.reap.reap_list
     lists.checked(plan.reap)
     return lambda tree: lists.paths(reap_list, trees={tree}, action=action)
-
-
-def verification(
-    wiring: Wiring,
-    source: SourceFileSystem,
-    target: MountedTarget,
-    *,
-    plan: Plan,
-    batch: int,
-    policy: DigestPolicy,
-    trees: tuple[bytes, ...] = (),
-    carry: bool = True,
-    ledger: Ledger,
-    progress: Progress,
-) -> Verification:
-    """A verification of this site. The file systems must be newly opened, so that nothing cached is compared."""
-    return Verification(
-        plan=plan,
-        batch=batch,
-        policy=policy,
-        trees=trees,
-        carry=carry,
-        workers=wiring.site.verify.workers,
-        source=source,
-        target=target,
-        manifests=wiring.manifests(ledger),
-        ledger=ledger,
-        progress=progress,
-        clock=wiring.clock,
-        reap_lists=wiring.reap_lists(),
-        archived=proven_archives(wiring, ledger),
-    )
-
-
-async def read_by_hosts(
-    wiring: Wiring, work: Verification, target: MountedTarget, jobs: int | None, *, reread: bool
-) -> VerificationRecord:
-    """A verification whose content is read by the hosts that also copy. `jobs` as for `run_world`, `reread` as in `Readers`."""
-    engine = pass_engine(wiring.site)
-    async with run_world(
-        wiring, work.source, target, ledger=work.ledger, progress=work.progress, engine=engine, jobs=jobs
-    ) as (world, hosts):
-        has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
-        work.readers = Readers(
-            lanes=world.lanes,
-            guard=world.bricks,
-            chunk_lists=world.chunk_lists,
-            governing=world.governing,
-            scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
-            reread=reread or not wiring.source_tool.kind.ctimes.holds,
-        )
-        return await work.run()
 
 
 # ---
@@ -255,12 +195,6 @@ def _exchanged(site: Site, directory: Path) -> Site:
 def _by_mount(kind: FileSystemKind) -> FileSystemKind:
     """The kind of a side of a rollback. Bricks and storage targets are not asked through it."""
     return "posix" if kind in ("gluster", "beegfs") else kind
-
-
-def pass_engine(site: Site) -> str:
-    """The engine of final passes; no driver, because drivers send whole trees again."""
-    engine = site.transfer.engine
-    return "auto" if engine in DRIVERS else engine
 
 
 @asynccontextmanager

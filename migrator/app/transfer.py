@@ -290,6 +290,12 @@ def run_request(
     )
 
 
+def pass_engine(site: Site) -> str:
+    """The engine of final passes; no driver, because drivers send whole trees again."""
+    engine = site.transfer.engine
+    return "auto" if engine in DRIVERS else engine
+
+
 def _layouts(
     wiring: Wiring, ledger: "Ledger", catalog: str, rules: Mapping[bytes, Sequence[LayoutRule]]
 ) -> Mapping[bytes, Sequence[LaidOut]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import cutover_world, pass_engine
-from migrator.app.transfer import run_request
+from migrator.app.cutover import cutover_world
+from migrator.app.transfer import pass_engine, run_request
 from migrator.cli.call import Choice, choices, chosen_trees, name_plans, open_site, present, run_stage, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import carrying_back, read_by_hosts, rollbacks, verification
 from migrator.app.hosts import beside_probes
+from migrator.app.verification import read_by_hosts, verification
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
-from migrator.cutover.carry_back import carried_of
-from migrator.cutover.model import CutoverRecord
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.plan.layout import layout_problems
 from migrator.plan.limits import limit_problems
@@ -91,10 +89,8 @@ def verify_command(
     checked: set[bytes] = set()
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
-        carried = carried_of(ledger, rollbacks(wiring), choice.users)
-        for record in carried:
-            with _locked(wiring, (record.tree,)):
-                records.append(_verify_carried(wiring, ledger, record, shown, policy))
+        carried = _verify_carried(wiring, ledger, choice.users, shown, policy) if choice.users else {}
+        records += carried.values()
         for number, wanted in _without(carried, plan, choice).items():
             meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
             meant = [tree for tree in meant if not wanted or tree.path in wanted]
@@ -146,24 +142,31 @@ async def _differing(wiring: app.Wiring, ledger: "Ledger", plan: Plan, trees: Co
 
 
 def _verify_carried(
-    wiring: app.Wiring, ledger: "Ledger", record: CutoverRecord, shown: Progress, policy: DigestPolicy
-) -> VerificationRecord:
-    """Compare the tree of a user who works on the target with the kept source, after an aborted rollback."""
-    back = carrying_back(wiring, ledger, progress=shown, policy=policy)
-    found = call.run_to_end(
-        beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
-    )
-    # The rollback's own ledger has another plan and batch for it.
-    return replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
+    wiring: app.Wiring, ledger: "Ledger", users: Sequence[str], shown: Progress, policy: DigestPolicy
+) -> Mapping[UserTree, VerificationRecord]:
+    """Compare the trees of those of these users who work on the target with the kept source, after an aborted rollback."""
+    # Imported late, with all of a rollback: few verifications are of one.
+    from migrator.app.cutover import carrying_back, rollbacks  # noqa: PLC0415
+    from migrator.cutover.carry_back import carried_of  # noqa: PLC0415
+
+    made: dict[UserTree, VerificationRecord] = {}
+    for record in carried_of(ledger, rollbacks(wiring), users):
+        with _locked(wiring, (record.tree,)):
+            back = carrying_back(wiring, ledger, progress=shown, policy=policy)
+            comparing = beside_probes(wiring, ledger, back.compare(record))
+            found = call.run_to_end(comparing, when_interrupted="run the command again: it starts over")
+        # The rollback's own ledger has another plan and batch for it.
+        made[record.tree] = replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
+    return made
 
 
-def _without(carried: Sequence[CutoverRecord], plan: Plan, choice: call.Choice) -> Mapping[int, tuple[bytes, ...]]:
+def _without(carried: Collection[UserTree], plan: Plan, choice: call.Choice) -> Mapping[int, tuple[bytes, ...]]:
     """The chosen batches with the chosen trees of each (none: all of them), without those compared for a purge, which an earlier
     plan may have moved. Raises UsageError.
     """
     if not choice.users:
         return dict.fromkeys(choice.batches(plan), ())
-    done, users_done = {record.tree.path for record in carried}, {record.tree.user for record in carried}
+    done, users_done = {tree.path for tree in carried}, {tree.user for tree in carried}
     planned = {tree.user for batch in plan.batches for tree in batch.trees}
     left = [name for name in choice.users if name not in users_done or name in planned]
     found = call.chosen_trees(plan, left) if left else {}

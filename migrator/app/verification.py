@@ -1,0 +1,71 @@
+"""Wiring of verifications."""
+
+from migrator.app import Wiring
+from migrator.app.transfer import pass_engine, run_world, scanning
+from migrator.core.progress import Progress
+from migrator.fs.ports import SourceFileSystem
+from migrator.fs.writing import MountedTarget
+from migrator.ledger.ledger import Ledger
+from migrator.plan.model import Plan
+from migrator.reap.archive import ProvenArchives
+from migrator.reap.files import MountedArchiveFolders
+from migrator.verify.content import Readers
+from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.stage import Verification
+
+
+def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
+    """Archived paths, for verification and purge."""
+    return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root))
+
+
+def verification(
+    wiring: Wiring,
+    source: SourceFileSystem,
+    target: MountedTarget,
+    *,
+    plan: Plan,
+    batch: int,
+    policy: DigestPolicy,
+    trees: tuple[bytes, ...] = (),
+    carry: bool = True,
+    ledger: Ledger,
+    progress: Progress,
+) -> Verification:
+    """A verification of this site. The file systems must be newly opened, so that nothing cached is compared."""
+    return Verification(
+        plan=plan,
+        batch=batch,
+        policy=policy,
+        trees=trees,
+        carry=carry,
+        workers=wiring.site.verify.workers,
+        source=source,
+        target=target,
+        manifests=wiring.manifests(ledger),
+        ledger=ledger,
+        progress=progress,
+        clock=wiring.clock,
+        reap_lists=wiring.reap_lists(),
+        archived=proven_archives(wiring, ledger),
+    )
+
+
+async def read_by_hosts(
+    wiring: Wiring, work: Verification, target: MountedTarget, jobs: int | None, *, reread: bool
+) -> VerificationRecord:
+    """A verification whose content is read by the hosts that also copy. `jobs` as for `run_world`, `reread` as in `Readers`."""
+    engine = pass_engine(wiring.site)
+    async with run_world(
+        wiring, work.source, target, ledger=work.ledger, progress=work.progress, engine=engine, jobs=jobs, ahead=True
+    ) as (world, hosts):
+        has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
+        work.readers = Readers(
+            lanes=world.lanes,
+            guard=world.bricks,
+            chunk_lists=world.chunk_lists,
+            governing=world.governing,
+            scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
+            reread=reread or not wiring.source_tool.kind.ctimes.holds,
+        )
+        return await work.run()
