@@ -1,18 +1,19 @@
 """`python -m bench [NAME ...] [OPTIONS]`: benchmarks that show what the documentation claims; all of them without a name.
 
-With `--large` that takes some hours.
+That takes less than 20 minutes on two cores, with `--large` some hours.
 
 Not part of the installed program.
 """
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from bench import report_scale
 from bench.big import big
-from bench.bulk import LARGE_BULK, bulk, large_bulk
+from bench.bulk import LARGE_BULK, bulk
 from bench.freezes import NAME as NAME_OF_FREEZES
 from bench.freezes import freezes
 from bench.lab import BenchLab, bench_lab
@@ -37,17 +38,16 @@ from bench.walk_speed import walk_speed
 
 ON_THE_TREE: dict[str, Callable[[BenchLab, Options], Section]] = {
     "scan": scan,
-    LARGE_BULK: large_bulk,
+    "bulk": bulk,
+    NAME_OF_VERIFICATION: verification,
     "passes": passes,
 }
-"""They share a lab; `passes` changes it."""
+"""They share a lab, and are measured in this order: `bulk` leaves a finished copy for the next two, `passes` changes it."""
 
 ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
-    "bulk": bulk,
     "big": big,
     "scaling": scaling,
     NAME_OF_WALKS: walk_speed,
-    NAME_OF_VERIFICATION: verification,
     NAME_OF_FREEZES: freezes,
     NAME_OF_STREAMS: streams,
     NAME_OF_REQUESTS: requests,
@@ -73,8 +73,6 @@ PAGE_ORDER = (
     NAME_OF_SCALE,
 )
 
-TREE_FILES, LARGE_TREE_FILES = 50_000, 200_000
-
 
 def main() -> int:
     first_option = next((place for place, word in enumerate(sys.argv) if place and word.startswith("-")), len(sys.argv))
@@ -87,31 +85,32 @@ def main() -> int:
     every = not names or "all" in names
     options = parse_options(arguments, __doc__)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("bench: ended by SIGTERM"))  # labs are taken down
-    usual = [name for name in ALL if options.large or name != LARGE_BULK]
-    return measure(usual if every else names, options)
+    return measure(ALL if every else names, options)
 
 
 def measure(names: Sequence[str], options: Options) -> int:
     """Measure, and write what was found after each, so that nothing is lost. 1 where a contestant failed."""
-    failed = False
-    if on_the_tree := [name for name in names if name in ON_THE_TREE]:
-        files = options.count(LARGE_TREE_FILES if options.large else TREE_FILES, 200)
-        users = small_users(TREE, files, options.seed, users=20)
-        with bench_lab(options, "tree", users) as lab:
+    failed, begun_s = False, time.monotonic()
+    if on_the_tree := [name for name in ON_THE_TREE if name in names]:
+        files, users = (200_000, 20) if options.large else (50_000, 4)
+        with bench_lab(options, TREE, small_users(options.count(files, 200), options.seed, users=users)) as lab:
             for name in on_the_tree:
                 failed |= _measure(name, partial(ON_THE_TREE[name], lab, options), options)
     for name in names:
         if name in ON_THEIR_OWN:
             failed |= _measure(name, partial(ON_THEIR_OWN[name], options), options)
-    say(f"written: performance.json and performance.md in {options.output}")
+    say(f"{_minutes(begun_s)} in all; written: performance.json and performance.md in {options.output}")
     return 1 if failed else 0
 
 
 def _measure(name: str, measurement: Callable[[], Section], options: Options) -> bool:
     """Measure one section and write it down; returns whether anything failed in it."""
     say(f"{name}: begins")
+    begun_s = time.monotonic()
     try:
-        return _keep(measurement(), options)
+        section = measurement()
+        say(f"{name}: {_minutes(begun_s)}")
+        return _keep(section, options)
     except ContestantFailed as error:
         say(f"{name}: FAILED before anything was measured: {error}")
         return True
@@ -128,6 +127,10 @@ def _keep(section: Section, options: Options) -> bool:
     for failure in section.failures:
         say(f"{section.name}: failed: {failure}")
     return bool(section.failures)
+
+
+def _minutes(begun_s: float) -> str:
+    return f"{(time.monotonic() - begun_s) / 60:.1f} minutes"
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from bench.bulk import PROGRAM, whole_job
 from bench.lab import VOLUME, BenchLab, bench_lab
 from bench.options import Options
-from bench.peers import cps_from_the_bricks, left_out, through_the_mount
+from bench.peers import cps_from_the_bricks, left_out, rsync
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, alternate, ratio
 from bench.trees import BIG, big_users, describe, tally
 from migrator.core.units import GIB, MIB
 
-CPS = "cp of every file at once, from the bricks"
+CPS, RSYNC = "cp of every file at once, from the bricks", "rsync -a, mount"
 EIGHT_TENTHS = 0.8
 BIG_BYTES = 4 * GIB
 
@@ -40,12 +40,12 @@ def _measure(lab: BenchLab, options: Options) -> Section:
         whole_job(lab, options, BIG, check, transfer=transfer),
     ]
     if not left_out("rsync"):
-        by_rsync = through_the_mount(lab, BIG)["rsync -a"][1]
-        contestants.append(Contestant(name="rsync -a, mount", work=by_rsync, prepare=prepare, check=check))
+        by_rsync, once = rsync(lab, BIG, "-a"), options.rounds(1)
+        contestants.append(Contestant(name=RSYNC, work=by_rsync, prepare=prepare, check=check, rounds=once))
     series = alternate(contestants, options.rounds(2))
     by_name = {one.name: one for one in series}
     runs = [run.parts_s.get("run_s", 0.0) for run in by_name[PROGRAM].runs]
-    rsyncs = by_name["rsync -a, mount"].times_s if "rsync -a, mount" in by_name else []
+    rsyncs = by_name[RSYNC].times_s if RSYNC in by_name else []
     return Section(
         name="big",
         title="Big files",

@@ -13,7 +13,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class BenchLab:
 
     state: LabState
     users: tuple[UserSpec, ...]
+    copied: dict[str, Path] = field(default_factory=dict)
+    """Groups of which `migrator` made a finished copy that is on the target now, and the site.toml of each."""
 
     @property
     def directory(self) -> Path:
@@ -82,6 +84,7 @@ class BenchLab:
 
     def empty_target(self) -> None:
         """Nothing on the target, and nothing that waits to be written."""
+        self.copied.clear()
         for entry in self.target.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)

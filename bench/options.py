@@ -46,7 +46,9 @@ def parse_options(arguments: list[str], description: str | None) -> Options:
     )
     parser.add_argument("--keep", action="store_true", help="leave the labs up")
     parser.add_argument(
-        "--large", action="store_true", help="200,000 files for scans, bulk and passes, and up to 10^8 paths: hours"
+        "--large",
+        action="store_true",
+        help="200,000 files for scans, bulk, verification and passes, and up to 10^8 paths: hours",
     )
     parser.add_argument("--repeat", type=int, help="rounds (default: 1 to 5, depending on the measurement)")
     parser.add_argument("--scale", type=float, default=1.0, help="of files and bytes (default: 1)")

@@ -11,7 +11,8 @@ _OPENING = """# Performance
 Made by `make bench` (`python -m bench`), from what it measured last; the figures themselves are in `performance.json`.
 Everything runs on one machine: the hosts of the lab are network and mount namespaces that share its cores and its disk,
 so times say little about other machines. Ratios are taken within one call, round by round (A B C, A B C, ...), and are
-shown as the median with the lowest and the highest of the rounds. Every contestant ends with the same sync of the
+shown as the median with the lowest and the highest of the rounds; a slow contestant runs once, and its time stands in
+every round. Every contestant ends with the same sync of the
 target, inside its time; the target is emptied, and everything is written out, before the next one begins. Cold: before
 each run the page cache is dropped, that of bricks and target too, and the volume is mounted with a new client; what the
 programs themselves are made of is read again, untimed. The time of `migrator` is that of whole commands, from their start to their exit, ledger, attributes and directory times included.
@@ -25,7 +26,6 @@ _PART_NAMES = {
     "checks_s": "scan: its checks of the volume, before and after",
     "walk_s": "scan: its walk",
     "finish_s": "scan: the end of its catalog",
-    "compare_s": "comparing catalogs",
     "find_s": "delta pass: its scan and comparison",
     "send_s": "delta pass: bringing over what changed",
     "around_s": "delta pass: start, checks and end of the command",

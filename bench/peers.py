@@ -43,7 +43,6 @@ def through_the_mount(lab: BenchLab, group: str) -> Mapping[str, tuple[str, Copy
             "msrsync3",
             _synced(lab, lambda: call(["msrsync3", "-p", "4", f"{source}/", f"{target}/"])),
         ),
-        "cp -a": ("cp", _synced(lab, lambda: call(["cp", "-a", f"{source}/.", f"{target}/"]))),
         "tar to tar": ("tar", _synced(lab, lambda: shell(tars))),
     }
 

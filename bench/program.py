@@ -21,7 +21,6 @@ class Program:
     """`migrator` on one site. `before` is called in every process before the program starts there."""
 
     site_file: Path
-    state_dir: Path
     before: Callable[[], None] | None = None
 
     def verb(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> Any:  # noqa: ANN401 (JSON)
@@ -69,9 +68,6 @@ class Program:
         _, parts_s = self.scan()
         return {**parts_s, **self.plan(), **self.run()}
 
-    def catalog(self, record: Mapping[str, Any]) -> Path:
-        return self.state_dir / "catalogs" / str(record["name"])
-
 
 def new_site(
     lab: BenchLab,
@@ -104,6 +100,6 @@ def new_site(
         lines.append(f"[{name}]")
         lines.extend(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items())
     (place / "site.toml").write_text("\n".join(lines) + "\n")
-    program = Program(site_file=place / "site.toml", state_dir=place / "state", before=before)
+    program = Program(site_file=place / "site.toml", before=before)
     program.verb("init")
     return program

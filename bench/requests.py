@@ -17,11 +17,11 @@ from bench.options import Options
 from bench.program import Program
 from bench.results import Rate, Section
 from bench.timing import say
-from bench.trees import SMALL, describe, fill, small_users, tally
+from bench.trees import TREE, describe, fill, small_users, tally
 from tests.support.beegfs_like import beegfs_like
 
 NAME = "requests"
-FILES, SLOW_FILES = 2_000, 1_000
+FILES, SLOW_FILES = 1_000, 500
 FSYNC_S = 0.01
 CONTENT = ("read", "write", "fsync", "flush", "release")
 """Requests to storage servers, or to none; all others go to metadata servers."""
@@ -41,7 +41,7 @@ def requests(options: Options) -> Section:
         shutil.rmtree(place, ignore_errors=True)
         for name, files in (("few", FILES), ("slow", SLOW_FILES)):
             (place / name / "source").mkdir(parents=True)
-            fill(place / name / "source", small_users(SMALL, options.count(files, 200), options.seed))
+            fill(place / name / "source", small_users(options.count(files, 200), options.seed))
         facts = _counted(place / "few")
         return Section(
             name=NAME,
@@ -64,7 +64,7 @@ def requests(options: Options) -> Section:
 def _counted(place: Path) -> dict[str, str]:
     source = place / "source"
     files, directories = _count(source)
-    facts = {"tree": describe(tally(source / SMALL))}
+    facts = {"tree": describe(tally(source / TREE))}
     for name, copy in (
         ("cp", _cp),
         ("rsync -a", _rsync),
@@ -75,7 +75,7 @@ def _counted(place: Path) -> dict[str, str]:
             again = _program(place, target, copy) if isinstance(copy, str) else copy(source, target)
             for what in ("new", "unchanged", "one of ten changed"):
                 if what.startswith("one"):
-                    _change(source / SMALL)
+                    _change(source / TREE)
                 before = _requests_of(target)
                 again()
                 found = _requests_of(target) - before
@@ -135,11 +135,11 @@ def _new(directory: Path) -> Path:
 
 
 def _cp(source: Path, target: Path) -> Job:
-    return lambda: subprocess.run([*CP, str(source / SMALL), str(target)], check=True)
+    return lambda: subprocess.run([*CP, str(source / TREE), str(target)], check=True)
 
 
 def _rsync(source: Path, target: Path) -> Job:
-    return lambda: subprocess.run(["rsync", "-a", str(source / SMALL), f"{target}/"], check=True)
+    return lambda: subprocess.run(["rsync", "-a", str(source / TREE), f"{target}/"], check=True)
 
 
 def _program(place: Path, target: Path, engine: str, *options: str) -> Job:
@@ -147,9 +147,9 @@ def _program(place: Path, target: Path, engine: str, *options: str) -> Job:
     site = _new(place / "site") / "site.toml"
     site.write_text(
         f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{place}/source"\n[target]\n'
-        f'kind = "posix"\nmount = "{target}"\ninodes_free = 1000000\n[users]\ntrees = ["{SMALL}/*"]\n[transfer]\nreserve = "16MiB"\n'
+        f'kind = "posix"\nmount = "{target}"\ninodes_free = 1000000\n[users]\ntrees = ["{TREE}/*"]\n[transfer]\nreserve = "16MiB"\n'
     )
-    program = Program(site_file=site, state_dir=site.parent / "state")
+    program = Program(site_file=site)
     program.verb("init")
     program.verb("doctor", allowed=(0, 3, 4))
     program.scan()

@@ -1,26 +1,21 @@
-"""Scans: `migrator scan` by both ways against `find` and `fpart` on the mount, with caches cold and warm."""
+"""Scans: `migrator scan` by both ways against `find` on the mount, with caches cold and warm."""
 
-import contextlib
 import shlex
-import shutil
 import statistics
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from bench.lab import OUTSIDE_FILES, VOLUME, BenchLab
 from bench.options import Options
 from bench.peers import left_out
-from bench.program import Program, new_site
+from bench.program import new_site
 from bench.results import Section, Table
-from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, call, ratio, shell
-from bench.trees import TREE, Tally, describe
+from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, ratio, shell
+from bench.trees import TREE, describe
 from migrator.core.units import format_count
 
 WARM_TIMES, COLD_TIMES = 25.0, 10.0
-START_UP = "migrator --version: its start-up alone"
-FIND, FPART = "find -printf on the mount", "fpart on the mount"
-SLOWEST = ("fpart on the mount", "migrator scan --via mount")
-BRICKS, MOUNT = "migrator scan --via bricks", "migrator scan --via mount"
+FIND, BRICKS, MOUNT = "find -printf on the mount", "migrator scan --via bricks", "migrator scan --via mount"
 _FIND_FORMAT = r"%p\0%s\0%m\0%U\0%G\0%T@\0%n\0%l\0"
 
 
@@ -28,43 +23,10 @@ def scan(lab: BenchLab, options: Options) -> Section:
     expected = lab.tally(TREE)
     lab.empty_target()
     program = new_site(lab, options, [f"{TREE}/*"])
-    tables: list[Table] = []
-    for cold in (True, False) if options.cold else (False,):
-        series = alternate(_contestants(lab, options, program, expected, cold=cold), options.rounds(2))
-        title = "Caches cold" if cold else "Caches warm"
-        tables.append(Table(title=title, series=series, ratios=_ratios(series, COLD_TIMES if cold else WARM_TIMES)))
-    notes = [
-        "`migrator scan` reads more than `find` does here: xattrs and ACLs of every entry, and, on bricks, the times that "
-        "Gluster keeps in an xattr; it writes them all as Parquet and commits them to the ledger.",
-        "Warm: the same walk has run before, not timed, and nothing was dropped since.",
-    ]
-    for table in tables:
-        for one in table.series:
-            if one.name == BRICKS and one.runs:
-                entries = (expected.files + expected.directories) / statistics.median(one.times_s)
-                notes.append(f"{table.title}: {format_count(round(entries))} entries/s by `{BRICKS}` as a whole.")
-    return Section(
-        name="scan",
-        title="Scan",
-        facts={"tree": describe(expected), "volume": VOLUME},
-        tables=tables,
-        notes=notes,
-        left_out=left_out("find", "fpart"),
-    )
-
-
-def _contestants(lab: BenchLab, options: Options, program: Program, expected: Tally, *, cold: bool) -> list[Contestant]:
-    tree = shlex.quote(str(lab.source / TREE))
-    lists = lab.work / "fpart"
 
     def find() -> dict[str, float]:
-        shell(f"find {tree} -printf {shlex.quote(_FIND_FORMAT)} > {shlex.quote(str(lab.work / 'find.out'))}")
-        return {}
-
-    def fpart() -> dict[str, float]:
-        shutil.rmtree(lists, ignore_errors=True)
-        lists.mkdir()
-        shell(f"fpart -f 2000 -o {shlex.quote(str(lists / 'part'))} {tree}")
+        tree, output = shlex.quote(str(lab.source / TREE)), shlex.quote(str(lab.work / "find.out"))
+        shell(f"find {tree} -printf {shlex.quote(_FIND_FORMAT)} > {output}")
         return {}
 
     def by_program(via: str) -> dict[str, float]:
@@ -73,51 +35,61 @@ def _contestants(lab: BenchLab, options: Options, program: Program, expected: Ta
             raise ContestantFailed(f"{record['files']} files, not {expected.files + OUTSIDE_FILES}")
         return parts_s
 
-    def start_up() -> dict[str, float]:
-        call([sys.executable, "-m", "migrator", "--version"])
-        return {}
-
-    works: dict[str, tuple[str | None, Callable[[], dict[str, float]]]] = {
-        FIND: ("find", find),
-        FPART: ("fpart", fpart),
-        BRICKS: (None, lambda: by_program("bricks")),
-        START_UP: (None, start_up),
+    walks: dict[str, tuple[Callable[[], dict[str, float]], int]] = {
+        FIND: (find, 1),
+        BRICKS: (partial(by_program, "bricks"), 2),
+        MOUNT: (partial(by_program, "mount"), 1),  # it takes so long that caches hardly matter
     }
-    if cold or not options.cold:
-        works[MOUNT] = (None, lambda: by_program("mount"))  # it takes so long that caches hardly matter
-    missing = left_out("find", "fpart")
-    warmed: list[Callable[[], dict[str, float]]] = []
-    contestants: list[Contestant] = []
-    for name, (needed, work) in works.items():
-        if needed not in missing:
 
-            def prepare(work=work) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 (bound in a loop)
-                lab.settle(cold=cold)
-                if not cold and work not in warmed:
-                    warmed.append(work)
-                    with contextlib.suppress(ContestantFailed):  # it fails again where it is timed
-                        work()
-                    lab.settle(cold=False)
+    def contestant(name: str, *, cold: bool) -> Contestant:
+        work, rounds = walks[name]
+        # What is warm follows the cold run of the same walk; with `--warm`, one that is not timed.
+        prepare = partial(lab.settle, cold=cold) if options.cold else work
+        return Contestant(name=name, work=work, prepare=prepare, rounds=options.rounds(rounds))
 
-            rounds = 1 if name in SLOWEST and options.repeat is None else None
-            contestants.append(Contestant(name=name, work=work, prepare=prepare, rounds=rounds))
-    return contestants
+    caches = (True, False) if options.cold else (False,)
+    order = [
+        (name, cold)
+        for name in walks
+        if name != FIND or not left_out("find")
+        for cold in (caches[:1] if name == MOUNT else caches)
+    ]
+    series = alternate([contestant(name, cold=cold) for name, cold in order], options.rounds(2))
+    tables: list[Table] = []
+    notes = [
+        "`migrator scan` reads more than `find` does here: xattrs and ACLs of every entry, and, on bricks, the times that "
+        "Gluster keeps in an xattr; it writes them all as Parquet and commits them to the ledger.",
+        "Warm: the same walk was the one before, and nothing was dropped since.",
+    ]
+    for cold in caches:
+        title = "Caches cold" if cold else "Caches warm"
+        found = {one.name: one for one, (_, was_cold) in zip(series, order, strict=True) if was_cold == cold}
+        ratios = _ratios(found, COLD_TIMES if cold else WARM_TIMES)
+        tables.append(Table(title=title, series=list(found.values()), ratios=ratios))
+        if found[BRICKS].runs:
+            entries = (expected.files + expected.directories) / statistics.median(found[BRICKS].times_s)
+            notes.append(f"{title}: {format_count(round(entries))} entries/s by `{BRICKS}` as a whole.")
+    return Section(
+        name="scan",
+        title="Scan",
+        facts={"tree": describe(expected), "volume": VOLUME},
+        tables=tables,
+        notes=notes,
+        left_out=left_out("find"),
+    )
 
 
-def _ratios(every: list[Series], at_least: float) -> list[Ratio]:
-    by_name = {series.name: series for series in every}
-    bricks = by_name[BRICKS]
+def _ratios(by_name: Mapping[str, Series], at_least: float) -> list[Ratio]:
+    if FIND not in by_name:
+        return []
+    find, bricks = by_name[FIND].times_s, by_name[BRICKS]
     walks = [run.parts_s["walk_s"] for run in bricks.runs]
     reads = [run.parts_s["walk_s"] + run.parts_s["finish_s"] for run in bricks.runs]
-    found: list[Ratio] = []
-    if FIND in by_name:
-        times_s = by_name[FIND].times_s
-        found += ratio(f"{BRICKS}, start-up and checks aside, against find", times_s, reads, at_least)
-        found += ratio(f"{BRICKS}, all of the command, against find", times_s, bricks.times_s)
-        found += ratio(f"{BRICKS}, its walk, against find", times_s, walks)
-        found += ratio(
-            f"{MOUNT}, all of the command, against find", times_s, by_name[MOUNT].times_s if MOUNT in by_name else []
-        )
-    if FPART in by_name:
-        found += ratio(f"{BRICKS}, all of the command, against fpart", by_name[FPART].times_s, bricks.times_s)
+    found = [
+        *ratio(f"{BRICKS}, start-up and checks aside, against find", find, reads, at_least),
+        *ratio(f"{BRICKS}, all of the command, against find", find, bricks.times_s),
+        *ratio(f"{BRICKS}, its walk, against find", find, walks),
+    ]
+    if MOUNT in by_name:
+        found += ratio(f"{MOUNT}, all of the command, against find", find, by_name[MOUNT].times_s)
     return found

@@ -24,7 +24,7 @@ from bench.options import Options
 from bench.program import Program
 from bench.results import Rate, Section, Table
 from bench.timing import Run, Series, say
-from bench.trees import SMALL, describe, fill, small_users, tally
+from bench.trees import TREE, describe, fill, small_users, tally
 from migrator import app
 from migrator.app.transfer import Places, WayMaker, run_request, run_world
 from migrator.hosts.ports import HostLost
@@ -37,7 +37,7 @@ from migrator.transfer.run import run_batches
 
 NAME = "streams"
 HOSTS, STREAMS = 4, 16
-FILES, CHUNK_FILES = 24_000, 16
+FILES, CHUNK_FILES = 12_000, 16
 LEASE_S, BEATS = 8.0, 4
 HELD_S, HELD_AFTER_S = 10.0, 5.0
 TICK_S = 0.02
@@ -81,7 +81,7 @@ def _section(options: Options, place: Path) -> Section:
     source = place / "source"
     if not source.exists():
         source.mkdir(parents=True)
-        fill(source, small_users(SMALL, options.count(FILES, 1000), options.seed))
+        fill(source, small_users(options.count(FILES, 1000), options.seed))
     free, held = (
         Series(name="a ledger of its own"),
         Series(name=f"a ledger that another process holds for {HELD_S:g} s"),
@@ -97,7 +97,7 @@ def _section(options: Options, place: Path) -> Section:
     return Section(
         name=NAME,
         title=f"{HOSTS * STREAMS} streams on {HOSTS} hosts",
-        facts={"tree": f"{describe(tally(source / SMALL))}, in chunks of {CHUNK_FILES} files"},
+        facts={"tree": f"{describe(tally(source / TREE))}, in chunks of {CHUNK_FILES} files"},
         tables=(Table(title="One pass", series=(free, held)),),
         rates=[_rate(f"chunks, with {name}", rounds) for name, rounds in found.items()],
         notes=[
@@ -131,10 +131,10 @@ def _prepared(place: Path) -> Path:
     site = place / "site" / "site.toml"
     site.write_text(
         f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{place}/source"\n[target]\n'
-        f'kind = "posix"\nmount = "{place}/target"\n[users]\ntrees = ["{SMALL}/*"]\n'
+        f'kind = "posix"\nmount = "{place}/target"\n[users]\ntrees = ["{TREE}/*"]\n'
         f'[transfer]\nchunk_files = {CHUNK_FILES}\nlease = "{LEASE_S:g}s"\nreserve = "16MiB"\n'
     )
-    program = Program(site_file=site, state_dir=site.parent / "state")
+    program = Program(site_file=site)
     program.verb("init")
     program.scan()
     program.plan()

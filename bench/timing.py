@@ -29,13 +29,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """`prepare` and `check` are not timed; `work` is, and returns its parts. One that takes long and does not decide
-    anything stops after `rounds`.
-    """
+    """`prepare` and `check` are not timed; `work` is, and returns its parts. One that takes long stops after `rounds`."""
 
     name: str
     work: Callable[[], dict[str, float]]
-    prepare: Callable[[], None] = lambda: None
+    prepare: Callable[[], object] = lambda: None
     check: Callable[[], None] = lambda: None
     rounds: int | None = None
 
@@ -94,7 +92,9 @@ def _take(contestant: Contestant, series: Series, where: str) -> None:
 
 
 def ratio(name: str, slower: Sequence[float], faster: Sequence[float], at_least: float | None = None) -> list[Ratio]:
-    """The ratios of pairs of one round; none where one of the two has no runs."""
+    """The ratios of pairs of one round; none where one of the two has no runs. What ran once stands in every round."""
+    rounds = max(len(slower), len(faster))
+    slower, faster = ([*times] * rounds if len(times) == 1 else times for times in (slower, faster))
     pairs = [slow / fast for slow, fast in zip(slower, faster, strict=False) if fast > 0]
     if not pairs:
         return []

@@ -15,7 +15,7 @@ from migrator.core.units import GIB, KIB, MIB
 
 FIRST_UID = 30001
 WRITERS = 4
-SMALL, TREE, MIXED, BIG = "small", "tree", "mixed", "big"
+TREE, MIXED, BIG = "tree", "mixed", "big"
 
 _PROJECT_RUNS = 40
 _RUN_FILES = (5, 60)
@@ -34,9 +34,9 @@ class UserSpec:
     sizes_bytes: tuple[int, ...] = ()
 
 
-def small_users(group: str, files: int, seed: int, *, users: int = 4) -> tuple[UserSpec, ...]:
+def small_users(files: int, seed: int, *, users: int = 4) -> tuple[UserSpec, ...]:
     """Users with so many files of a few KB altogether."""
-    return _users(group, users=users, files=files, sizes=(), seed=seed)
+    return _users(TREE, users=users, files=files, sizes=(), seed=seed)
 
 
 def mixed_users(files: int, unit_bytes: int, seed: int) -> tuple[UserSpec, ...]:
@@ -50,9 +50,9 @@ def big_users(total_bytes: int, seed: int) -> tuple[UserSpec, ...]:
     return _users(BIG, users=1, files=0, sizes=sizes, seed=seed)
 
 
-def sized_users(group: str, sizes: tuple[int, ...], seed: int, *, users: int = 4) -> tuple[UserSpec, ...]:
+def sized_users(group: str, sizes: tuple[int, ...], seed: int) -> tuple[UserSpec, ...]:
     """Users with files of exactly these sizes."""
-    return _users(group, users=users, files=0, sizes=sizes, seed=seed)
+    return _users(group, users=4, files=0, sizes=sizes, seed=seed)
 
 
 def _users(group: str, *, users: int, files: int, sizes: tuple[int, ...], seed: int) -> tuple[UserSpec, ...]:

@@ -4,14 +4,13 @@ import shlex
 import time
 from collections.abc import Callable
 
-from bench.bulk import SMALL_FILES
+from bench.bulk import copied
 from bench.lab import VOLUME, BenchLab, bench_lab
 from bench.options import Options
 from bench.peers import left_out
-from bench.program import Program, new_site
 from bench.results import Section, Table
-from bench.timing import Contestant, Series, alternate, best_of, call, ratio, shell
-from bench.trees import SMALL, UserSpec, describe, sized_users, small_users
+from bench.timing import Contestant, Series, alternate, call, ratio, shell
+from bench.trees import TREE, describe, sized_users
 from migrator.core.units import MIB
 
 NAME = "verify"
@@ -21,12 +20,15 @@ TEN_TIMES, EIGHT_TENTHS = 10.0, 0.8
 PROGRAM, RSYNC, XXHSUM, READ = "migrator verify", "rsync -aHAXcn", "find and xxh128sum", "cat of each brick"
 
 
-def verification(options: Options) -> Section:
+def verification(lab: BenchLab, options: Options) -> Section:
+    """Small files beside the quickest of the others (`rsync -aHAXcn` takes twice as long), big ones beside rsync."""
+    small = _measured(lab, options, TREE, XXHSUM)
+    small_facts = describe(lab.tally(TREE))
     size_bytes = max(round(BIG_BYTES * options.scale), MIB)
-    small, small_facts = _measured(options, SMALL, small_users(SMALL, options.count(SMALL_FILES, 100), options.seed))
-    large, large_facts = _measured(options, LARGE, sized_users(LARGE, (size_bytes,) * BIG_FILES, options.seed))
+    with bench_lab(options, f"verify-{LARGE}", sized_users(LARGE, (size_bytes,) * BIG_FILES, options.seed)) as own_lab:
+        large = _measured(own_lab, options, LARGE, RSYNC)
+        large_facts = describe(own_lab.tally(LARGE))
     of_small, of_large = ({one.name: one.times_s for one in series} for series in (small, large))
-    best = best_of([one for one in small if one.name in (RSYNC, XXHSUM)])
     return Section(
         name=NAME,
         title="Verification of a finished copy",
@@ -35,61 +37,48 @@ def verification(options: Options) -> Section:
             Table(
                 title="Small files",
                 series=small,
-                ratios=ratio(
-                    "migrator against the best of the others",
-                    best,
-                    of_small[PROGRAM],
-                    TEN_TIMES,
-                ),
+                ratios=ratio(f"migrator against {XXHSUM}", of_small.get(XXHSUM, []), of_small[PROGRAM], TEN_TIMES),
             ),
             Table(
                 title="Big files",
                 series=large,
-                ratios=ratio("migrator against the bricks' own rate", of_large[READ], of_large[PROGRAM], EIGHT_TENTHS),
+                ratios=[
+                    *ratio("migrator against the bricks' own rate", of_large[READ], of_large[PROGRAM], EIGHT_TENTHS),
+                    *ratio(f"migrator against {RSYNC}", of_large.get(RSYNC, []), of_large[PROGRAM]),
+                ],
             ),
         ),
         notes=(
             f"`{PROGRAM}` reads the content on the target only: its streams digested that of the source while they copied it.",
             "All compare content. `migrator verify` also compares owners, modes, times, ACLs, attributes and hard links, as "
-            "`rsync -aHAXcn` does, and writes its manifest.",
+            f"`{RSYNC}` does, and writes its manifest.",
             f"`{READ}` reads the files on all bricks at once and then those of the target at once, and compares nothing.",
         ),
         left_out=left_out("rsync", "xxh128sum"),
     )
 
 
-def _measured(options: Options, group: str, users: tuple[UserSpec, ...]) -> tuple[list[Series], str]:
-    with bench_lab(options, f"verify-{group}", users) as lab:
-        lab.empty_target()
-        program = new_site(lab, options, [f"{group}/*"])
-        # Content that was written at this moment counts as changing.
-        time.sleep(3)
-        program.whole_job()
-        time.sleep(3)
-        missing = left_out("rsync", "xxh128sum")
-        contestants = [_contestant(lab, options, PROGRAM, lambda: _verify(program))]
-        if "rsync" not in missing:
-            contestants.append(_contestant(lab, options, RSYNC, lambda: _rsync(lab, group)))
-        if "xxh128sum" not in missing:
-            contestants.append(_contestant(lab, options, XXHSUM, lambda: _sums(lab, group)))
-        contestants.append(_contestant(lab, options, READ, lambda: _read(lab, group)))
-        return alternate(contestants, options.rounds(1)), describe(lab.tally(group))
+def _measured(lab: BenchLab, options: Options, group: str, peer: str) -> list[Series]:
+    program = copied(lab, options, group)
+    time.sleep(3)  # content that was written at this moment counts as changing
+    works: dict[str, Callable[[], object]] = {
+        PROGRAM: lambda: program.verb("verify", "--all"),
+        RSYNC: lambda: call(["rsync", "-aHAXcn", f"{lab.source / group}/", f"{lab.target / group}/"]),
+        XXHSUM: lambda: _sums(lab, group),
+        READ: lambda: _read(lab, group),
+    }
 
+    def contestant(name: str) -> Contestant:
+        def work() -> dict[str, float]:
+            works[name]()
+            return {}
 
-def _contestant(lab: BenchLab, options: Options, name: str, work: Callable[[], None]) -> Contestant:
-    def timed() -> dict[str, float]:
-        work()
-        return {}
+        rounds = options.rounds(1 if name == peer else 2)
+        return Contestant(name=name, work=work, prepare=lambda: lab.settle(cold=options.cold), rounds=rounds)
 
-    return Contestant(name=name, work=timed, prepare=lambda: lab.settle(cold=options.cold), check=lambda: None)
-
-
-def _verify(program: Program) -> None:
-    program.verb("verify", "--all")
-
-
-def _rsync(lab: BenchLab, group: str) -> None:
-    call(["rsync", "-aHAXcn", f"{lab.source / group}/", f"{lab.target / group}/"])
+    needed = {RSYNC: "rsync", XXHSUM: "xxh128sum"}[peer]
+    names = (PROGRAM, READ) if left_out(needed) else (PROGRAM, peer, READ)
+    return alternate([contestant(name) for name in names], options.rounds(2))
 
 
 def _sums(lab: BenchLab, group: str) -> None:

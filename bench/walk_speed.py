@@ -22,7 +22,7 @@ NAME = "walk-speed"
 FILES_A_DIRECTORY = 200
 TARGET_PER_CORE_S = 300_000
 _TARGET_OF = "native, times from mdata, 1 worker"
-_ENTRIES = 200_000
+_ENTRIES = 30_000
 
 
 def walk_speed(options: Options) -> Section:

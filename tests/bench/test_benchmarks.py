@@ -37,14 +37,14 @@ def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_bulk_and_scans_are_measured_on_labs_that_are_gone_afterwards(scratch: Path) -> None:
+def test_what_shares_a_lab_is_measured_on_labs_that_are_gone_afterwards(scratch: Path) -> None:
     if reason := why_no_cluster():
         pytest.skip(f"needs a Gluster cluster: {reason}")
     options = ["--dir", str(scratch / "lab"), "--output", str(scratch / "out"), "--scale", "0.002", "--repeat", "1"]
-    done = bench("scan", "bulk", *options, "--warm")
+    done = bench("scan", "bulk", "verify", "passes", *options, "--warm")
     assert done.returncode == 0, done.stderr
     found = json.loads((scratch / "out" / JSON_NAME).read_text())["sections"]
-    assert set(found) == {"scan", "bulk"}
+    assert set(found) == {"scan", "bulk", "verify", "passes"}
     for section in found.values():
         for table in section["tables"]:
             assert all(len(one["runs"]) == 1 and one["failure"] is None for one in table["series"])
