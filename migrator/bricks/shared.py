@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from migrator.bricks.add import rules as addition_standing
 from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
-from migrator.bricks.drain.model import OUT_STATES, ChangedOption, DrainRecord, DrainState
+from migrator.bricks.drain.model import OUT_STATES, ChangedOption, DrainRecord, DrainSample, DrainState
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import OperationStore
     from migrator.ledger.plans import ScanRecords
+
+T = TypeVar("T")
 
 # Lookups by name after a change of the layout.
 #
@@ -243,17 +245,13 @@ async def strange_now(
 
 def read_bricks(ledger: "Ledger") -> BrickStandings:
     """Read the newest attempts at each set of bricks from the ledger alone, oldest first."""
+
+    def standings(records: Any, standing: Callable[[Any, Sequence[DrainSample]], T]) -> tuple[T, ...]:  # noqa: ANN401
+        newest = drain_standing.newest_of_bricks(records.all())
+        few_s = drain_standing.RATE_WINDOW_S
+        return tuple(standing(one, records.telling_samples(one.id, recent_s=few_s)) for one in newest)
+
     return BrickStandings(
-        drains=tuple(
-            drain_standing.standing(
-                record, ledger.drains.telling_samples(record.id, recent_s=drain_standing.RATE_WINDOW_S)
-            )
-            for record in drain_standing.newest_attempts(ledger.drains.all())
-        ),
-        additions=tuple(
-            addition_standing.standing(
-                record, ledger.additions.telling_samples(record.id, recent_s=drain_standing.RATE_WINDOW_S)
-            )
-            for record in addition_standing.newest_attempts(ledger.additions.all())
-        ),
+        drains=standings(ledger.drains, drain_standing.standing),
+        additions=standings(ledger.additions, addition_standing.standing),
     )

@@ -1,5 +1,6 @@
 """Paths are bytes, relative to a root, without a leading slash. Shown escaped, written percent-escaped."""
 
+import shlex
 from collections.abc import Container
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -36,6 +37,15 @@ def percent_escape(path: bytes) -> str:
 def percent_unescape(text: str) -> bytes:
     """The inverse of `percent_escape`."""
     return unquote_to_bytes(text)
+
+
+def shell_quoted(word: bytes) -> str:
+    r"""A word for a command that people paste into a shell, in the form of bash (`$'\xNN'`) if it is no readable text."""
+    text = word.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in word)
+    return f"$'{escaped}'"
 
 
 def parent(path: bytes) -> bytes:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import shlex
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
-from migrator.core.paths import show
+from migrator.core.paths import shell_quoted, show
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, beside
 from migrator.core.values import dataclass
@@ -224,18 +223,10 @@ def _new_directory(parent: Path, name: str) -> Path:
 
 def _pasteable(command: Command, list_file: Path) -> str:
     r"""The command as a shell takes it (bytes that are no plain text as `$'\xNN'`), its list as standard input."""
-    words = [_quoted(word) for word in command.argv]
+    words = [shell_quoted(word) for word in command.argv]
     if command.stdin:
-        words.append(f"< {_quoted(os.fsencode(list_file))}")
+        words.append(f"< {shell_quoted(os.fsencode(list_file))}")
     return " ".join(words)
-
-
-def _quoted(word: bytes) -> str:
-    text = word.decode("utf-8", "surrogateescape")
-    if text.isprintable() and word.isascii():
-        return shlex.quote(text)
-    escaped = "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in word)
-    return f"$'{escaped}'"
 
 
 def _unwritable(path: Path, error: OSError) -> MigratorError:

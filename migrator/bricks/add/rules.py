@@ -443,12 +443,6 @@ def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | 
     return (files - lookups) / rate.lookups_per_s
 
 
-def newest_attempts(records: Sequence[model.AdditionRecord]) -> tuple[model.AdditionRecord, ...]:
-    """Return the newest attempt for each set of bricks on either side, oldest first."""
-    newest = {(record.volume_id, record.side, frozenset(record.bricks)): record for record in records}
-    return tuple(sorted(newest.values(), key=lambda record: record.id))
-
-
 def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
     """Return the additions that wait for an admin, and directories that additions have changed. `at_work`: a command is
     resuming one.

@@ -7,12 +7,11 @@ record of times (`trusted.glusterfs.mdata`) stays unchanged by this. A chmod, ch
 there on every copy and leaves mtime. A file created in the directory sets both, on the copy beside it.
 """
 
-import shlex
 import stat
 from dataclasses import replace
 from enum import StrEnum
 
-from migrator.core.paths import parent
+from migrator.core.paths import parent, shell_quoted
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl, show_acl
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
 
@@ -165,7 +164,7 @@ def _words(one: DirectoryFacts) -> str:
 
 
 def _as_before(root: bytes, seen: DirectoryFacts, known: DirectoryFacts) -> str:
-    place = _quoted(root + b"/" + seen.path)
+    place = shell_quoted(root + b"/" + seen.path)
     commands = [f"chown {known.uid}:{known.gid} {place}"]
     entries = parse_acl(known.access) if known.access and known.access != seen.access else None
     if entries and len(shown := show_acl(entries).split(",")) == len(entries):
@@ -175,13 +174,5 @@ def _as_before(root: bytes, seen: DirectoryFacts, known: DirectoryFacts) -> str:
 
 def _by_the_one_above(root: bytes, path: bytes) -> str:
     """Grant no more than the parent's owner has, who may remove the directory anyway."""
-    place, above = _quoted(root + b"/" + path), _quoted((root + b"/" + parent(path)).rstrip(b"/"))
+    place, above = shell_quoted(root + b"/" + path), shell_quoted((root + b"/" + parent(path)).rstrip(b"/"))
     return f"chown --reference={above} {place} && chmod 0700 {place}"
-
-
-def _quoted(path: bytes) -> str:
-    """Quote for a shell, in the form of bash if the path is no readable text."""
-    text = path.decode("utf-8", "surrogateescape")
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\x{byte:02x}" for byte in path) + "'"

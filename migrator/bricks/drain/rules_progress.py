@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from migrator.bricks.drain import model
 from migrator.bricks.model import BrickOperation
@@ -221,10 +221,13 @@ def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) ->
     return model.DrainStanding(**facts, started_at_s=record.times.get(model.DrainState.STARTED), left_s=left_s)
 
 
-def newest_attempts(records: Sequence[model.DrainRecord]) -> tuple[model.DrainRecord, ...]:
-    """Return the newest attempt for each set of bricks, oldest first."""
-    newest = {(record.volume_id, frozenset(record.bricks)): record for record in records}
-    return tuple(sorted(newest.values(), key=lambda record: record.id))
+Bricks = TypeVar("Bricks", bound=BrickOperation[Any, Any])
+
+
+def newest_of_bricks(records: Sequence[Bricks]) -> tuple[Bricks, ...]:
+    """Return the newest attempt for each set of bricks, and for additions on either side, oldest first."""
+    newest = {(one.volume_id, getattr(one, "side", None), frozenset(one.bricks)): one for one in records}
+    return tuple(sorted(newest.values(), key=lambda one: one.id))
 
 
 def drain_blockers(drains: Sequence[model.DrainStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:

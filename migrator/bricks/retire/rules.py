@@ -1,6 +1,6 @@
 """The checks and the next step of stopping the source volume. An unknown fact is a failed check. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
@@ -226,14 +226,6 @@ def _opened(opened: Writers) -> Iterator[str]:
     if files:
         shown = ", ".join(show(path) for path in files[:_SHOWN])
         yield f"{several(len(files), 'path is', 'paths are')} open: {shown}{', ...' if len(files) > _SHOWN else ''}"
-
-
-def newest_of_trees(records: Sequence[CutoverRecord]) -> Mapping[bytes, CutoverRecord]:
-    """Return the newest attempt of each tree."""
-    newest: dict[bytes, CutoverRecord] = {}
-    for record in sorted(records, key=lambda one: one.id):
-        newest[record.tree.path] = record
-    return newest
 
 
 def in_words(found: model.PathSum) -> str:

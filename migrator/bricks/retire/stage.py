@@ -13,7 +13,7 @@ import duckdb
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.call import BRICKS_LOCK, BrickCall, BrickWorld, CallMachine
-from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
+from migrator.bricks.drain.rules_progress import newest_of_bricks
 from migrator.bricks.model import Ending
 from migrator.bricks.retire import model, rules
 from migrator.catalog.database import connect
@@ -29,6 +29,7 @@ from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import told
 from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import SETTLED_STATES, Writers
+from migrator.cutover.rules import newest_attempts
 from migrator.cutover.writers import WriterSearch, other_clients
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
@@ -505,7 +506,7 @@ class _Retirement(
                 mounts=await self._mounts(),
                 health=health,
                 tasks=None if found is None else found[1],
-                cutovers=tuple(rules.newest_of_trees(world.ledger.cutovers.all()).values()),
+                cutovers=newest_attempts(world.ledger.cutovers.all()),
                 drains=tuple(one.shown_bricks for one in world.ledger.drains.under_way()),
                 additions=self._additions(),
                 clients=clients,
@@ -520,7 +521,7 @@ class _Retirement(
         """Return when the newest cutover, drain or addition entered its current state."""
         ledger = self.call.world.ledger
         times = [record.since_s for record in ledger.cutovers.all()]
-        times += [max(record.times.values()) for record in newest_drains(ledger.drains.all())]
+        times += [max(record.times.values()) for record in newest_of_bricks(ledger.drains.all())]
         times += [max(record.times.values()) for record in ledger.additions.all()]
         return max(times, default=0.0)
 
@@ -578,7 +579,8 @@ class _Retirement(
         proofs = {one.id: one for one in ledger.verifications.all()}
         moved: dict[bytes, str] = {}
         unproven: dict[bytes, str] = {}
-        for tree, record in rules.newest_of_trees(ledger.cutovers.all()).items():
+        for record in newest_attempts(ledger.cutovers.all()):
+            tree = record.tree.path
             if record.state not in SETTLED_STATES:
                 continue
             proof = proofs.get(record.notes.verification_id or 0)
@@ -594,9 +596,11 @@ class _Retirement(
         return moved, unproven
 
     def _additions(self) -> tuple[str, ...]:
-        newest = {frozenset(one.bricks): one for one in self.call.world.ledger.additions.all()}
-        resting = ADDITION_ENDED_STATES | UNTOUCHED_STATES
-        return tuple(one.shown_bricks for one in newest.values() if one.state not in resting)
+        newest, resting = (
+            newest_of_bricks(self.call.world.ledger.additions.all()),
+            ADDITION_ENDED_STATES | UNTOUCHED_STATES,
+        )
+        return tuple(one.shown_bricks for one in newest if one.state not in resting)
 
     def _purge_left(self) -> bool:
         """Return whether the purge directory has content, which no scan lists. Raises OSError."""
