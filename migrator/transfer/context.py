@@ -15,7 +15,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
-from migrator.core.tasks import Blocking, SharedCall
+from migrator.core.tasks import Blocking, SharedCall, drop_error, to_the_end
 from migrator.core.values import dataclass, field
 from migrator.fs.kinds.model import Answer
 from migrator.fs.model import TargetCapabilities
@@ -83,14 +83,8 @@ class Confirmations:
         again.
         """
         self.cancel()
-        cancelled: asyncio.CancelledError | None = None
-        while self._tasks:
-            try:
-                await asyncio.wait(self._tasks)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
+        if self._tasks:
+            await to_the_end(asyncio.wait(self._tasks))
 
     def _ended(self, abandoned: Callable[[], None], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -160,8 +154,7 @@ class StorageWatch:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
-            if not self._looking.cancelled():
-                self._looking.exception()
+            drop_error(self._looking)
             self._looking = None
         self._call.abandon()
 

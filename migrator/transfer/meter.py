@@ -1,6 +1,5 @@
 """Watching streams: samples, snapshots, stalls, and capacity."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from migrator.beegfs.model import StorageSample
 from migrator.beegfs.tool import look_at_storage
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
+from migrator.core.tasks import beside
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
 from migrator.hosts.ports import Activity
@@ -251,11 +251,8 @@ async def capacity_watch(world: World) -> AsyncIterator[None]:
             await _sample(world, _TIMEOUT_S)
             await world.clock.sleep(EVERY_S)
 
-    task = asyncio.create_task(watch())
-    try:
+    async with beside(watch(), "the watch of free space"):
         yield
-    finally:
-        task.cancel()
     await _sample(world, _LAST_TIMEOUT_S)
 
 

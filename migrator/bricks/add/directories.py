@@ -1,6 +1,5 @@
 """Directories lose owner and mode when Gluster creates them on new bricks. This module records both first, then restores them."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,6 +10,7 @@ from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywh
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
+from migrator.core.tasks import beside
 from migrator.core.units import several
 from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
@@ -55,12 +55,8 @@ async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIter
     if _world(call, record) is None:
         yield
         return
-    task = asyncio.create_task(_again_and_again(call, record))
-    try:
+    async with beside(_again_and_again(call, record), "the watch of directories"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
