@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from migrator.app import Wiring
 from migrator.app.hosts import endpoints, local_time, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
-from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
+from migrator.beegfs.model import Reachability, TargetKind
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.model import TargetRoom
 from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
@@ -22,9 +22,10 @@ from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
 from migrator.bricks.shields import Shields
 from migrator.catalog.brick_parts import paths_of
-from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.errors import UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
+from migrator.core.tasks import told
 from migrator.cutover.writers import brick_writers, open_on_bricks
 from migrator.gluster import looks
 from migrator.gluster.changes import GlusterVolumeCommands
@@ -108,13 +109,8 @@ async def addition_world(
 async def _room(wiring: Wiring) -> TargetRoom:
     """The size of the target; unknown parts are None."""
     storage = wiring.storage_targets()
-    seen: StorageSeen | None = None
-    if storage is not None:
-        try:
-            seen = await storage.look()
-        except ToolFailed:
-            # The size by statfs remains known.
-            seen = None
+    # The size by statfs remains known.
+    seen = None if storage is None else await told(storage.look())
     # A target that is only registered takes no files.
     online = (TargetKind.STORAGE, Reachability.ONLINE)
     known = None if seen is None else sum((one.kind, one.reachability) == online for one in seen.targets)

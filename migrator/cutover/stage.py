@@ -12,12 +12,13 @@ from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
+from migrator.core.tasks import told
 from migrator.core.units import format_duration
 from migrator.core.values import dataclass, replace
 from migrator.cutover import model, rules, steps
 from migrator.cutover.late import open_block
 from migrator.fs.model import TargetCapabilities
-from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
+from migrator.hooks.model import HookEvent, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
@@ -278,7 +279,7 @@ class Beginning:
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         links = self.sight.world.links
         if links is None:
-            found = await self._hooks()
+            found = await told(find_hooks(self.sight.world.hooks, self.sight.run.blocking))
             if found is None:
                 return None
             missing = [one for one in check_switch_hooks(found) if one.status is not FindingStatus.OK]
@@ -299,9 +300,8 @@ class Beginning:
 
     async def _capacity(self) -> tuple[str, ...] | None:
         run = self.sight.request.run
-        try:
-            capacity = await self.sight.blocking(self.sight.run.target.capacity)
-        except OSError:
+        capacity = await told(self.sight.blocking(self.sight.run.target.capacity))
+        if capacity is None:
             return None
         storage = await look_at_storage(self.sight.run.storage)
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
@@ -334,13 +334,10 @@ class Beginning:
         )
 
     async def _freeze(self, tree: UserTree) -> tuple[str, ...] | None:
-        found = await self._hooks()
-        try:
-            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(tree.path))
-        except OSError:
-            return None
+        found = await told(find_hooks(self.sight.world.hooks, self.sight.run.blocking))
+        top = await told(self.sight.blocking(lambda: self.sight.world.freezer.read_top(tree.path)))
         unseen = await self.sight.unseen(self.sight.world.source_writers, (tree.path,))
-        if found is None or unseen is None:
+        if found is None or top is None or unseen is None:
             return None
         if self.sight.world.seen_by_nobody is not None and not self.sight.request.vouched:
             unseen += tuple(
@@ -352,12 +349,6 @@ class Beginning:
             *unseen,
         )
         return tuple(one for one in problems if one is not None)
-
-    async def _hooks(self) -> HooksFound | None:
-        try:
-            return await find_hooks(self.sight.world.hooks, self.sight.run.blocking)
-        except MigratorError:
-            return None
 
 
 _BRING_OVER = (

@@ -18,7 +18,7 @@ from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
-from migrator.core.tasks import to_the_end
+from migrator.core.tasks import to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.core.values import dataclass, field, replace
 from migrator.cutover import model, rules
@@ -185,19 +185,13 @@ class Sight:
     async def writing(self, tree: bytes, *, back: bool) -> tuple[str, ...] | None:
         """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         search = self.world.target_writers if back else self.world.source_writers
-        try:
-            found = await search([tree])
-        except (MigratorError, OSError):
-            return None
-        return rules.why_not_frozen(found, vouched=self.request.vouched)
+        found = await told(search([tree]))
+        return None if found is None else rules.why_not_frozen(found, vouched=self.request.vouched)
 
     async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
         """What a search for writers cannot see, with or without a freeze; None if the search fails."""
-        try:
-            found = await search(trees)
-        except (MigratorError, OSError):
-            return None
-        return rules.what_is_unseen(found, vouched=self.request.vouched)
+        found = await told(search(trees))
+        return None if found is None else rules.what_is_unseen(found, vouched=self.request.vouched)
 
     async def against_rollback(self) -> str:
         """Why users who work on the target could not be moved back; empty if they could."""

@@ -214,11 +214,8 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     """
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
-        try:
-            search = await _ask_host(hosts, brick.host, _on_brick(brick, trees))
-        except MigratorError:
-            return None
-        if _NOT_SERVED in search.unseen:
+        search = await told(_ask_host(hosts, brick.host, _on_brick(brick, trees)))
+        if search is None or _NOT_SERVED in search.unseen:
             return None
         found |= {(brick.name, one.path) for one in search.open_files if one.kind is OpenKind.FILE}
     return len(found)

@@ -291,11 +291,8 @@ class GlusterCommands:
         XML.
         """
         argv = (os.fsencode(self._gluster), b"--version")
-        try:
-            completed = await self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S))
-        except ToolFailed:
-            return None
-        return version_in(completed.stdout)
+        completed = await told(self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S)))
+        return None if completed is None else version_in(completed.stdout)
 
     async def _status(self, *words: str) -> Element:
         # It takes the cluster's lock: two at a time would only force each other to retry.

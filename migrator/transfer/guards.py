@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -18,6 +17,7 @@ from migrator.bricks.drain.model import taken_out
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, parent, show
+from migrator.core.tasks import told
 from migrator.core.units import by_numbers, format_size, several
 from migrator.fs.model import MountIdentity, Need
 from migrator.fs.ports import FileSystem
@@ -108,9 +108,7 @@ async def find_problems(
         GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
         GuardFinding(guard="moved users", problems=await _moved_problems(world, batch, timeout_s)),
     ]
-    capacity = None
-    with suppress(OSError, TimeoutError):
-        capacity = await world.blocking(world.target.capacity, timeout_s=timeout_s)
+    capacity = await told(world.blocking(world.target.capacity, timeout_s=timeout_s))
     findings.append(
         GuardFinding(
             guard=TARGET_ROOM,
@@ -157,10 +155,7 @@ async def mount_findings(
 ) -> tuple[str, ...]:
     """Why the mounts differ from those that `init` recorded."""
     where = "the target" if filesystem is world.target else "the source"
-    try:
-        current = await world.blocking(filesystem.identity, timeout_s=timeout_s)
-    except (OSError, TimeoutError):
-        current = None
+    current = await told(world.blocking(filesystem.identity, timeout_s=timeout_s))
     return mount_problems(recorded, current, where=where)
 
 

@@ -25,6 +25,7 @@ from migrator.fs.beneath import Root, entry_path
 from migrator.fs.writing import descriptor_path, set_capability, set_xattrs, write_piece
 from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick
+from migrator.operations.engine import reason_of
 
 # Ports: reading leftovers on the brick's host, and writing them through the mount.
 
@@ -682,10 +683,7 @@ class Recovery:
         try:
             yield
         except (MigratorError, OSError, TimeoutError) as error:
-            reason = (
-                error.message if isinstance(error, MigratorError) else getattr(error, "strerror", None) or "no answer"
-            )
-            self._problems[leftover.names[0]] = reason
+            self._problems[leftover.names[0]] = reason_of(error)
             self._kept.add(leftover.key)
 
 
