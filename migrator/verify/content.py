@@ -83,11 +83,13 @@ class _Listed:
         return f"{self.of_pass.id:06d}-{self.chunk.number:08d}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Unit:
     """Chunks of one brick that are read together, in the order of their passes."""
 
-    listed: tuple[_Listed, ...]
+    listed: list[_Listed]
+    files: int
+    size_bytes: int
 
     @property
     def brick(self) -> str | None:
@@ -97,24 +99,28 @@ class _Unit:
     def name(self) -> str:
         return f"{self.listed[0].name}-{self.listed[-1].name}"
 
+    def take(self, one: _Listed) -> bool:
+        """Add a chunk, if there is room."""
+        files, size_bytes = self.files + one.chunk.files, self.size_bytes + one.chunk.size_bytes
+        if files > _UNIT_FILES or size_bytes > _UNIT_BYTES:
+            return False
+        self.listed.append(one)
+        self.files, self.size_bytes = files, size_bytes
+        return True
+
 
 def _units(listed: Iterable[_Listed]) -> list[_Unit]:
     """Nightly passes leave hundreds of chunks of a few files each: the start of a program for each would take longer than to
     read them.
     """
-    filled: list[list[_Listed]] = []
-    filling: dict[str | None, list[_Listed]] = {}
+    units: list[_Unit] = []
+    filling: dict[str | None, _Unit] = {}
     for one in listed:
-        some = filling.get(one.chunk.brick)
-        if (
-            some is None
-            or sum(other.chunk.files for other in some) + one.chunk.files > _UNIT_FILES
-            or sum(other.chunk.size_bytes for other in some) + one.chunk.size_bytes > _UNIT_BYTES
-        ):
-            filling[one.chunk.brick] = some = []
-            filled.append(some)
-        some.append(one)
-    return [_Unit(tuple(some)) for some in filled]
+        unit = filling.get(one.chunk.brick)
+        if unit is None or not unit.take(one):
+            filling[one.chunk.brick] = unit = _Unit([one], one.chunk.files, one.chunk.size_bytes)
+            units.append(unit)
+    return units
 
 
 @dataclass(slots=True, kw_only=True)
