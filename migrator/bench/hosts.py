@@ -12,7 +12,6 @@ import msgspec
 from migrator.bench.model import BENCH_NAME, HostRun, Place, Step, host_of, mount_of
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
-from migrator.core.paths import show
 from migrator.core.values import dataclass
 from migrator.hosts.ports import Command, Host, Hosts
 
@@ -176,16 +175,14 @@ class HostWorkloads:
             timeout_s=timeout_s,
         )
         completed = await host.processes.run(command)
-        problem = f"exit code {completed.exit_code}: {show(completed.stderr.strip()[-300:])}"
-        if completed.timed_out:
-            problem = f"no answer within {timeout_s:.0f} s"
         try:
             if found := msgspec.json.decode(completed.stdout, type=_Problem).problem:
                 raise ToolFailed(f"host {name}: {found}")
             return msgspec.json.decode(completed.stdout, type=kind)
         except msgspec.DecodeError as error:
             raise ToolFailed(
-                f"the benchmark on host {name} broke off: {problem}", cause="it was ended, or fails there"
+                f"the benchmark on host {name} broke off: {completed.failure or error}",
+                cause="it was ended, or fails there",
             ) from error
 
 

@@ -26,7 +26,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
-from migrator.core.values import dataclass
+from migrator.core.values import dataclass, field
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
 from migrator.cutover.rules import check_open_files, check_way_back, missing_freeze_hook, what_is_unseen
 from migrator.cutover.writers import WriterSearch
@@ -259,7 +259,7 @@ class DoctorWorld:
     mounts: Sequence[Mount]
     confinement_problem: Callable[[bytes], Awaitable[str | None]]
     find_program: Callable[[str], str | None] = shutil.which
-    euid: int | None = None
+    euid: int = field(default_factory=os.geteuid)
     hosts: Hosts | None = None
     place_native: Callable[[Host], Awaitable[bytes]] = lambda host: native_program().place(host)
     find_driver: Callable[[str], object] = lambda engine: _DRIVERS[engine]()
@@ -330,8 +330,7 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
 
 
 async def _tools(world: DoctorWorld) -> list[Finding]:
-    euid = os.geteuid() if world.euid is None else world.euid
-    site, rsync = world.site, world.find_program("rsync")
+    site, rsync, euid = world.site, world.find_program("rsync"), world.euid
     findings = [rules.check_rsync(rsync, await _rsync_version(world))]
     if site.source.kind == "gluster":
         findings.append(rules.check_gluster(site.source.gluster, world.find_program(site.source.gluster)))
@@ -573,9 +572,8 @@ async def _capabilities(
     if probed is None:
         return rules.check_capabilities(None, record.capabilities, error)
     _record(world, ledger, record, probed)
-    euid = os.geteuid() if world.euid is None else world.euid
     trial = Trial(
-        target=world.target, capabilities=probed, processes=world.processes, blocking=world.blocking, euid=euid
+        target=world.target, capabilities=probed, processes=world.processes, blocking=world.blocking, euid=world.euid
     )
     return [*rules.check_capabilities(probed, record.capabilities, error), await trial.check()]
 

@@ -251,13 +251,19 @@ def _copy_directory(facts: _Facts, target_fd: int, target_name: bytes) -> None:
 
 
 def _dress(fd: int, facts: _Facts) -> None:
+    found = facts.stat
+    times_ns = (found.st_atime_ns, found.st_mtime_ns)
+    dress(fd, (found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode), facts.xattrs, times_ns)
+
+
+def dress(fd: int, owner: tuple[int, int], mode: int, xattrs: Mapping[bytes, bytes], times_ns: tuple[int, int]) -> None:
     """Owner, mode, attributes and times of an open file or directory; times last, setuid after the owner."""
     path = descriptor_path(fd)
-    os.fchown(fd, facts.stat.st_uid, facts.stat.st_gid)
-    set_xattrs(path, facts.xattrs)
-    os.fchmod(fd, stat.S_IMODE(facts.stat.st_mode))
-    set_capability(path, facts.xattrs)
-    os.utime(fd, ns=(facts.stat.st_atime_ns, facts.stat.st_mtime_ns))
+    os.fchown(fd, *owner)
+    set_xattrs(path, xattrs)
+    os.fchmod(fd, mode)
+    set_capability(path, xattrs)
+    os.utime(fd, ns=times_ns)
 
 
 def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:

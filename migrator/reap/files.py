@@ -103,12 +103,12 @@ class MountedArchiveFolders:
         """Open the directory of a tree for writing; create it if it is missing. Raises Refused if it is not root's
         alone, OSError if the tree does not exist.
         """
-        with Root(self._path) as root, root.directory(tree) as tree_fd:
-            fd = writing.open_own(tree_fd, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
-            try:
-                yield HeldFolder(fd)
-            finally:
-                os.close(fd)
+        with (
+            Root(self._path) as root,
+            root.directory(tree) as above,
+            held(writing.open_own(above, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)) as fd,
+        ):
+            yield HeldFolder(fd)
 
     @contextmanager
     def open(self, tree: bytes) -> Iterator[HeldFolder]:
@@ -137,17 +137,20 @@ class MountedArchiveFolders:
                 if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                     return
                 raise
-            try:
+            with held(fd):
                 for name in os.listdir(fd):
                     if model.number_of(os.fsencode(name)) is not None:
                         _own(fd, os.fsencode(name), uid, gid, file_mode)
-                os.fchmod(fd, mode)
-                os.fchown(fd, uid, gid)
-                writing.remove_acls(writing.descriptor_path(fd))
-                os.fchmod(fd, mode)
+                _give(fd, uid, gid, mode)
                 os.fsync(fd)
-            finally:
-                os.close(fd)
+
+
+def _give(fd: int, uid: int, gid: int, mode: int) -> None:
+    # The modes of both owners grant rights to the owner only, so no other user gains access in between.
+    os.fchmod(fd, mode)
+    os.fchown(fd, uid, gid)
+    writing.remove_acls(writing.descriptor_path(fd))
+    os.fchmod(fd, mode)
 
 
 def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
@@ -160,16 +163,10 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return
         raise
-    try:
+    with held(fd):
         facts = os.fstat(fd)
         if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-            # The modes of both owners grant rights to the owner only, so no other user gains access in between.
-            os.fchmod(fd, mode)
-            os.fchown(fd, uid, gid)
-            writing.remove_acls(writing.descriptor_path(fd))
-            os.fchmod(fd, mode)
-    finally:
-        os.close(fd)
+            _give(fd, uid, gid, mode)
 
 
 def _not_own(tree: bytes, why: str) -> Refused:
@@ -315,12 +312,7 @@ def restore_file(
             position += len(piece)
         os.ftruncate(fd, position)
         xattrs = kept_xattrs(entry.xattrs, capabilities)
-        # Times last; setuid and file capabilities after the owner.
-        os.fchown(fd, entry.uid, entry.gid)
-        writing.set_xattrs(writing.descriptor_path(fd), xattrs)
-        os.fchmod(fd, entry.mode)
-        writing.set_capability(writing.descriptor_path(fd), xattrs)
-        os.utime(fd, ns=(entry.atime_ns, entry.mtime_ns))
+        writing.dress(fd, (entry.uid, entry.gid), entry.mode, xattrs, (entry.atime_ns, entry.mtime_ns))
         os.fsync(fd)
 
 
