@@ -46,13 +46,9 @@ def user_map(site: Site) -> dict[bytes, str]:
     """The user map, if there is one. Raises UsageError."""
     if site.users.map is None:
         return {}
-    try:
+    hint = "put [users] map right in site.toml, or leave it out"
+    with UsageError.of_files(f"the owner map {site.users.map} cannot be read", hint=hint):
         return parse_user_map(site.users.map.read_bytes())
-    except OSError as error:
-        raise UsageError(
-            f"the owner map {site.users.map} cannot be read: {error.strerror}",
-            hint="put [users] map right in site.toml, or leave it out",
-        ) from error
 
 
 def whole_scan(

@@ -197,7 +197,5 @@ def _write(file: Path, comparisons: Sequence[SuiteComparison]) -> None:
     # Loaded here because the template engine takes long to load.
     from migrator.render.html import to_html  # noqa: PLC0415
 
-    try:
+    with MigratorError.of_files(f"{file} cannot be written", hint="name another file"):
         file.write_text(to_html(comparison_document(comparisons, charts=True)), encoding="utf-8")
-    except OSError as error:
-        raise MigratorError(f"{file} cannot be written: {error.strerror}", hint="name another file") from error

@@ -121,14 +121,10 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
         "report.csv": lambda: to_csv(facts),
         _JSON: lambda: to_json(facts),
     }
-    try:
+    with MigratorError.of_files(f"the report cannot be written to {directory}", hint="name another directory"):
         directory.mkdir(parents=True, exist_ok=True)
         for name, make in forms.items():
             write_durably(directory / name, make().encode())
-    except OSError as error:
-        raise MigratorError(
-            f"the report cannot be written to {directory}: {error.strerror}", hint="name another directory"
-        ) from error
     if pdf:
         page = (directory / "report.html").resolve()
         run_to_end(print_pdf(app.processes(), page, directory / "report.pdf"))

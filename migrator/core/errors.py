@@ -1,5 +1,7 @@
 """The tree of errors and the table of exit codes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import ClassVar
 
@@ -40,6 +42,15 @@ class MigratorError(Exception):
         self.message = message
         self.cause = cause
         self.hint = hint
+
+    @classmethod
+    @contextmanager
+    def of_files(cls, message: str, *, cause: str = "", hint: str = "") -> Iterator[None]:
+        """An OSError in the block becomes this error, with its reason behind the message."""
+        try:
+            yield
+        except OSError as error:
+            raise cls(f"{message}: {error.strerror or error}", cause=cause, hint=hint) from error
 
 
 class UsageError(MigratorError):

@@ -41,10 +41,8 @@ def read_usage(source: str, order: Order, *, now_s: float) -> UsageRanking:
     if "://" in source:
         source, users = _read_database(source)
     else:
-        try:
+        with UsageError.of_files(f"{source} cannot be read", hint=_ASK):
             content = Path(source).read_bytes()
-        except OSError as error:
-            raise UsageError(f"{source} cannot be read: {error.strerror}", hint=_ASK) from error
         users, partial = read_report_csv(content, source)
     if not users:
         raise UsageError(f"{source} names no user", hint=_ASK)
@@ -187,10 +185,8 @@ def _sums(connection: "Connection") -> Sequence[Mapping[str, object]]:
 
 def keep_usage(ranking: UsageRanking, state_dir: Path) -> None:
     """Keep the ranking for reports, in the place of an earlier one."""
-    try:
+    with MigratorError.of_files(f"the ranking cannot be kept in {state_dir}"):
         write_durably(state_dir / USAGE_NAME, documents.encode(ranking, indent=1).encode())
-    except OSError as error:
-        raise MigratorError(f"the ranking cannot be kept in {state_dir}: {error.strerror}") from error
 
 
 def kept_usage(state_dir: Path) -> UsageRanking | None:

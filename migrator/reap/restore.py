@@ -86,13 +86,11 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
         for archive, members in choices:
             _restore_members(request, world, archive, members, done=one, stop=stop)
         if one.restored:
-            try:
+            with MigratorError.of_files(
+                f"what was restored of {show(tree)} may not be on the disks",
+                hint="mend the file system, then restore again with --overwrite",
+            ):
                 world.destination.sync()
-            except OSError as error:
-                raise MigratorError(
-                    f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
-                    hint="mend the file system, then restore again with --overwrite",
-                ) from error
         said = f"{several(one.restored, 'file')} restored from archives"
         if one.not_restored:
             said += f"; {format_count(one.not_restored)} not"
@@ -117,24 +115,25 @@ def _restore_members(
 ) -> None:
     """Restore the chosen members of one archive, and count them in `done`."""
     number = archive.record.number
-    try:
-        with world.folders.open(done.tree) as folder, folder.open(archive_name(number)) as stream:
-            for member in members:
-                check(stop)
-                why = _put_back(request, world, member, archive.content(stream, member))
-                if not why:
-                    done.restored += 1
-                    done.size_bytes += member.entry.size_bytes
-                    continue
-                done.not_restored += 1
-                if len(done.examples) < EXAMPLES:
-                    done.examples.append(NotRestored(path=member.entry.path, reason=why))
-    except OSError as error:
-        raise Refused(
-            f"archive {number} of {show(done.tree)} cannot be read: {error.strerror or error}",
+    with (
+        Refused.of_files(
+            f"archive {number} of {show(done.tree)} cannot be read",
             cause="it was removed, or something else lies in its place",
             hint="bring it back from a backup of the target",
-        ) from error
+        ),
+        world.folders.open(done.tree) as folder,
+        folder.open(archive_name(number)) as stream,
+    ):
+        for member in members:
+            check(stop)
+            why = _put_back(request, world, member, archive.content(stream, member))
+            if not why:
+                done.restored += 1
+                done.size_bytes += member.entry.size_bytes
+                continue
+            done.not_restored += 1
+            if len(done.examples) < EXAMPLES:
+                done.examples.append(NotRestored(path=member.entry.path, reason=why))
 
 
 def _put_back(request: RestoreRequest, world: RestoringWorld, member: ArchivedMember, content: Iterator[bytes]) -> str:

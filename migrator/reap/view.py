@@ -128,10 +128,8 @@ def write_texts(directory: Path, report: model.ReapReport) -> None:
     """Write a text for each user, in a directory that is created if it is missing; a user's name is percent-escaped.
     Raises UsageError if that fails.
     """
-    try:
+    with UsageError.of_files(f"{directory} cannot be made"):
         directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{directory} cannot be made: {error.strerror}") from None
     for user in report.users:
         name = quote_from_bytes(user.user.encode("utf-8", "surrogateescape"), safe="")
         escaped = "%2E" + name[1:] if name.startswith(".") else name
@@ -140,14 +138,11 @@ def write_texts(directory: Path, report: model.ReapReport) -> None:
 
 def _write(file: Path, content: str, *, append: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_APPEND if append else os.O_TRUNC)
-    try:
-        with open(os.open(file, flags, _MODE), "wb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UsageError(f"{file} is no regular file")
-            os.fchmod(stream.fileno(), _MODE)
-            stream.write(content.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from None
+    with UsageError.of_files(f"{file} cannot be written"), open(os.open(file, flags, _MODE), "wb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise UsageError(f"{file} is no regular file")
+        os.fchmod(stream.fileno(), _MODE)
+        stream.write(content.encode("utf-8", "backslashreplace"))
 
 
 def _line(tree: UserTree, row: model.ReapRow) -> tuple[object, ...]:

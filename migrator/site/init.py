@@ -272,14 +272,10 @@ def make_state_directory(site: Site) -> None:
     UsageError, also if it is on the source or the target.
     """
     refuse_misplaced(site)
-    try:
-        site.site.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        site.site.state_dir.chmod(0o700)
-    except OSError as error:
-        raise UsageError(
-            f"the state directory {site.site.state_dir} cannot be made: {error.strerror}",
-            hint="correct [site] state_dir in site.toml",
-        ) from None
+    directory, hint = site.site.state_dir, "correct [site] state_dir in site.toml"
+    with UsageError.of_files(f"the state directory {directory} cannot be made", hint=hint):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
 
 
 def record_site(

@@ -112,10 +112,8 @@ def _reached(path: bytes) -> bytes:
 
 def _require_trust(path: Path | str) -> None:
     """Refuse a file that other users could change: this program follows it, mostly as root."""
-    try:
+    with UsageError.of_files(f"{path} cannot be looked at"):
         problem = why_not_trusted(os.fsencode(path))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be looked at: {error.strerror}") from None
     if problem is not None:
         raise Refused(
             f"{path} is not used: {show(problem[0])} {problem[1]}",

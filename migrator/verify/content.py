@@ -314,10 +314,8 @@ class ContentPass:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""
         if lane.host not in self._synced:
             self._synced[lane.host] = asyncio.create_task(way.executor.sync())
-        try:
+        with ToolFailed.of_files("the target cannot be synced there"):
             await asyncio.shield(self._synced[lane.host])
-        except OSError as error:
-            raise ToolFailed(f"the target cannot be synced there: {error.strerror or error}") from error
 
     async def _digests(
         self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None

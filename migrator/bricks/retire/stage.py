@@ -254,16 +254,14 @@ async def retire_volume(request: model.RetireRequest, world: RetirementWorld) ->
     ToolFailed. Problems are in the summary.
     """
     call = RetireCall(world=world, request=request, site=world.ledger.site.required())
-    try:
+    with MigratorError.of_files(
+        "retiring the volume could not go on",
+        cause="the source or the state directory does not answer, is full, or has an error",
+        hint="check with `migrator doctor`, then run the same command again: it resumes",
+    ):
         if request.dry_run:
             return await _Retirement(call=call).bring()
         return await call.recorded(VERB, "brick retire", lambda call: _Retirement(call=call).bring(), locks=_LOCKS)
-    except OSError as error:
-        raise MigratorError(
-            f"retiring the volume could not go on: {error.strerror or error}",
-            cause="the source or the state directory does not answer, is full, or has an error",
-            hint="check with `migrator doctor`, then run the same command again: it resumes",
-        ) from error
 
 
 @dataclass(slots=True, kw_only=True)

@@ -572,11 +572,8 @@ def locate_parsyncfp2(*, path: str | None = None) -> Sequence[bytes]:
     install = "copy parsyncfp2, scut and stats from its repository into /usr/local/bin; apt install fpart iproute2"
     program = _find("parsyncfp2", path, install)
     helpers = [_find(name, path, install) for name in _HELPERS]
-    try:
-        with Path(os.fsdecode(program)).open("rb") as file:
-            problem = parsyncfp2_problem(file.read(_SCRIPT_BYTES))
-    except OSError as error:
-        raise ToolFailed(f"{show(program)} cannot be read: {error.strerror}") from error
+    with ToolFailed.of_files(f"{show(program)} cannot be read"), Path(os.fsdecode(program)).open("rb") as file:
+        problem = parsyncfp2_problem(file.read(_SCRIPT_BYTES))
     if problem is not None:
         raise ToolFailed(f"{show(program)} cannot be used: {problem}", hint=install)
     return [program, *helpers]
