@@ -49,23 +49,20 @@ class Locks:
     @contextmanager
     def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
         """Hold locks until the end of the block. Raises LockHeld at once if one is held, also by this process."""
-        try:
-            with self._guarded():
-                for holder in self.holders(clear=True):
-                    if (name := holder.conflict(names, shared)) is not None:
-                        raise LockHeld(
-                            f"another process holds the lock of {name}: {holder}",
-                            cause=f"two at once would undo each other's work ({purpose} was asked for)",
-                            hint="wait until it has ended, or stop it with Ctrl-C or SIGTERM; see `migrator status`",
-                        )
-                held = Holder(os.getpid(), purpose, self._clock.now_s(), names, tuple(shared))
-                file = self._enter(held)
-        except OSError as error:
-            raise MigratorError(
-                f"no lock can be taken in {self._directory}: {error.strerror}",
-                cause="no permission on the state directory, its disk is full, or it is mounted read-only",
-                hint="run as the user who ran `migrator init`, and look at that file system",
-            ) from error
+        unusable = MigratorError.of_files(
+            f"no lock can be taken in {self._directory}",
+            cause="no permission on the state directory, its disk is full, or it is mounted read-only",
+            hint="run as the user who ran `migrator init`, and look at that file system",
+        )
+        with unusable, self._guarded():
+            for holder in self.holders(clear=True):
+                if (name := holder.conflict(names, shared)) is not None:
+                    raise LockHeld(
+                        f"another process holds the lock of {name}: {holder}",
+                        cause=f"two at once would undo each other's work ({purpose} was asked for)",
+                        hint="wait until it has ended, or stop it with Ctrl-C or SIGTERM; see `migrator status`",
+                    )
+            file = self._enter(Holder(os.getpid(), purpose, self._clock.now_s(), names, tuple(shared)))
         with file:
             yield
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from migrator.core.statistics import factor_between
 from migrator.core.tasks import DaemonThreads, SharedCall
-from migrator.core.units import MINUTE_S
 from migrator.core.values import dataclass
 from migrator.core.windows import Opening, Window, opening, opens_at, standings
 from tests.support.run_world import in_loop
@@ -98,24 +97,9 @@ def test_of_several_that_hold_the_smallest_limits_count() -> None:
     assert opening((day, noon), at("2026-11-20 13:00"), BERLIN) == Opening(open=True, jobs=8, bwlimit_bytes_per_s=100)
 
 
-def test_a_window_within_the_hour_that_the_clock_skips_is_not_there_on_that_day() -> None:
-    skipped = (Window(days=tuple(range(7)), start_minute=130, end_minute=170),)
-    before = at("2026-03-29 01:59")
-    assert not any(opening(skipped, before + MINUTE_S * minute, BERLIN).open for minute in range(12 * 60))
-    assert opens_at(skipped, before, BERLIN) == at("2026-03-30 02:10")
-
-
 def test_a_window_that_begins_in_the_skipped_hour_begins_after_it() -> None:
     window = (Window(days=(6,), start_minute=150, end_minute=300),)
     assert opens_at(window, at("2026-03-29 01:00"), BERLIN) == at("2026-03-29 03:00")
-
-
-def test_a_window_in_the_hour_that_comes_twice_holds_twice() -> None:
-    window = (Window(days=(6,), start_minute=130, end_minute=170),)
-    first = at("2026-10-25 02:10")
-    assert opening(window, first, BERLIN).open
-    assert not opening(window, first + 45 * MINUTE_S, BERLIN).open
-    assert opening(window, first + 60 * MINUTE_S, BERLIN).open
 
 
 WINDOWS = st.builds(
