@@ -59,14 +59,14 @@ case "$1 $2" in
 *) exit 9 ;;
 esac
 case "$*" in
-*--spaceinfo*) [ -e slow ] && exec sleep 600; cat $name; [ -e $name.err ] && {{ cat $name.err >&2; exit 1; }}; exit 0 ;;
+*--spaceinfo*) [ -e slow ] && exec sleep 600; cat $name; exit 0 ;;
 *) cat $name-states ;;
 esac
 """
 
 
 class Asked:
-    """A port over a fake tool of one version, which can be put into some states."""
+    """A port over a fake tool of one version."""
 
     def __init__(self, directory: Path, version: str) -> None:
         self.directory = directory / "bin"
@@ -79,30 +79,18 @@ class Asked:
             shutil.copy(FIXTURES / "7" / "getentryinfo.out", self.directory / "getentryinfo")
             (self.directory / "reached").write_text("")
             for kind in ("meta", "storage"):
-                shutil.copy(FIXTURES / "7" / f"listtargets-{kind}-states.out", self.directory / f"{kind}-states")
-            self.put("")
+                for states in ("", "-states"):
+                    shutil.copy(FIXTURES / "7" / f"listtargets-{kind}{states}.out", self.directory / f"{kind}{states}")
         else:
             self.tool = fake_tool(self.directory)
-            self.put("")
+            # 8.3.1 without its licence library says all and ends with 1.
+            unlicensed = version == "8.3.1"
+            self.tool.tell(targets("", version), code=1 if unlicensed else 0)
+            if unlicensed:
+                shutil.copy(FIXTURES / "8.3.1" / "target-list-all-raw.ndjson.err", self.directory / "targets.err")
         self.port = BeegfsTargets(
             processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=f"{self.directory}:/usr/bin:/bin"
         )
-
-    def put(self, state: str) -> None:
-        """Healthy (empty), `down` or `tight`."""
-        if self.version != "7":
-            name = {"down": "stopped-offline", "tight": "cap-emergency"}.get(state, "")
-            # 8.3.1 without its licence library says all and ends with 1.
-            unlicensed = self.version == "8.3.1"
-            self.tool.tell(targets(name, self.version), code=1 if unlicensed else 0)
-            if unlicensed:
-                shutil.copy(FIXTURES / "8.3.1" / "target-list-all-raw.ndjson.err", self.directory / "targets.err")
-            return
-        name = {"down": "-server-down", "tight": "-sick"}.get(state, "")
-        shutil.copy(FIXTURES / "7" / "listtargets-meta.out", self.directory / "meta")
-        shutil.copy(FIXTURES / "7" / f"listtargets-storage{name}.out", self.directory / "storage")
-        if state == "down":
-            shutil.copy(FIXTURES / "7" / "listtargets-storage-server-down.err", self.directory / "storage.err")
 
     def count_quotas(self) -> None:
         """The target has quotas."""
