@@ -69,8 +69,7 @@ class Confirmations:
 
     async def settled(self) -> None:
         """Return when no confirmation is in flight. Raises the error of a failed one."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._over()
         self._raise_failure()
 
     def cancel(self) -> None:
@@ -83,8 +82,11 @@ class Confirmations:
         again.
         """
         self.cancel()
-        if self._tasks:
-            await to_the_end(asyncio.wait(self._tasks))
+        await to_the_end(self._over())
+
+    async def _over(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _ended(self, abandoned: Callable[[], None], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

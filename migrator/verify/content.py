@@ -45,7 +45,7 @@ _LINE = re.compile(
     rb"^D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})$", re.MULTILINE
 )
 _LONGEST_LINE_BYTES = 256
-_UNIT_FILES, _UNIT_BYTES = 5000, GIB
+_UNIT_FILES, _UNIT_BYTES = 1000, GIB
 """The most that is read together of several chunks."""
 
 

@@ -14,6 +14,7 @@ from migrator.core.progress import RunProgress
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
 from migrator.ledger.locks import of_call, of_tree
+from migrator.transfer.context import Confirmations
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_chunks, small_world
@@ -444,3 +445,19 @@ async def test_on_a_sick_source_nothing_is_taken_for_a_leftover(world: World) ->
     with pytest.raises(RunStopped):
         await world.run()
     assert hidden in world.target.nodes
+
+
+def test_the_end_of_a_run_meets_a_confirmation_that_ends_in_the_same_turn() -> None:
+    async def met() -> None:
+        confirmations, may_end = Confirmations(4), asyncio.Event()
+
+        async def confirm() -> None:
+            await may_end.wait()
+
+        await confirmations.begin(confirm, lambda: None)
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.sleep(0)
+        await confirmations.end()
+
+    asyncio.run(met())

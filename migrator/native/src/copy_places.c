@@ -10,10 +10,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "copy.h"
+#include "xxh3.h"
 
 /* Incomplete files have one of these names in their final directory: the prefix, and the hexadecimal XXH3_128 digest
  * of the last component. So a second run finds the leftovers of the first. migrator/transfer/rules.py has the

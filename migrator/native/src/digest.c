@@ -26,11 +26,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "copy.h"
 #include "gluster.h"
+#include "xxh3.h"
 
 int digest_main(int argc, char **argv);
 

@@ -10,11 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "gluster.h"
 #include "walk.h"
+#include "xxh3.h"
 
 #define LIST_BYTES 65536  /* XATTR_LIST_MAX: the kernel's limit */
 #define VALUE_BYTES 65536 /* XATTR_SIZE_MAX */
