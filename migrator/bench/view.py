@@ -33,7 +33,7 @@ _ROOM: doc.Cells[model.PlaceRoom] = (
     (doc.figure("needs"), lambda one: format_size(one.need_bytes)),
     (doc.figure("free"), lambda one: format_size(one.free_bytes)),
     (doc.figure("files made"), lambda one: format_count(one.need_inodes)),
-    (doc.figure("files free"), lambda one: doc.NONE if one.free_inodes is None else format_count(one.free_inodes)),
+    (doc.figure("files free"), lambda one: doc.known(one.free_inodes, format_count)),
 )
 
 

@@ -135,8 +135,8 @@ def _pace(looked_at: str) -> document.Cells[AdditionStanding | DrainStanding]:
     return (
         (figure("failures"), lambda one: format_count(one.failures)),
         (figure("skipped"), lambda one: format_count(one.skipped)),
-        (figure("rate"), lambda one: document.NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s)),
-        (figure("time left"), lambda one: document.NONE if one.left_s is None else format_duration(one.left_s)),
+        (figure("rate"), lambda one: document.known(one.bytes_per_s, format_rate)),
+        (figure("time left"), lambda one: document.known(one.left_s, format_duration)),
         (text(looked_at), lambda one: document.when(one.looked_at_s)),
     )
 

@@ -24,7 +24,7 @@ def cutover_blocks(
         (document.paths("tree"), lambda one: show(one.tree.path)),
         (document.text("state"), lambda one: state_words(one.state)),
         (document.text("since"), lambda one: document.when(one.since_s)),
-        (document.figure("freeze predicted"), lambda one: _duration(one.predicted_freeze_s)),
+        (document.figure("freeze predicted"), lambda one: document.known(one.predicted_freeze_s, format_duration)),
         (document.figure("freeze"), lambda one: _freeze(one, now_s)),
         (document.figure("attempt"), lambda one: str(one.attempt)),
         (document.paths("last failure"), lambda one: one.failure or document.NONE),
@@ -145,7 +145,7 @@ def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
         (document.figure("batch"), lambda one: str(one.batch)),
         (document.text("result"), lambda one: endings[one.ending]),
         (document.figure("frozen"), lambda one: _frozen(one, summary)),
-        (document.figure("predicted"), lambda one: _duration(one.predicted_freeze_s)),
+        (document.figure("predicted"), lambda one: document.known(one.predicted_freeze_s, format_duration)),
     )
     yield document.records("", cells, summary.outcomes)
     if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
@@ -175,11 +175,8 @@ def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
 
 
 def _frozen(one: model.TreeOutcome, summary: model.CutoverSummary) -> str:
-    return _duration(None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s)
-
-
-def _duration(value_s: float | None) -> str:
-    return document.NONE if value_s is None else format_duration(value_s)
+    freeze_s = None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s
+    return document.known(freeze_s, format_duration)
 
 
 # Announcements.
@@ -202,7 +199,7 @@ def announce_document(summary: model.AnnounceSummary) -> document.Document:
         (document.paths("user"), lambda one: one.tree.user),
         (document.paths("tree"), lambda one: show(one.tree.path)),
         (document.text("announcement"), lambda one: _ANNOUNCED[one.outcome]),
-        (document.figure("freeze"), lambda one: _duration(one.freeze_s)),
+        (document.figure("freeze"), lambda one: document.known(one.freeze_s, format_duration)),
         (document.paths("why"), lambda one: one.reason or document.NONE),
     )
     told = sum(one.outcome in (model.Announced.TOLD, model.Announced.WOULD_TELL) for one in summary.announcements)

@@ -1,7 +1,7 @@
 """The plan as a document: a first page for management, then the details."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -102,18 +102,14 @@ def usage_blocks(
     """A ranking that was made before the scan, beside it."""
     cells: document.Cells[UsageDifference] = (
         (document.wide("user"), lambda one: one.user),
-        (document.figure("bytes, Robinhood"), lambda one: _known(one.counted_bytes, format_size)),
-        (document.figure("bytes, scan"), lambda one: _known(one.scanned_bytes, format_size)),
+        (document.figure("bytes, Robinhood"), lambda one: document.known(one.counted_bytes, format_size)),
+        (document.figure("bytes, scan"), lambda one: document.known(one.scanned_bytes, format_size)),
         (document.figure("difference"), _difference),
-        (document.figure("files, Robinhood"), lambda one: _known(one.counted_files, format_count)),
-        (document.figure("files, scan"), lambda one: _known(one.scanned_files, format_count)),
+        (document.figure("files, Robinhood"), lambda one: document.known(one.counted_files, format_count)),
+        (document.figure("files, scan"), lambda one: document.known(one.scanned_files, format_count)),
     )
     when = f"Robinhood: {ranking.source}, read {document.when(ranking.at_s)}. {_usage_note(ranking)}"
     yield document.records("Users by Robinhood and by the scan", cells, rows, limit=limit, note=when)
-
-
-def _known(value: int | None, shown: Callable[[int], str]) -> str:
-    return document.NONE if value is None else shown(value)
 
 
 def _difference(one: UsageDifference) -> str:
@@ -223,17 +219,16 @@ def _heaviest(plan: Plan) -> document.Block:
         (document.figure("share"), lambda usage: document.share(usage.size_bytes, plan.size_bytes)),
         (document.figure("files"), lambda usage: format_count(usage.files)),
         (document.figure("batch"), lambda usage: str(done_after.get(usage.tree.path, (document.NONE,))[0])),
-        (document.figure("copied after"), lambda usage: _duration(done_after.get(usage.tree.path, none)[1])),
+        (
+            document.figure("copied after"),
+            lambda usage: document.known(done_after.get(usage.tree.path, none)[1], format_duration),
+        ),
     )
     return document.records("Heaviest user trees", cells, _by_bytes(plan)[:_HEAVIEST])
 
 
 def _by_bytes(plan: Plan) -> list[TreeUsage]:
     return sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
-
-
-def _duration(value_s: float | None) -> str:
-    return document.NONE if value_s is None else format_duration(value_s)
 
 
 def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[document.Block]:
@@ -359,7 +354,7 @@ def _details(found: Sequence[Surprise]) -> str:
 
 _SURPRISE: document.Cells[Surprise] = (
     (document.text("what"), lambda one: one.kind.value),
-    (document.paths("tree"), lambda one: document.NONE if one.tree is None else show(one.tree)),
+    (document.paths("tree"), lambda one: document.known(one.tree, show)),
     (document.figure("paths"), lambda one: format_count(one.count)),
     (document.figure("bytes"), lambda one: format_size(one.size_bytes)),
     (document.paths("detail"), lambda one: one.detail),

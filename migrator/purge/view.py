@@ -25,7 +25,7 @@ def purge_document(summary: PurgeSummary) -> doc.Document:
 
 
 def _of_sum(shown: Callable[[PurgeSum], str]) -> Callable[[TreePurge], str]:
-    return lambda tree: doc.NONE if tree.sum is None else shown(tree.sum)
+    return lambda tree: doc.known(tree.sum, shown)
 
 
 _TREE: doc.Cells[TreePurge] = (

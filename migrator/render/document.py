@@ -25,6 +25,13 @@ _TEXT_WORDS = 5
 _LAST_S = 253402300799.0
 """The end of the year 9999, the last that a datetime can hold."""
 
+_Record = TypeVar("_Record")
+
+
+def known(value: _Record | None, shown: Callable[[_Record], str]) -> str:
+    """A value as shown, or `NONE` if it is not known."""
+    return NONE if value is None else shown(value)
+
 
 def when(at_s: float | None) -> str:
     """A time in UTC, to the minute: `2026-11-20 23:30 UTC`."""
@@ -248,7 +255,6 @@ def table(
     return Table(title=clean(title), columns=tuple(columns), rows=tuple(shown), note=" ".join(notes))
 
 
-_Record = TypeVar("_Record")
 Cells = Sequence[tuple[Column, Callable[[_Record], str]]]
 """The columns of a table over records, each with a function that returns the cell of a record."""
 

@@ -94,8 +94,8 @@ _INCIDENT: doc.Cells[model.Incident] = (
 _BRICK: doc.Cells[model.BrickOutlook] = (
     (doc.wide("brick"), lambda one: one.brick),
     (doc.text("state"), lambda one: one.state),
-    (doc.figure("files left"), lambda one: doc.NONE if one.left_files is None else format_count(one.left_files)),
-    (doc.figure("bytes left"), lambda one: doc.NONE if one.left_bytes is None else format_size(one.left_bytes)),
+    (doc.figure("files left"), lambda one: doc.known(one.left_files, format_count)),
+    (doc.figure("bytes left"), lambda one: doc.known(one.left_bytes, format_size)),
     (doc.text("free"), lambda one: doc.when(one.free_at_s)),
     (doc.wide("basis"), lambda one: one.basis),
 )

@@ -385,7 +385,7 @@ _RUN: doc.Cells[model.RunFacts] = (
         doc.text("last heartbeat"),
         lambda run: f"{format_duration(run.silent_s)} ago{' (old)' if run.life is model.RunLife.SILENT else ''}",
     ),
-    (doc.figure("exit code"), lambda run: doc.NONE if run.exit_code is None else str(run.exit_code)),
+    (doc.figure("exit code"), lambda run: doc.known(run.exit_code, str)),
     (doc.wide("directory"), lambda run: run.directory),
 )
 

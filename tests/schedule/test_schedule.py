@@ -61,18 +61,6 @@ def test_growth_is_copied_and_counts_on_both_sides() -> None:
     assert obstacle(replace(site, target_free_bytes=111)).kind is model.ObstacleKind.TARGET_BYTES
 
 
-def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
-    one = replace(subvolume(1), bricks=("gl1:/b", "gl2:/b"), hosts=("gl1", "gl2"), added_bytes=200)
-    two = replace(subvolume(2), bricks=("gl2:/c", "gl3:/c"), hosts=("gl2", "gl3"), added_bytes=200)
-    found = outcome(facts([one, two], [batch(1, [20, 10], days=1)], retain=1))
-    first, last = found.subvolumes
-    assert (first.retired, last.retired) == (False, True)
-    free = {step.host: step.free_day for step in found.hosts}
-    assert free["gl2"] == max(first.cleared_day or 0, last.cleared_day or 0)
-    alone = outcome(facts([one], [batch(1, [20], days=1)], retain=1))
-    assert [(step.retired, step.cleared_day, step.drain_begins_day) for step in alone.subvolumes] == [(True, 2, None)]
-
-
 def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_they_are_purged() -> None:
     kept = model.KeptFacts(placed=model.Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
     site = facts([subvolume(1, free=20), subvolume(2, free=20)], [batch(1, [20, 20], days=1)], kept=(kept,), retain=30)
@@ -126,27 +114,6 @@ def test_remedies_are_enough_and_less_is_not() -> None:
     assert rules.remedies(fuller, (0,)).max_fill == 0.84
     hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
     assert rules.remedies(hopeless, (0,)).more_bytes is None
-
-
-def test_orders_stand_side_by_side() -> None:
-    # The heaviest takes long and lies on no brick alone; the small one frees brick 1 at once.
-    volumes = [subvolume(1, free=90), subvolume(2, free=0)]
-    batches = [batch(1, [0, 90], days=50), batch(2, [10, 10], days=1)]
-    site = facts(volumes, batches, max_fill=0.9, retain=1)
-    schedule = rules.make_schedule(site)
-    assert [one.order for one in schedule.orders] == list(model.ScheduleOrder)
-    planned, heaviest, soonest = (one.outcome for one in schedule.orders)
-    assert planned == heaviest
-    assert [step.batch for step in soonest.batches] == [2, 1]
-    assert (planned.done_day, soonest.done_day) == (52, 52)
-    first, sooner = planned.subvolumes[0].cleared_day, soonest.subvolumes[0].cleared_day
-    assert first is not None
-    assert sooner is not None
-    assert sooner < first
-    assert schedule.remedies is None
-    assert schedule.every_drain_order
-    assert rules.schedule_problems(schedule, 0.0) == ()
-    assert rules.make_schedule(site) == schedule
 
 
 COST = TransferCost(s_per_file=0.002, s_per_byte=1e-8, streams=4, basis="measured here")
