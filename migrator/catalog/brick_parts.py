@@ -97,11 +97,10 @@ class _Cutter:
             raise malformed("a frame of rows is longer than its columns")
 
 
-def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
-    """The number of entries in a block, and the first paths, without making a catalog. Raises MigratorError."""
-    batch = decode_rows(payload, trees=(), brick="", dev=0)
-    paths = batch.column("path").slice(0, max(most, 0)).to_pylist()
-    return batch.num_rows, tuple(path for path in paths if path is not None)
+def paths_of(payload: memoryview) -> list[bytes]:
+    """The paths of the entries in a block, without making a catalog. Raises MigratorError."""
+    paths = decode_rows(payload, trees=(), brick="", dev=0).column("path").to_pylist()
+    return [path for path in paths if path is not None]
 
 
 # --- The rows of all bricks together: one row per directory, and duplicates. Out of core.

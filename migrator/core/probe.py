@@ -20,9 +20,6 @@ ENTRIES = 16
 """The number of files in the directory that `readdir` lists, and of the names that probes create in turn: they are
 spread over several bricks."""
 
-PROBE_NAMES = 2 * ENTRIES + 1
-"""The largest number of names in the directory."""
-
 _PROBE_PATH = re.compile(re.escape(PROBE_NAME) + rb"/(?:(?:probe|entry)-[0-9]{2}|complete)")
 
 PROBE_LOCK = "probes"

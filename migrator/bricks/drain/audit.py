@@ -1,7 +1,6 @@
 """The audit of drained bricks: walks each brick on its own host and counts the leftovers. Changes nothing."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -13,14 +12,14 @@ from migrator.catalog.model import ScanProblem
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
-from migrator.core.probe import PROBE_NAMES, is_probe
+from migrator.core.probe import is_probe
 from migrator.core.values import dataclass, replace
 from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
 from migrator.scan.rules import brick_problem
 
-ReadBlock = Callable[[memoryview, int], tuple[int, tuple[bytes, ...]]]
-"""Reads a block of a walk: its number of entries, and the paths of the first so many. Raises MigratorError."""
+ReadBlock = Callable[[memoryview], Sequence[bytes]]
+"""Reads a block of a walk: the paths of its entries. Raises MigratorError."""
 
 
 _NAME = "left.tsv"
@@ -122,10 +121,8 @@ class _Listener:
     async def rows(self, payload: memoryview) -> None:
         """Take entries that are not directories."""
         found = self.found
-        every = self.explained or self.left_list is not None
-        wanted = sys.maxsize if every else MOST_EXAMPLES - len(found.left) + PROBE_NAMES
-        rows, paths = await asyncio.to_thread(self.read_block, payload, wanted)
-        found.arrived += rows
+        paths = await asyncio.to_thread(self.read_block, payload)
+        found.arrived += len(paths)
         left = [path for path in paths if path not in self.explained and not is_probe(path)]
         found.explained += len(paths) - len(left)
         await self._write(LeftKind.FILE, left)

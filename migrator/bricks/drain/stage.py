@@ -48,10 +48,10 @@ class DrainWorld(BrickWorld):
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
     probing: ProbeWorld | None = None
-    retain_s: float = 0.0
+    retain_s: float
     leftovers: HostLeftovers | None = None
     recovery: MountedVolumeRecovery | None = None
-    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]] | None = None
+    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]]
     strange: StrangeLook | None = None
     left_list: Callable[[str], LeftListFile] | None = None
 
@@ -261,11 +261,10 @@ class DrainLooker(BrickLooker):
         """Read the marks of earlier drains. This reads every directory, so a result without marks is kept. A drain that
         has started sets marks itself, so they are not read then.
         """
-        ask = self.call.world.marks
-        if ask is None or record.notes.task_id is not None:
+        if record.notes.task_id is not None:
             return ()
         if self._marks is None or any(one.files or one.unseen for one in self._marks):
-            self._marks = await ask(leaving, state.volume_id)
+            self._marks = await self.call.world.marks(leaving, state.volume_id)
         return self._marks
 
     async def _still_linked(self, paths: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -217,7 +217,7 @@ class Site:
             volume=self.glusterd,
             source=Source(),
             walks=Walks(self.volume),
-            read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
+            read_block=lambda payload: (b"left",) * len(payload),
             contents=lambda: Contents(self.trees),
             versions=versions,
             open_files=open_files,

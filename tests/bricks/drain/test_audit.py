@@ -46,9 +46,8 @@ class Walks:
         return BrickTotals(rows=len(names), directories=1, problems=0)
 
 
-def block(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
-    names = bytes(payload).split(b"\0")
-    return len(names), tuple(names[:most])
+def block(payload: memoryview) -> Sequence[bytes]:
+    return bytes(payload).split(b"\0")
 
 
 def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> AuditSeen:
