@@ -16,7 +16,6 @@ from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.states import BatchState
-from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
@@ -173,12 +172,7 @@ class World:
 
 
 @contextmanager
-def verify_world(
-    directory: Path,
-    source: Path | None = None,
-    target: Path | None = None,
-    capabilities: TargetCapabilities | None = None,
-) -> Iterator[World]:
+def verify_world(directory: Path, source: Path | None = None, target: Path | None = None) -> Iterator[World]:
     """A site over two roots, in `directory` if they are not given; the plan is one batch with the tree `home/alice`."""
     state = directory / "state"
     source, target = source or directory / "source", target or directory / "target"
@@ -188,7 +182,7 @@ def verify_world(
     target_side = MountedTarget(os.fsencode(target))
     with open_ledger(state / "ledger.db", create=True) as ledger:
         ledger.site.create(site_record(source_side.identity(), target_side.identity()))
-        ledger.site.record_capabilities(capabilities or target_side.probe(), 11.0)
+        ledger.site.record_capabilities(target_side.probe(), 11.0)
         manifests = ManifestDirectories(
             state / "manifests",
             catalogs=ClosedCatalogs(state / "catalogs", ledger.scans.named),

@@ -46,17 +46,16 @@ def world(scratch: Path) -> Iterator[World]:
         yield made
 
 
-def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), close: bool = True) -> None:
-    """A catalog of some trees of the source, as a scan would leave it, and its record in the ledger."""
+def scan_now(world: World, name: str, *, close: bool = True) -> None:
+    """A catalog of the tree on the source, as a scan would leave it, and its record in the ledger."""
     catalogs = CatalogDirectories(world.directory / "state" / "catalogs", scratch=Scratch(world.directory))
     scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0)
     record = whole_catalog(name=name, scan_id=scan_id, via="mount", finished_at_s=None, whole=False)
     opened = catalogs.create(record)
     source = ReadingFileSystem(world.source_root)
-    for tree in trees:
-        for entry in (found for found in [source.look(tree), *walk_tree(source, tree)] if found is not None):
-            opened.writer.add(tree, [entry])
-            opened.writer.directory_done(entry.path, ())
+    for entry in (found for found in [source.look(TREE), *walk_tree(source, TREE)] if found is not None):
+        opened.writer.add(TREE, [entry])
+        opened.writer.directory_done(entry.path, ())
     source.close()
     if close:
         closed = opened.writer.close(replace(record, finished_at_s=2.0, whole=True))
