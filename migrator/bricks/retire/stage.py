@@ -594,11 +594,10 @@ class _Retirement(
         return moved, unproven
 
     def _additions(self) -> tuple[str, ...]:
-        newest, resting = (
-            newest_of_bricks(self.call.world.ledger.additions.all()),
-            ADDITION_ENDED_STATES | UNTOUCHED_STATES,
-        )
-        return tuple(one.shown_bricks for one in newest if one.state not in resting)
+        # The newest on either side: an addition to the source that failed is over once its brick went to the target.
+        newest = {frozenset(one.bricks): one for one in self.call.world.ledger.additions.all()}
+        resting = ADDITION_ENDED_STATES | UNTOUCHED_STATES
+        return tuple(one.shown_bricks for one in newest.values() if one.state not in resting)
 
     def _purge_left(self) -> bool:
         """Return whether the purge directory has content, which no scan lists. Raises OSError."""
