@@ -1,7 +1,7 @@
 """Paths are bytes, relative to a root, without a leading slash. Shown escaped, written percent-escaped."""
 
 import shlex
-from collections.abc import Container
+from collections.abc import Collection, Container
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 # Printable ASCII stays as it is, for readable plans, except percent, quote and backslash.
@@ -73,3 +73,12 @@ def tree_of(path: bytes, trees: Container[bytes]) -> bytes | None:
     while path and path not in trees:
         path = parent(path)
     return path or None
+
+
+def overlap(some: Collection[bytes], others: Collection[bytes]) -> bool:
+    """Whether a path of one set lies in one of the other, or is one; everything lies in the root `b""`."""
+
+    def lie_in(paths: Collection[bytes], trees: Collection[bytes]) -> bool:
+        return b"" in trees or any(tree_of(path, trees) is not None for path in paths)
+
+    return lie_in(some, others) or lie_in(others, some)

@@ -19,7 +19,7 @@ from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.paths import show
+from migrator.core.paths import overlap, show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
@@ -447,7 +447,9 @@ class Verification:
         self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
         # The catalog that lists the source now, from its bricks, is one of them.
         listed_now = frozenset(source.files)
-        seen = [file for file in draft.catalog_files([scan.name for scan in scans]) if file not in listed_now]
+        # Weeks of passes over other trees leave hundreds that list no path of these.
+        may_list = [scan.name for scan in scans if not scan.scope or overlap(set(scan.scope), set(trees))]
+        seen = [file for file in draft.catalog_files(may_list) if file not in listed_now]
         joined = await asyncio.to_thread(
             Joined,
             source,

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.core.paths import is_beneath, overlap
 from migrator.core.statistics import factor_between
 from migrator.core.tasks import DaemonThreads, SharedCall
 from migrator.core.values import dataclass
@@ -225,3 +226,12 @@ async def test_an_error_reaches_all_but_who_was_cancelled() -> None:
     gate.set()
     assert [type(end) for end in await asyncio.gather(*others, return_exceptions=True)] == [OSError] * 2
     assert one.cancelled()
+
+
+PATHS = st.sets(st.sampled_from([b"", b"a", b"a/b", b"a/b/c", b"ab", b"ab/c", b"b"]), min_size=1)
+
+
+@given(PATHS, PATHS)
+def test_sets_of_paths_overlap_if_two_of_them_do(some: set[bytes], others: set[bytes]) -> None:
+    expected = any(is_beneath(one, other) or is_beneath(other, one) for one in some for other in others)
+    assert overlap(some, others) == expected

@@ -46,11 +46,11 @@ def world(scratch: Path) -> Iterator[World]:
         yield made
 
 
-def scan_now(world: World, name: str, *, close: bool = True) -> None:
+def scan_now(world: World, name: str, *, close: bool = True, scope: tuple[bytes, ...] = ()) -> None:
     """A catalog of the tree on the source, as a scan would leave it, and its record in the ledger."""
     catalogs = CatalogDirectories(world.directory / "state" / "catalogs", scratch=Scratch(world.directory))
-    scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0)
-    record = whole_catalog(name=name, scan_id=scan_id, via="mount", finished_at_s=None, whole=False)
+    scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0, scope=scope)
+    record = whole_catalog(name=name, scan_id=scan_id, via="mount", finished_at_s=None, whole=False, scope=scope)
     opened = catalogs.create(record)
     source = ReadingFileSystem(world.source_root)
     for entry in (found for found in [source.look(TREE), *walk_tree(source, TREE)] if found is not None):
@@ -64,18 +64,24 @@ def scan_now(world: World, name: str, *, close: bool = True) -> None:
         opened.writer.abandon()
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(world: World, killed: bool) -> None:
+@pytest.mark.parametrize(
+    ("scope", "killed", "gone"),
+    [((), False, 3), ((), True, 3), ((TREE, OTHER_TREE), False, 3), ((OTHER_TREE, TREE + b"x"), False, 0)],
+)
+def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(
+    world: World, scope: tuple[bytes, ...], killed: bool, gone: int
+) -> None:
+    """A catalog of other trees is not read."""
     (world.tree / "old").mkdir()
     (world.tree / "old" / "file").touch()
     (world.tree / "sub" / "gone\n").touch()
-    scan_now(world, "first", close=not killed)
+    scan_now(world, "first", close=not killed, scope=scope)
     (world.tree / "sub" / "gone\n").unlink()
     shutil.rmtree(world.tree / "old")
     scan_now(world, "second")
     world.copy_trees()
     record = world.verify()
-    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 3, True)
+    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, gone, True)
     assert exit_code(record) is ExitCode.DONE
 
 
