@@ -41,7 +41,7 @@ class World:
         self.source, self.target = make_trees(self.source_root, self.target_root, tree=self.tree)
         self.processes = LocalProcesses(grace_s=0.5)
         roots = {"source_root": os.fsencode(self.source_root), "target_root": os.fsencode(self.target_root)}
-        options: dict[str, Any] = {**roots, "grace_s": 0.5, "compiled": placing(host)}
+        options: dict[str, Any] = {**roots, "compiled": placing(host)}
         self.executor: Executor = (
             LocalExecutor(self.processes, **options) if host is None else Executor(host, **options)
         )
