@@ -3,12 +3,13 @@
 import asyncio
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import closing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from migrator.catalog.ports import Scratch
-from migrator.core.clock import SystemClock
+from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonThreads
@@ -62,6 +63,19 @@ def process_is_gone(pid: int, at_s: float) -> bool:
 def new_token() -> str:
     """A new random token."""
     return secrets.token_hex(16)
+
+
+class OperationPorts(TypedDict):
+    """The ports that all tracked operations have."""
+
+    hooks: "Hooks"
+    ledger: "Ledger"
+    locks: Locks
+    files: "RunFiles"
+    progress: Progress
+    clock: Clock
+    blocking: DaemonThreads
+    tokens: Callable[[], str]
 
 
 class Wiring:
@@ -271,18 +285,17 @@ class Wiring:
             timeout_s=self.site.hooks.timeout_s,
         )
 
-    def operation_ports(self, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
-        """The fields of `CallPorts`."""
-        return {
-            "hooks": self.hooks(),
-            "ledger": ledger,
-            "locks": self.locks(),
-            "files": self.run_files(),
-            "progress": progress,
-            "clock": self.clock,
-            "blocking": self.blocking,
-            "tokens": new_token,
-        }
+    def operation_ports(self, ledger: "Ledger", progress: Progress) -> OperationPorts:
+        return OperationPorts(
+            hooks=self.hooks(),
+            ledger=ledger,
+            locks=self.locks(),
+            files=self.run_files(),
+            progress=progress,
+            clock=self.clock,
+            blocking=self.blocking,
+            tokens=new_token,
+        )
 
     def executor(self) -> "LocalExecutor":
         from migrator.native.program import native_program

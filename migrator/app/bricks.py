@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from migrator.app import Wiring
+from migrator.app import OperationPorts, Wiring
 from migrator.app.hosts import endpoints, local_time, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, TargetKind
@@ -68,8 +68,14 @@ async def host_versions(
         yield lambda names: looks.gluster_versions(hosts, names)
 
 
-def _ports(wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
+class _Ports(OperationPorts):
     """The fields of `BrickWorld` that all verbs have."""
+
+    back_up: Callable[[str], None]
+    volume: GlusterVolumeCommands
+
+
+def _ports(wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress) -> _Ports:
     back_up, volume = backing_up(ledger, wiring.site.site.state_dir), GlusterVolumeCommands(source.commands)
     return {"back_up": back_up, "volume": volume, **wiring.operation_ports(ledger, progress)}
 

@@ -325,7 +325,7 @@ class FarStream:
 
     def limit(self, fields: dict[str, Any]) -> None:
         """See `set_limit`."""
-        if self._code is None:  # not reaped, so the pid is its own
+        if self.is_running:  # not reaped, so the pid is its own
             set_limit(self.pid, fields["bytes_per_s"])
 
     def exited(self, code: int, *, alone: bool) -> None:
@@ -343,7 +343,7 @@ class FarStream:
         if self._ending is not None and self._ending.result is None:
             return False
         hangs = self._ending is not None and not self._ending.result
-        if self._code is None and not hangs:
+        if self.is_running and not hangs:
             return False
         if self._kinds and not hangs and not self._discarding and self._drained_s < _DRAIN_S:
             return False

@@ -60,4 +60,4 @@ async def ask_script(
             return msgspec.json.decode(done.stdout, type=kind)
     except msgspec.DecodeError as error:
         raise ToolFailed(f"{otherwise}its answer is not understood: {error}") from error
-    raise ToolFailed(f"{otherwise}{done.failure}", cause="its Python fails")
+    raise ToolFailed(f"{otherwise}{done.failure}")

@@ -276,9 +276,9 @@ class Tally:
 class PassUnderWay:
     """One pass over one batch in this run. `chunk_list` names the paths of all its chunks that were not split.
 
-    Problems of the `health` of the source since the start of the pass stop the pool. With doubts (a rebalance process is
-    in flight), copying continues, but no path counts as vanished. A driver left `doubtful_trees` unfinished: size and times on the target prove nothing there. `syncs` flush the
-    writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
+    Problems of the `health` of the source since the start of the pass stop the pool. With doubts (a rebalance process is in
+    flight), copying continues, but no path counts as vanished. A driver left `doubtful_trees` unfinished: size and times on
+    the target prove nothing there. `syncs` flush the writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
     are not copied, and no links are made to their files. `digests`: streams report the digests of what they copy.
     `storage` watches the target's storage targets; None: the target has none of its own.
     """
