@@ -202,7 +202,9 @@ def test_what_was_digested_while_it_was_copied_is_read_on_the_target_only(
     assert (site.given(), site.reads) == (sorted((*names, again)), [])
     monkeypatch.setattr(ReadingFileSystem, "trusted_ctimes", False)
     site.reread = False
-    assert (site.verify().digested_files, site.calls, len(site.reads)) == (6, [], 5)
+    assert (site.verify().digested_files, site.calls) == (6, [])
+    # Two threads may read both names of a file at the same time.
+    assert {b"sub/d" if path == again else path for path in site.reads} == {*NAMES, b"late"}
 
 
 @pytest.mark.usefixtures("each_alone")
