@@ -1,5 +1,8 @@
 """Wiring of verifications."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from migrator.app import Wiring
 from migrator.app.transfer import pass_engine, run_world, scanning
 from migrator.core.progress import Progress
@@ -10,7 +13,7 @@ from migrator.plan.model import Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.verify.content import Readers
-from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.model import DigestPolicy
 from migrator.verify.stage import Verification
 
 
@@ -32,7 +35,7 @@ def verification(
     ledger: Ledger,
     progress: Progress,
 ) -> Verification:
-    """A verification of this site. The file systems must be newly opened, so that nothing cached is compared."""
+    """A verification of this site."""
     return Verification(
         plan=plan,
         batch=batch,
@@ -51,16 +54,26 @@ def verification(
     )
 
 
-async def read_by_hosts(
-    wiring: Wiring, work: Verification, target: MountedTarget, jobs: int | None, *, reread: bool
-) -> VerificationRecord:
-    """A verification whose content is read by the hosts that also copy. `jobs` as for `run_world`, `reread` as in `Readers`."""
-    engine = pass_engine(wiring.site)
-    async with run_world(
-        wiring, work.source, target, ledger=work.ledger, progress=work.progress, engine=engine, jobs=jobs, ahead=True
-    ) as (world, hosts):
+@asynccontextmanager
+async def reading_hosts(
+    wiring: Wiring,
+    source: SourceFileSystem,
+    target: MountedTarget,
+    *,
+    ledger: Ledger,
+    progress: Progress,
+    jobs: int | None,
+    reread: bool,
+) -> AsyncIterator[Readers]:
+    """The hosts that copy, as readers of content, for the length of the block. `jobs` as for `run_world`, `reread` as in
+    `Readers`.
+    """
+    ports = run_world(
+        wiring, source, target, ledger=ledger, progress=progress, engine=pass_engine(wiring.site), jobs=jobs, ahead=True
+    )
+    async with ports as (world, hosts):
         has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
-        work.readers = Readers(
+        yield Readers(
             lanes=world.lanes,
             guard=world.bricks,
             chunk_lists=world.chunk_lists,
@@ -68,4 +81,3 @@ async def read_by_hosts(
             scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
             reread=reread or not wiring.source_tool.kind.ctimes.holds,
         )
-        return await work.run()

@@ -10,7 +10,7 @@ import click
 
 from migrator import app
 from migrator.app.hosts import beside_probes
-from migrator.app.verification import read_by_hosts, verification
+from migrator.app.verification import reading_hosts, verification
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
@@ -85,60 +85,65 @@ def verify_command(
     policy = DigestPolicy(
         algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
     )
-    records: list[VerificationRecord] = []
-    checked: set[bytes] = set()
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = _verify_carried(wiring, ledger, choice.users, shown, policy) if choice.users else {}
-        records += carried.values()
-        for number, wanted in _without(carried, plan, choice).items():
-            meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
-            meant = [tree for tree in meant if not wanted or tree.path in wanted]
-            with _locked(wiring, meant), wiring.source() as source, wiring.target(ledger.site.read()) as target:
-                left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
-                if not left:
-                    continue
-                checked |= {tree.path for tree in left}
-                work = verification(
-                    wiring,
-                    source,
-                    target,
-                    plan=plan,
-                    batch=number,
-                    trees=wanted if left == meant else tuple(tree.path for tree in left),
-                    policy=policy,
-                    carry=carry,
-                    ledger=ledger,
-                    progress=shown,
-                )
-                work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
-                records.append(
-                    call.run_to_end(
-                        beside_probes(wiring, ledger, read_by_hosts(wiring, work, target, jobs, reread=reread)),
-                        when_interrupted="run the command again: it compares this batch anew",
-                    )
-                )
-        for words in call.run_to_end(
-            _differing(wiring, ledger, plan, checked), when_interrupted="run the command again"
-        ):
-            event = Event(
-                at_s=wiring.clock.now_s(),
-                kind=EventKind.TARGET_DIFFERS,
-                severity=Severity.WARNING,
-                subject="target",
-                message=words,
+        records = list(carried.values())
+        with wiring.source() as source, wiring.target(ledger.site.read()) as target:
+
+            async def compared() -> None:
+                reading = reading_hosts(wiring, source, target, ledger=ledger, progress=shown, jobs=jobs, reread=reread)
+                checked: set[bytes] = set()
+                async with reading as readers:
+                    for number, wanted in _without(carried, plan, choice).items():
+                        meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
+                        meant = [tree for tree in meant if not wanted or tree.path in wanted]
+                        with _locked(wiring, meant):
+                            left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
+                            if not left:
+                                continue
+                            checked |= {tree.path for tree in left}
+                            work = verification(
+                                wiring,
+                                source,
+                                target,
+                                plan=plan,
+                                batch=number,
+                                trees=wanted if left == meant else tuple(tree.path for tree in left),
+                                policy=policy,
+                                carry=carry,
+                                ledger=ledger,
+                                progress=shown,
+                            )
+                            work.readers = readers
+                            work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
+                            records.append(await work.run())
+                await _tell_what_differs(wiring, ledger, plan, checked, shown)
+
+            call.run_to_end(
+                beside_probes(wiring, ledger, compared()),
+                when_interrupted="run the command again: it compares this batch anew",
             )
-            ledger.events.add(event)
-            shown.event(event)
     call.present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)
 
 
-async def _differing(wiring: app.Wiring, ledger: "Ledger", plan: Plan, trees: Collection[bytes]) -> Sequence[str]:
-    """What the target was to be given beside files and does not have: limits of users, and the layout of these trees."""
+async def _tell_what_differs(
+    wiring: app.Wiring, ledger: "Ledger", plan: Plan, trees: Collection[bytes], shown: Progress
+) -> None:
+    """Report what the target was to be given beside files and does not have: limits of users, and the layout of these trees."""
     storage, rules = wiring.storage_targets(), wiring.site.target.layout_rules
     layout = await layout_problems(plan, trees, rules, storage, wiring.target_root)
-    return [*await limit_problems(ledger, storage), *layout]
+    for words in (*await limit_problems(ledger, storage), *layout):
+        event = Event(
+            at_s=wiring.clock.now_s(),
+            kind=EventKind.TARGET_DIFFERS,
+            severity=Severity.WARNING,
+            subject="target",
+            message=words,
+        )
+        ledger.events.add(event)
+        shown.event(event)
 
 
 def _verify_carried(
