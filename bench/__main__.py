@@ -9,11 +9,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from bench import report_scale
 from bench.big import big
-from bench.bulk import LARGE_BULK, bulk
+from bench.bulk import bulk
 from bench.freezes import NAME as NAME_OF_FREEZES
 from bench.freezes import freezes
 from bench.lab import BenchLab, bench_lab
@@ -58,9 +59,10 @@ ALONE: dict[str, Callable[[list[str]], int]] = {
     report_scale.NAME: report_scale.main,
 }
 """Where nothing else is named: with options of their own."""
+LARGE = "-large"
+"""The end of the names of sections that `--large` measures: they stand beside the quick ones."""
 PAGE_ORDER = (
     "bulk",
-    LARGE_BULK,
     "scan",
     NAME_OF_WALKS,
     "passes",
@@ -118,10 +120,12 @@ def _measure(name: str, measurement: Callable[[], Section], options: Options) ->
 
 def _keep(section: Section, options: Options) -> bool:
     """Write a section down beside the others; returns whether one of its contestants failed."""
+    if options.large:
+        section = replace(section, name=section.name + LARGE, title=f"{section.title}, large")
     sections = read_results(options.output)
     sections[section.name] = section_document(section, options)
     write_results(options.output, sections)
-    write_page(options.output, sections, PAGE_ORDER)
+    write_page(options.output, sections, tuple(name + size for name in PAGE_ORDER for size in ("", LARGE)))
     for missed in section.missed:
         say(f"{section.name}: {missed.name}: {missed.median:,.2f}, {missed.at_least:g} wanted")
     for failure in section.failures:

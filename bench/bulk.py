@@ -21,26 +21,20 @@ OF_TARS, RUN_OF_TARS = 0.75, 0.9
 MIXED_FILES, LARGE_BYTES = 4_000, 128 * MIB
 TARS = "a tar a brick, by hand"
 PROGRAM = "migrator"
-LARGE_BULK = "bulk-large"
 
 
 def bulk(lab: BenchLab, options: Options) -> Section:
-    """With `--large` a section of its own, where what every call costs once counts for less."""
+    """What is wanted of tars is wanted of many files (`--large`), where the start of three commands counts for less."""
     small, small_facts = _measured(lab, options, TREE)
     unit_bytes = max(round(LARGE_BYTES * options.scale), MIB)
     with bench_lab(options, MIXED, mixed_users(options.count(MIXED_FILES, 40), unit_bytes, options.seed)) as mixed_lab:
         mixed, mixed_facts = _measured(mixed_lab, options, MIXED)
-    large = options.large
     return Section(
-        name=LARGE_BULK if large else "bulk",
-        title=f"Bulk: {'many small files' if large else 'all files'} to an empty target",
+        name="bulk",
+        title="Bulk: all files to an empty target",
         facts={"small files": small_facts, "mixed": mixed_facts, "volumes": VOLUME},
         tables=(
-            Table(
-                title="Many small files" if large else "Small files",
-                series=small,
-                ratios=_ratios(small, TEN_TIMES, of_tars=large),
-            ),
+            Table(title="Small files", series=small, ratios=_ratios(small, TEN_TIMES, of_tars=options.large)),
             Table(title="Mixed", series=mixed, ratios=_ratios(mixed, MIXED_TIMES, of_tars=False)),
         ),
         notes=(
@@ -118,7 +112,6 @@ def copied(lab: BenchLab, options: Options, group: str) -> Program:
 
 
 def _ratios(every: Sequence[Series], at_least: float, *, of_tars: bool) -> list[Ratio]:
-    """What is wanted of tars is wanted of many files, where the start of three commands counts for less."""
     *others, whole = every
     peers = [series for series in others if series.name != TARS]
     best = best_of(peers)
