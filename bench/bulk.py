@@ -9,7 +9,7 @@ from bench.peers import left_out, sync_target, tars_from_the_bricks, through_the
 from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, best_of, ratio
-from bench.trees import MIXED, TREE, describe, mixed_users, tally
+from bench.trees import MIXED, TREE, describe, mixed_users, small_users, tally
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.units import MIB
 
@@ -19,6 +19,7 @@ AS_MUCH = "rsync -aHAX"
 TEN_TIMES, MIXED_TIMES = 10.0, 2.5
 OF_TARS, RUN_OF_TARS = 0.75, 0.9
 MIXED_FILES, LARGE_BYTES = 4_000, 128 * MIB
+MILLION = 1_000_000
 TARS = "a tar a brick, by hand"
 PROGRAM = "migrator"
 
@@ -29,14 +30,21 @@ def bulk(lab: BenchLab, options: Options) -> Section:
     unit_bytes = max(round(LARGE_BYTES * options.scale), MIB)
     with bench_lab(options, MIXED, mixed_users(options.count(MIXED_FILES, 40), unit_bytes, options.seed)) as mixed_lab:
         mixed, mixed_facts = _measured(mixed_lab, options, MIXED)
+    facts = {"small files": small_facts, "mixed": mixed_facts, "volumes": VOLUME}
+    tables = [
+        Table(title="Small files", series=small, ratios=_ratios(small, TEN_TIMES, of_tars=options.large)),
+        Table(title="Mixed", series=mixed, ratios=_ratios(mixed, MIXED_TIMES, of_tars=False)),
+    ]
+    if options.large:
+        users = small_users(options.count(MILLION), options.seed, users=20)
+        with bench_lab(options, "million", users) as million_lab:
+            million, facts["a million small files"] = _measured(million_lab, options, TREE, peers=False)
+        tables.append(Table(title="A million small files", series=million, ratios=_of_tars(million, wanted=True)))
     return Section(
         name="bulk",
         title="Bulk: all files to an empty target",
-        facts={"small files": small_facts, "mixed": mixed_facts, "volumes": VOLUME},
-        tables=(
-            Table(title="Small files", series=small, ratios=_ratios(small, TEN_TIMES, of_tars=options.large)),
-            Table(title="Mixed", series=mixed, ratios=_ratios(mixed, MIXED_TIMES, of_tars=False)),
-        ),
+        facts=facts,
+        tables=tables,
         notes=(
             "The tars by hand are a reference, not a way to migrate: they take times from the bricks, copy hard links "
             "that lie on several bricks as files, and check nothing.",
@@ -46,7 +54,8 @@ def bulk(lab: BenchLab, options: Options) -> Section:
     )
 
 
-def _measured(lab: BenchLab, options: Options, group: str) -> tuple[list[Series], str]:
+def _measured(lab: BenchLab, options: Options, group: str, *, peers: bool = True) -> tuple[list[Series], str]:
+    """`peers`: also through the mount, which takes ten times as long."""
     expected, missing = lab.tally(group), left_out(*PEERS)
 
     def prepare() -> None:
@@ -59,15 +68,15 @@ def _measured(lab: BenchLab, options: Options, group: str) -> tuple[list[Series]
         if (found.files, found.size_bytes) != (expected.files, expected.size_bytes):
             raise ContestantFailed(f"{describe(found)} arrived, not {describe(expected)}")
 
-    peers = [
+    contestants = [
         Contestant(name=name, work=copy, prepare=prepare, check=check, rounds=options.rounds(1))
         for name, (program, copy) in through_the_mount(lab, group).items()
-        if program not in missing and (name != AS_MUCH or group == MIXED)
+        if peers and program not in missing and (name != AS_MUCH or group == MIXED)
     ]
     if "tar" not in missing:
-        peers.append(Contestant(name=TARS, work=tars_from_the_bricks(lab, group), prepare=prepare, check=check))
-    contestants = [*peers, whole_job(lab, options, group, check)]
-    return alternate(contestants, options.rounds(2)), describe(expected)
+        contestants.append(Contestant(name=TARS, work=tars_from_the_bricks(lab, group), prepare=prepare, check=check))
+    contestants.append(whole_job(lab, options, group, check))
+    return alternate(contestants, options.rounds(2 if peers else 1)), describe(expected)
 
 
 def whole_job(
@@ -115,15 +124,26 @@ def _ratios(every: Sequence[Series], at_least: float, *, of_tars: bool) -> list[
     *others, whole = every
     peers = [series for series in others if series.name != TARS]
     best = best_of(peers)
-    runs = [run.parts_s.get("run_s", 0.0) for run in whole.runs]
     by_hand = next((series.times_s for series in others if series.name == TARS), [])
     found = [
         *ratio("migrator, whole job, against the best of the peers", best, whole.times_s, at_least),
-        *ratio("migrator, `run` alone, against the same", best, runs),
+        *ratio("migrator, `run` alone, against the same", best, _runs_s(whole)),
         *ratio("tars by hand against the same", best, by_hand),
-        *ratio("migrator, whole job, against tars by hand", by_hand, whole.times_s, OF_TARS if of_tars else None),
-        *ratio("migrator, `run` alone, against tars by hand", by_hand, runs, RUN_OF_TARS if of_tars else None),
+        *_of_tars(every, wanted=of_tars),
     ]
     for series in peers:
         found.extend(ratio(f"migrator, whole job, against {series.name}", series.times_s, whole.times_s))
     return found
+
+
+def _of_tars(every: Sequence[Series], *, wanted: bool) -> list[Ratio]:
+    by_hand = next((series.times_s for series in every if series.name == TARS), [])
+    whole = every[-1]
+    return [
+        *ratio("migrator, whole job, against tars by hand", by_hand, whole.times_s, OF_TARS if wanted else None),
+        *ratio("migrator, `run` alone, against tars by hand", by_hand, _runs_s(whole), RUN_OF_TARS if wanted else None),
+    ]
+
+
+def _runs_s(whole: Series) -> list[float]:
+    return [run.parts_s.get("run_s", 0.0) for run in whole.runs]

@@ -116,6 +116,20 @@ def test_what_no_disk_can_hold_is_refused_before_the_query(tmp_path: Path) -> No
         connect(Scratch(tmp_path), rows=10**12)
 
 
+def test_queries_that_spill_at_the_same_time_keep_their_rows(tmp_path: Path) -> None:
+    """DuckDB before 2.0 gives the files of all of them the same names."""
+    given = "SELECT i, repeat(md5(({} + i)::VARCHAR), 4) AS words FROM range(400_000) AS numbers(i)"
+    connections = [connect(Scratch(tmp_path)) for _ in range(2)]
+    for number, connection in enumerate(connections):
+        connection.execute("SET memory_limit = '40MiB'")
+        connection.execute(f"CREATE TEMP TABLE kept AS {given.format(number)}")
+        assert any(tmp_path.iterdir())
+    one, other = connections
+    other.close()
+    assert one.execute("SELECT count(*) FROM kept WHERE words <> repeat(md5(i::VARCHAR), 4)").fetchall() == [(0,)]
+    one.close()
+
+
 TREE = b"home/\xff ann"
 CLASSES = (1, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 17 * MIB)
 
