@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -313,3 +314,16 @@ def test_a_wrong_one_says_what_is_wrong(file: Path) -> None:
     assert caught.value.exit_code is ExitCode.USAGE
     for sentence in says:
         assert sentence in caught.value.message
+
+
+def test_no_package_may_be_older_than_what_the_tests_use() -> None:
+    """Older ones were not tried: pyarrow 15 ends the process, DuckDB before 2.0 mixes the rows of two queries."""
+    lines = [
+        line.lower().replace("_", "-").split("==") for line in (ROOT / "requirements.lock").read_text().splitlines()
+    ]
+    tried = {name: version.rpartition(".")[0] for name, version in lines}
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    for line in settings["options"]["install_requires"].split("\n")[1:]:
+        name, least = line.lower().split(" >= ")
+        assert least == tried[name], name
