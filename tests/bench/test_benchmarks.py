@@ -31,7 +31,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
     done = bench("scale", "--large", "--scale", "0.00005", "--dir", str(tmp_path), "--output", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    facts = read_results(tmp_path)["scale"]["facts"]
+    facts = read_results(tmp_path)["scale-large"]["facts"]
     assert facts["5,000 paths, plan"].startswith("5,000 found")
     assert facts["5,000 paths, a verification with 1 % changed"].startswith("5,000 found")
 
