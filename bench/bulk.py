@@ -39,7 +39,9 @@ def bulk(lab: BenchLab, options: Options) -> Section:
         users = small_users(options.count(MILLION), options.seed, users=20)
         with bench_lab(options, "million", users) as million_lab:
             million, facts["a million small files"] = _measured(million_lab, options, TREE, peers=False)
-        tables.append(Table(title="A million small files", series=million, ratios=_of_tars(million, wanted=True)))
+        tables.append(
+            Table(title="A million small files", series=million, ratios=_ratios(million, TEN_TIMES, of_tars=True))
+        )
     return Section(
         name="bulk",
         title="Bulk: all files to an empty target",
@@ -124,26 +126,15 @@ def _ratios(every: Sequence[Series], at_least: float, *, of_tars: bool) -> list[
     *others, whole = every
     peers = [series for series in others if series.name != TARS]
     best = best_of(peers)
+    runs = [run.parts_s.get("run_s", 0.0) for run in whole.runs]
     by_hand = next((series.times_s for series in others if series.name == TARS), [])
     found = [
         *ratio("migrator, whole job, against the best of the peers", best, whole.times_s, at_least),
-        *ratio("migrator, `run` alone, against the same", best, _runs_s(whole)),
+        *ratio("migrator, `run` alone, against the same", best, runs),
         *ratio("tars by hand against the same", best, by_hand),
-        *_of_tars(every, wanted=of_tars),
+        *ratio("migrator, whole job, against tars by hand", by_hand, whole.times_s, OF_TARS if of_tars else None),
+        *ratio("migrator, `run` alone, against tars by hand", by_hand, runs, RUN_OF_TARS if of_tars else None),
     ]
     for series in peers:
         found.extend(ratio(f"migrator, whole job, against {series.name}", series.times_s, whole.times_s))
     return found
-
-
-def _of_tars(every: Sequence[Series], *, wanted: bool) -> list[Ratio]:
-    by_hand = next((series.times_s for series in every if series.name == TARS), [])
-    whole = every[-1]
-    return [
-        *ratio("migrator, whole job, against tars by hand", by_hand, whole.times_s, OF_TARS if wanted else None),
-        *ratio("migrator, `run` alone, against tars by hand", by_hand, _runs_s(whole), RUN_OF_TARS if wanted else None),
-    ]
-
-
-def _runs_s(whole: Series) -> list[float]:
-    return [run.parts_s.get("run_s", 0.0) for run in whole.runs]

@@ -48,7 +48,7 @@ def parse_options(arguments: list[str], description: str | None) -> Options:
     parser.add_argument(
         "--large",
         action="store_true",
-        help="200,000 files for scans, bulk, verification and passes, and up to 10^8 paths: hours",
+        help="200,000 files for scans, bulk (a million too), verification and passes, and up to 10^8 paths: hours",
     )
     parser.add_argument("--repeat", type=int, help="rounds (default: 1 to 5, depending on the measurement)")
     parser.add_argument("--scale", type=float, default=1.0, help="of files and bytes (default: 1)")

@@ -88,14 +88,14 @@ def verify_command(
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = _verify_carried(wiring, ledger, choice.users, shown, policy) if choice.users else {}
-        records = list(carried.values())
+        records, chosen = list(carried.values()), _without(carried, plan, choice)
         with wiring.source() as source, wiring.target(ledger.site.read()) as target:
 
             async def compared() -> None:
                 reading = reading_hosts(wiring, source, target, ledger=ledger, progress=shown, jobs=jobs, reread=reread)
                 checked: set[bytes] = set()
                 async with reading as readers:
-                    for number, wanted in _without(carried, plan, choice).items():
+                    for number, wanted in chosen.items():
                         meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
                         meant = [tree for tree in meant if not wanted or tree.path in wanted]
                         with _locked(wiring, meant):
