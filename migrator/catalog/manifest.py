@@ -355,13 +355,12 @@ def reading_of(row: Sequence[Any]) -> ReadContent:
 # --- Content that hosts read before the comparison, chunk by chunk
 
 
-_READINGS: Columns[Any] = Columns(
+READINGS_SCHEMA = Columns[Any](
     """
     path:binary ino:uint64 size:int64 mtime_ns:int64 ctime_ns:int64 target_ino:uint64 target_mtime_ns:int64
     target_ctime_ns:int64 digest:binary read_by:int64 source_clock_ns:int64? target_clock_ns:int64?
     """
-)
-READINGS_SCHEMA = _READINGS.schema
+).schema
 """A manifest has these columns too."""
 _RESUMABLE_S = DAY_S
 
@@ -379,14 +378,12 @@ class ReadingParts:
         """Whether the chunk was read."""
         return self._file(chunk).exists()
 
-    def add(self, chunk: str, rows: Sequence[Sequence[object]]) -> None:
-        """Record the readings of a chunk, as rows of `READINGS_SCHEMA`, durably. Raises OSError."""
+    def add(self, chunk: str, readings: pa.RecordBatch) -> None:
+        """Record the readings of a chunk, in columns of `READINGS_SCHEMA`, durably. Raises OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        names = READINGS_SCHEMA.names
-        columns = _READINGS.of(dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True)))
         with replacing(self._file(chunk)) as stream:
             # Nearly all values differ: with dictionaries, the file is larger and takes twice as long.
-            pq.write_table(pa.Table.from_batches([columns]), stream, compression="zstd", use_dictionary=False)
+            pq.write_table(pa.Table.from_batches([readings]), stream, compression="zstd", use_dictionary=False)
 
     def files(self) -> list[str]:
         """The files with all of them. A path may have several, from lists of several passes."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
-import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
@@ -16,14 +17,14 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
 from migrator.core.units import GIB, NS_PER_S
-from migrator.core.values import dataclass, field, replace
-from migrator.fs.rules import is_sampled
+from migrator.core.values import dataclass, field
 from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk
 from migrator.transfer.ports import BrickLook, BrickRefused, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
+from migrator.verify.digests import Known, equal_readings, joined, known_of, read_lines, told_of, total_bytes
 from migrator.verify.model import ContentReading, DigestPolicy
 
 if TYPE_CHECKING:
@@ -37,21 +38,9 @@ KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that list every file once, by its whole name."""
 _PAUSES_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
 """Pauses between tries on a host that fails, or whose job still waits for a node."""
-_Content = tuple[bytes, ...]
-"""A file's inode, size, mtime, ctime and digest, in the words of the compiled program: only those of equal files are parsed."""
-_Known = Mapping[bytes, tuple[_Content, ContentReading]]
-"""Content of the source by path, with the reading that it counts as."""
-_LINE = re.compile(
-    rb"^D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})$", re.MULTILINE
-)
 _LONGEST_LINE_BYTES = 256
 _UNIT_FILES, _UNIT_BYTES = 1000, GIB
 """The most that is read together of several chunks."""
-
-
-def read_lines(output: bytes, paths: Sequence[bytes]) -> dict[bytes, _Content]:
-    """What was read of the files of a list, by path; other lines are ignored."""
-    return {paths[place]: line[1:] for line in _LINE.findall(output) if (place := int(line[0])) < len(paths)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +225,8 @@ class ContentPass:
 
     async def _read(self, lane: HostLane, unit: _Unit, number: int) -> bool:
         """Read both sides of a unit, each within the limit; False if the volume was not quiet. Raises MigratorError."""
-        paths, known, to_read = await asyncio.to_thread(self._known_of, unit)
+        known = await asyncio.to_thread(self._known_of, unit)
+        to_read = [known.paths[place] for place in known.unread]
         brick = copy_on(lane, unit.brick, self.copies)
         if brick is not None and to_read and not await self._is_quiet(brick):
             return False
@@ -254,61 +244,32 @@ class ContentPass:
                 self.governor.follow(number, change)
             source, target = (
                 group.create_task(self._digests(way, some, token, of_target=bool(side), bwlimit_bytes_per_s=share))
-                for side, (token, some) in enumerate(zip(tokens, (to_read, paths), strict=True))
+                for side, (token, some) in enumerate(zip(tokens, (to_read, known.paths), strict=True))
             )
         if brick is not None and to_read and not await self._is_quiet(brick):
             return False
-        read = {path: (content, self.reading) for path, content in source.result().items()}
-        await asyncio.to_thread(self._add_equal, unit.name, {**known, **read}, target.result())
+        equal = await asyncio.to_thread(equal_readings, known, source.result(), target.result(), self.reading)
+        await asyncio.to_thread(self.parts.add, unit.name, equal)
         return True
 
-    def _add_equal(self, unit: str, source: _Known, target: Mapping[bytes, _Content]) -> None:
-        """Record the files with the same size and digest on both sides."""
-        rows: list[tuple[object, ...]] = []
-        for path, (ino, size, mtime, ctime, digest) in target.items():
-            content, reading = source.get(path, (None, self.reading))
-            if content is not None and (content[1], content[4]) == (size, digest):
-                facts = (*map(int, content[:4]), int(ino), int(mtime), int(ctime), bytes.fromhex(digest.decode()))
-                rows.append((path, *facts, reading.verification, reading.source_clock_ns, reading.target_clock_ns))
-        self.parts.add(unit, rows)
-
-    def _known_of(self, unit: _Unit) -> tuple[Sequence[bytes], _Known, Sequence[bytes]]:
-        """As `_known`, each path once: what a later pass digested counts."""
-        paths: dict[bytes, bool] = {}
-        known: dict[bytes, tuple[_Content, ContentReading]] = {}
+    def _known_of(self, unit: _Unit) -> Known:
+        """The paths to compare, and what the streams that copied them digested."""
+        told: list[pa.RecordBatch] = []
         for listed in unit.listed:
+            chunk, copied = listed.chunk, listed.copied
             try:
-                some, its_own, to_read = self._known(listed)
+                paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
             except Refused as error:
                 # A list of a finished pass was removed since: that is no reason against a verification.
                 self._say_once(f"hosts do not read the files of a pass: {error.message}")
                 continue
-            paths |= dict.fromkeys(some, False) | dict.fromkeys(to_read, True)
-            known |= its_own
-        return list(paths), known, [path for path, is_read in paths.items() if is_read]
-
-    def _known(self, listed: _Listed) -> tuple[Sequence[bytes], _Known, Sequence[bytes]]:
-        """The paths of a chunk to compare, what the stream that copied them digested, and the paths to read on the source.
-        Raises Refused.
-        """
-        chunk, copied = listed.chunk, listed.copied
-        paths = tuple(self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number))
-        output = b""
-        if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
-            with suppress(OSError):
-                output = output_of(copied.directory, chunk.number, copied.attempt_id).read_bytes()
-        # The root of a tree is not in the list of a stream. Of a file with several names, streams read only one.
-        given = [one for one in paths if one.path != chunk.tree]
-        found = read_lines(output, [one.path for one in given])
-        linked = {one.link_group: found[one.path] for one in given if one.link_group is not None and one.path in found}
-        found |= {one.path: linked[one.link_group] for one in given if one.link_group in linked}
-        reading = replace(self.reading, source_clock_ns=int(listed.of_pass.started_at_s * NS_PER_S))
-        wanted = [one for one in paths if is_sampled(one.path, self.policy)]
-        known = {one.path: (found[one.path], reading) for one in wanted if one.path in found}
-        unread = [one for one in wanted if one.path not in known]
-        # Symlinks and the like are listed too, without a size.
-        with_content = any(one.file_size_bytes or one.size_bytes for one in unread)
-        return [one.path for one in wanted], known, [one.path for one in unread] if with_content else []
+            output = b""
+            if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
+                with suppress(OSError):
+                    output = output_of(copied.directory, chunk.number, copied.attempt_id).read_bytes()
+            begun_ns = int(listed.of_pass.started_at_s * NS_PER_S)
+            told.append(told_of(paths.columns, output, tree=chunk.tree, clock_ns=begun_ns))
+        return known_of(told, self.policy)
 
     async def _sync(self, lane: HostLane, way: Way) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""
@@ -319,17 +280,17 @@ class ContentPass:
 
     async def _digests(
         self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None
-    ) -> Mapping[bytes, _Content]:
-        found: dict[bytes, _Content] = {}
+    ) -> pa.RecordBatch:
+        found: list[pa.RecordBatch] = []
         rest = b""
         if not paths:
-            return found
+            return joined(found)
 
         def take(piece: bytes) -> None:
             nonlocal rest
             whole, _, rest = (rest[-_LONGEST_LINE_BYTES:] + piece).rpartition(b"\n")
-            found.update(new := read_lines(whole, paths))
-            self.read_bytes += sum(int(size) for _, size, *_ in new.values()) if of_target else 0
+            found.append(read_lines(whole))
+            self.read_bytes += total_bytes(found[-1]) if of_target else 0
 
         brick = None if of_target else way.brick
         completed = await way.executor.digest(
@@ -342,7 +303,7 @@ class ContentPass:
         )
         if completed.exit_code != 0:
             raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
-        return found
+        return joined(found)
 
     async def _is_quiet(self, brick: str) -> bool:
         look = await self._looks.begun_after_now()

@@ -25,7 +25,7 @@ from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_pl
 from migrator.gluster.model import Brick
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
-from migrator.verify.content import read_lines
+from migrator.verify.digests import read_lines
 from tests.conftest import MakeXfs
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata
@@ -165,14 +165,15 @@ def test_digests_have_the_facts_that_rows_have(
     ]
     listed = b"".join(b":" + name + b"\0" for name in names)
     done = subprocess.run(argv, input=listed, capture_output=True, check=True)
-    found = read_lines(done.stdout, names)
+    found = {names[row.pop("place")]: row for row in read_lines(done.stdout).to_pylist()}
     files = {path: row for path, row in rows.items() if row["type"] == "file" and path != b"migrating"}
     assert sum(line.startswith(b"D ") for line in done.stdout.splitlines()) == len(found)
-    assert {path: [int(word) for word in words] for path, (*words, _) in found.items()} == {
-        path: [row["ino"], row["size"], row["mtime_ns"], row["ctime_ns"]] for path, row in files.items()
+    digests = {path: row.pop("digest") for path, row in found.items()}
+    assert found == {
+        path: {name: row[name] for name in ("ino", "size", "mtime_ns", "ctime_ns")} for path, row in files.items()
     }
     with Root(os.fsencode(brick.root)) as root:
-        for path, (*_, digest) in found.items():
+        for path, digest in digests.items():
             with held(root.open(path, os.O_RDONLY)) as fd:
                 assert bytes.fromhex(digest.decode()) == digest_of(fd, "xxh3_128", path).value
 

@@ -29,7 +29,7 @@ from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits, StreamCounters
 from migrator.transfer.ports import BrickLook, Way
 from migrator.transfer.routes import HostLane
-from migrator.verify.content import ContentPass, Readers, read_lines
+from migrator.verify.content import ContentPass, Readers
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from migrator.verify.stage import Verification
 from tests.support.fakes import FakeChunkLists, FakeProgress
@@ -382,10 +382,3 @@ def test_streams_share_the_limit_of_runs_and_wait_while_the_migration_is_paused(
     assert (record.digested_files, site.reads) == (4, [])
     # One host has work, with two streams; each reads both sides.
     assert site.limits == [20_000_000] * 8
-
-
-def test_a_line_is_taken_only_as_a_whole() -> None:
-    content = (b"12", b"5", b"-7", b"8", b"0f" * 16)
-    line = b"D 1 " + b" ".join(content)
-    assert read_lines(b"P 1 2\n" + line + b"\nD 2" + line[3:], [b"a", b"b"]) == {b"b": content}
-    assert not any(read_lines(line[:end], [b"a", b"b"]) for end in range(len(line)))

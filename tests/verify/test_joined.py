@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from migrator.catalog.brick_parts import write_part
 from migrator.catalog.files import ClosedCatalogs, rows_of
-from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.manifest import READINGS_SCHEMA, ManifestDirectories
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
@@ -54,9 +54,10 @@ CLOCKS_NS = st.sampled_from([(CLOCK_NS, CLOCK_NS), (CLOCK_NS, CLOCK_NS + 1), (No
 READ_BEFORE: list[dict[str, Any]] = [{}, {}, {"ino": 9}, {"ctime_ns": 9}, {"mtime_ns": 9}]
 
 
-def row_of(path: bytes, read: ReadContent) -> tuple[object, ...]:
+def columns_of(path: bytes, read: ReadContent) -> pa.RecordBatch:
     ino, _size_bytes, *times_ns = astuple(read.target)
-    return (path, *astuple(read.source), ino, *times_ns, read.digest, *astuple(read.reading))
+    row = (path, *astuple(read.source), ino, *times_ns, read.digest, *astuple(read.reading))
+    return pa.RecordBatch.from_pylist([dict(zip(READINGS_SCHEMA.names, row, strict=True))], schema=READINGS_SCHEMA)
 
 
 def listing(directory: Path, entries: Sequence[Entry], *, of: bytes = TREE) -> Listing:
@@ -130,7 +131,7 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
         for source, (_, _, reading) in zip(sources, drawn, strict=True):
             if reading is not None:
                 for kept in (readings[0], readings[reading.reading.verification - 1]):
-                    kept.add(source.path.hex(), [row_of(source.path, reading)])
+                    kept.add(source.path.hex(), columns_of(source.path, reading))
         gone, elsewhere = TREE + b"/gone", TREE + b"-of-others"
         seen_earlier = [entry(path=path) for path in (*named, gone, elsewhere, TREE)]
         with mock.patch("migrator.verify.joined._JOINED_ROWS", 5 if len(drawn) % 2 else 10_000):
