@@ -19,7 +19,7 @@ from migrator.fs.model import MountIdentity
 from migrator.fs.ports import FileSystem
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.model import target_problem
-from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots, names
+from migrator.hosts.site import HostSpec, SiteHosts, expand, names
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ async def _not_there(hosts: SiteHosts, ledger: "Ledger", name: str, place: Place
         return None
     root = mount_of(name, place.root)
     host = await hosts.reach(host_of(name))
-    roots = await look_at_roots(host.processes, python=(await host.identity()).python, target=root, brick=b"")
+    roots = await host.roots(root, b"")
     recorded = known.source if place.label == SOURCE else known.target
     return target_problem(recorded, roots, show(root), where=f"the {place.label}")
 

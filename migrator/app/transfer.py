@@ -28,7 +28,7 @@ from migrator.hosts.local import LocalHost, load_of
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Host, HostFacts
 from migrator.hosts.process import LocalProcesses
-from migrator.hosts.site import SiteHosts, look_at_roots, names
+from migrator.hosts.site import SiteHosts, names
 from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
@@ -104,13 +104,10 @@ class WayMaker:
         """Verify the file systems at the roots: an unmounted target is an empty directory, and a brick's path may be
         any directory.
         """
-        python = (await host.identity()).python
-        roots = await look_at_roots(
-            host.processes, python=python, target=places.target, brick=b"" if brick is None else _path_of(brick)
-        )
+        roots = await host.roots(places.target, b"" if brick is None else _path_of(brick))
         problem = target_problem(self._known.target, roots, os.fsdecode(places.target))
         if problem is None and brick is None:
-            roots = await look_at_roots(host.processes, python=python, target=places.source, brick=b"")
+            roots = await host.roots(places.source, b"")
             problem = target_problem(self._known.source, roots, os.fsdecode(places.source), where="the source")
         if problem is not None:
             raise ToolFailed(problem, hint="see `migrator doctor`")

@@ -41,7 +41,7 @@ from migrator.hooks.stage import Hooks
 from migrator.hosts.connection import own_environment
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
-from migrator.hosts.site import look_at_room, look_at_roots, names
+from migrator.hosts.site import look_at_room, names
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
@@ -148,12 +148,12 @@ async def _sight(
     bricks: dict[str, str | None] = {}
     for brick in state.bricks if state is not None else ():
         if brick.host == host.name:
-            roots = await look_at_roots(host.processes, python=facts.python, target=b"", brick=brick.path)
+            roots = await host.roots(b"", brick.path)
             bricks[brick.name] = brick_problem(state.volume_id if state else None, roots, brick.name)
     room, problem = None, None
     if place is not None:
         room, error = await _answer(look_at_room(host.processes, python=facts.python, path=place))
-        roots = await look_at_roots(host.processes, python=facts.python, target=place, brick=b"")
+        roots = await host.roots(place, b"")
         problem = target_problem(target, roots, os.fsdecode(place)) or error or None
     rsync = await host.find("rsync")
     return rules.HostSight(

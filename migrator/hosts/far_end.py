@@ -507,6 +507,7 @@ class Calls:
             "place": self._place,
             "find": self._find,
             "head": self._head,
+            "roots": self._roots,
             "watch_sync": self._watch_sync,
             "sync": self._sync,
         }
@@ -578,6 +579,9 @@ class Calls:
     def _head(self, fields: dict[str, Any], _: bytes) -> Answer:
         with open(wire.raw(fields["path"]), "rb") as file:
             return {}, file.read(fields["size_bytes"])
+
+    def _roots(self, fields: dict[str, Any], _: bytes) -> Answer:
+        return looks.roots(*map(wire.raw, fields["words"])), b""
 
     def _watch_sync(self, fields: dict[str, Any], _: bytes) -> Answer:
         """Open before anything is written: syncfs(2) reports errors since the descriptor was opened."""

@@ -1,4 +1,4 @@
-"""Processes in /proc, on this machine and at the far end of a connection. Plain Python 3.9."""
+"""Processes in /proc, and roots of file systems, on this machine and at the far end of a connection. Plain Python 3.9."""
 
 from __future__ import annotations
 
@@ -209,6 +209,26 @@ def children() -> set[int] | None:
 def boot_id() -> str:
     """The id of the machine's current boot."""
     return read(b"/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+
+
+def roots(target: bytes, brick: bytes, sentinel: bytes) -> dict[str, str | None]:
+    """The fields of `HostRoots`: the file `sentinel` in the target's root, and a brick's volume id (empty: not asked for)."""
+    found: dict[str, str | None] = dict.fromkeys(("sentinel", "target_error", "volume_id", "brick_error"))
+    if target:
+        try:
+            descriptor = os.open(os.path.join(target, sentinel), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                found["sentinel"] = os.read(descriptor, 4096).decode("utf-8", "backslashreplace").strip()
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            found["target_error"] = error.strerror
+    if brick:
+        try:
+            found["volume_id"] = os.getxattr(brick, b"trusted.glusterfs.volume-id").hex()
+        except OSError as error:
+            found["brick_error"] = error.strerror
+    return found
 
 
 def read(path: bytes) -> bytes:

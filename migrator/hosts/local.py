@@ -10,8 +10,10 @@ from typing import Any
 
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
+from migrator.fs.model import SENTINEL_NAME
 from migrator.hosts import far_looks, far_wire
 from migrator.hosts.far_end import PrivateDirectory, facts, sync_file_system
+from migrator.hosts.model import HostRoots
 from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
 from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
 
@@ -101,6 +103,7 @@ def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round
     return HostFacts(name=name, clock_offset_s=offset_s, round_trip_s=round_trip_s, **facts)
 
 
+ROOTS_TIMEOUT_S = 60.0
 _IN_MEMORY = ("/dev/shm",)  # noqa: S108 - a directory of mode 0700 is made in it
 """Not /run: programs that are started in the namespaces of a lab's host see that host's own /run."""
 
@@ -140,6 +143,11 @@ class LocalHost:
             if program not in self._files:
                 self._files[program] = await program_files(program, processes=self.processes, read_head=_read_head)
             return self._files[program]
+
+    async def roots(self, target: bytes, brick: bytes) -> HostRoots:
+        with ToolFailed.of_files("the roots of this machine cannot be looked at"):
+            look = asyncio.to_thread(far_looks.roots, target, brick, SENTINEL_NAME)
+            return HostRoots(**await asyncio.wait_for(look, ROOTS_TIMEOUT_S))
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
         return await asyncio.to_thread(far_looks.activity, tokens)

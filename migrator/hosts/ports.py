@@ -6,7 +6,7 @@ from typing import Protocol
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.core.values import dataclass, field
-from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.model import HostRoots, ProcessIdentity
 
 OnStart = Callable[[ProcessIdentity], None]
 OnOutput = Callable[[bytes], "Awaitable[None] | None"]
@@ -159,6 +159,9 @@ class Host(Protocol):
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
         """The files of a program there: itself, its loader, its libraries. Raises ToolFailed."""
+
+    async def roots(self, target: bytes, brick: bytes) -> HostRoots:
+        """The roots of the target and of a brick there (empty: not asked for). Raises ToolFailed if they do not answer."""
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
         """For every token with living processes there, a number that changes whenever they move bytes or use the

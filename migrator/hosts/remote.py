@@ -7,12 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
+from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
+from migrator.fs.model import SENTINEL_NAME
 from migrator.hosts import far_wire as wire
 from migrator.hosts.connection import Connection, Output, RemoteStream, Transport
-from migrator.hosts.local import facts_of, program_files
-from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.local import ROOTS_TIMEOUT_S, facts_of, program_files
+from migrator.hosts.model import HostRoots, ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput, OnStart
 from migrator.hosts.proc import TOKEN_VARIABLE
 from migrator.hosts.process import BASE_ENVIRONMENT, CollectingProcesses, cancel_all, not_started, wait_for_end
@@ -271,6 +273,13 @@ class RemoteHost:
             found = await program_files(program, processes=self.processes, read_head=self._read_head)
             self._files[program] = found
         return self._files[program]
+
+    async def roots(self, target: bytes, brick: bytes) -> HostRoots:
+        connection = await self.connected()
+        words = [wire.text(word) for word in (target, brick, SENTINEL_NAME)]
+        with ToolFailed.of_files(f"the roots of {self.name} cannot be looked at"):
+            fields, _ = await asyncio.wait_for(connection.call("roots", words=words), ROOTS_TIMEOUT_S)
+        return HostRoots(**fields)
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
         connection = await self.connected()

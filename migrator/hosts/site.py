@@ -10,10 +10,10 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import percent_unescape, show
 from migrator.core.tasks import drop_error
 from migrator.core.values import dataclass
-from migrator.fs.model import SENTINEL_NAME, mount_of, parse_mountinfo
+from migrator.fs.model import mount_of, parse_mountinfo
 from migrator.hosts.far_source import ask_script, far_argv
 from migrator.hosts.local import LocalHost
-from migrator.hosts.model import HostRoom, HostRoots
+from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import Host, Processes
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
@@ -173,28 +173,3 @@ async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> H
         free_bytes=found.free_bytes,
         read_only=found.read_only,
     )
-
-
-_ROOTS_SCRIPT = b"""
-import json, os, sys
-target, brick, name = [os.fsencode(word) for word in sys.argv[1:4]]
-found = {"sentinel": None, "target_error": None, "volume_id": None, "brick_error": None}
-if target:
-    try:
-        fd = os.open(os.path.join(target, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        found["sentinel"] = os.read(fd, 4096).decode("utf-8", "backslashreplace").strip()
-    except OSError as error:
-        found["target_error"] = error.strerror
-if brick:
-    try:
-        found["volume_id"] = os.getxattr(brick, b"trusted.glusterfs.volume-id").hex()
-    except OSError as error:
-        found["brick_error"] = error.strerror
-print(json.dumps(found))
-"""
-
-
-async def look_at_roots(processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> HostRoots:
-    """The roots of the target and of a brick on a host (empty: not asked for). Raises HostLost, ToolFailed."""
-    argv = far_argv(python, _ROOTS_SCRIPT, target, brick, SENTINEL_NAME)
-    return await ask_script(processes, argv, HostRoots, otherwise="the roots of a host cannot be looked at: ")

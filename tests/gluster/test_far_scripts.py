@@ -50,7 +50,6 @@ ARGUMENTS = {
     "marks": looks._script(("far_marks",)),
     "blamed": looks._script(("far_blamed",)),
     "places": looks._PLACE_SCRIPT,
-    "roots": hosts_of_site._ROOTS_SCRIPT,
     "room": hosts_of_site._ROOM_SCRIPT,
 }
 

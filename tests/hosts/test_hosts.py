@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from migrator.hosts.ports import Command, Host, HostLost
 from migrator.hosts.proc import boot_id, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
-from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots
+from migrator.hosts.site import HostSpec, SiteHosts, expand
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.one_host import OneHost
 from tests.support.run_world import in_loop
@@ -255,29 +254,22 @@ async def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_n
     assert hosts.asked == ["gl1", "gl2"]
 
 
-PYTHON = os.fsencode(sys.executable)
 RECORDED = MountIdentity(filesystem="xfs", mounted_from="/dev/sdb", device=1, fsid=1, root_ino=128, sentinel="site one")
 VOLUME = "0a1b2c3d-0000-1111-2222-333344445555"
 
 
-def look(target: Path | None, brick: Path | None, python: bytes = PYTHON) -> HostRoots:
-    roots = [os.fsencode(path) if path else b"" for path in (target, brick)]
-    return asyncio.run(look_at_roots(LocalProcesses(), python=python, target=roots[0], brick=roots[1]))
-
-
 @pytest.mark.needs_root
-def test_sentinel_and_volume(xfs_source: XfsMount) -> None:
+def test_sentinel_and_volume(reached: Reached, xfs_source: XfsMount) -> None:
     root = xfs_source.path
-    found = look(root / "gone", root)
+    found = reached.do(reached.host.roots(os.fsencode(root / "gone"), os.fsencode(root)))
     assert (found.sentinel, found.target_error) == (None, "No such file or directory")
     assert found.volume_id is None
     assert found.brick_error
     (root / os.fsdecode(SENTINEL_NAME)).write_text("site one\n")
     os.setxattr(root, "trusted.glusterfs.volume-id", bytes(range(16)))
-    found = look(root, root)
-    assert (found.sentinel, found.volume_id) == ("site one", bytes(range(16)).hex())
-    with pytest.raises(ToolFailed, match="cannot be looked at"):
-        look(root, None, b"/bin/false")
+    found = reached.do(reached.host.roots(os.fsencode(root), os.fsencode(root)))
+    assert found == HostRoots(sentinel="site one", volume_id=bytes(range(16)).hex())
+    assert reached.do(reached.host.roots(b"", b"")) == HostRoots()
 
 
 @pytest.mark.parametrize(

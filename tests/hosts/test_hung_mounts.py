@@ -1,5 +1,6 @@
 """A mount that does not answer: what waits for it can be interrupted, and the program ends."""
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -10,6 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.errors import ToolFailed
+from migrator.hosts import local, remote
+from migrator.hosts.local import LocalHost
+from migrator.hosts.ports import Host
+from migrator.hosts.remote import RemoteHost
+from tests.hosts.local_pipe import LocalPipe
 from tests.support.run_site import DEADLINE_S, RealSite
 from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
@@ -69,6 +76,22 @@ def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(site: Rea
 def test_status_does_not_wait_for_a_mount(site: RealSite) -> None:
     with hung(site.source.path):
         assert site.migrator("status").returncode == 0
+
+
+@pytest.mark.parametrize("host", [LocalHost(), RemoteHost(LocalPipe(), grace_s=0.3)], ids=["local", "remote"])
+def test_roots_that_do_not_answer_are_a_failure_of_that_host(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "ROOTS_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(remote, "ROOTS_TIMEOUT_S", 0.1)
+
+    async def looked() -> None:
+        await host.identity()
+        with hung(tmp_path), pytest.raises(ToolFailed, match="cannot be looked at"):
+            await host.roots(os.fsencode(tmp_path), b"")
+        await host.close()
+
+    asyncio.run(looked())
 
 
 def _takes_signals(pid: int) -> bool:
