@@ -87,7 +87,9 @@ class WayMaker:
         privileged = facts.effective_uid == 0
         direct = DirectEngine(program=await compiled(), privileged=privileged)
         engines: dict[str, Engine] = {direct.name: direct}
-        if (found := await self._rsync_of(host, facts)) is not None and found[1].problem() is None:
+        # Only `direct` reads bricks.
+        found = await self._rsync_of(host, facts) if brick is None else None
+        if found is not None and found[1].problem() is None:
             rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)
             engines[rsync.name] = rsync
         executor = (
