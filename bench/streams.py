@@ -26,6 +26,7 @@ from bench.results import Rate, Section, Table
 from bench.timing import Run, Series, say
 from bench.trees import TREE, describe, fill, small_users, tally
 from migrator import app
+from migrator.app.hosts import reached
 from migrator.app.transfer import Places, WayMaker, run_request, run_world
 from migrator.hosts.ports import HostLost
 from migrator.hosts.process import Duplex
@@ -164,9 +165,10 @@ async def _measure(site_file: Path, hold_s: float) -> Measured:
         mock.patch.object(Duplex, "write_aside", beat),
     ):
         (name,) = ledger.plans.names()
-        async with run_world(
-            wiring, source, target, ledger=ledger, progress=progress, engine="rsync", jobs=STREAMS
-        ) as (own, _):
+        ports = partial(
+            run_world, wiring, source, target, ledger=ledger, progress=progress, engine="rsync", jobs=STREAMS
+        )
+        async with reached(wiring.site) as of_site, ports(hosts=of_site) as own:
             way = WayMaker(ledger.site.required(), source).way
             places = Places(source=wiring.source_root, target=wiring.target_root)
 

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
-from migrator.app.hosts import endpoints, host_specs, reached
+from migrator.app.hosts import connecting, endpoints, host_specs, reached
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
 from migrator.app.verification import proven_archives, verification
 from migrator.bench.tree_timing import visit_tree
@@ -127,11 +127,11 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
                 stack.callback(side.close)
             moves = stack.enter_context(back.target_moves())
             # The source and the target are exchanged: what a run reads is the target.
-            async with run_world(
-                back, target, source, ledger=ledger, controls=own, progress=progress, engine=engine
-            ) as (
-                world,
-                hosts,
+            async with (
+                reached(site) as hosts,
+                run_world(
+                    back, target, source, hosts=hosts, ledger=ledger, controls=own, progress=progress, engine=engine
+                ) as world,
             ):
 
                 def compare(plan: Plan) -> Awaitable[VerificationRecord]:
@@ -212,10 +212,12 @@ async def cutover_world(
         source = stack.enter_context(wiring.source())
         target = stack.enter_context(wiring.target(known))
         moves = stack.enter_context(wiring.target_moves())
-        ports = run_world(
-            wiring, source, target, ledger=ledger, progress=progress, engine=pass_engine(site), ahead=ahead
-        )
-        async with ports as (run, hosts):
+        async with (
+            connecting(site, source, ahead=ahead) as hosts,
+            run_world(
+                wiring, source, target, hosts=hosts, ledger=ledger, progress=progress, engine=pass_engine(site)
+            ) as run,
+        ):
             target_side = stack.enter_context(closing(PosixSource(wiring.target_root)))
             # It restores attributes that the source has kept, so no capabilities are given: all attributes are tried.
             source_trees = stack.enter_context(closing(MountedTarget(wiring.source_root)))

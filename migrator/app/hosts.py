@@ -12,13 +12,13 @@ from migrator.core.probe import ProbeSide
 from migrator.core.windows import WindowStanding, standings
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
+from migrator.gluster.volume import GlusterSource
 from migrator.hosts.site import HostSpec, SiteHosts, expand
 from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.cutover.writers import Endpoints
-    from migrator.gluster.volume import GlusterSource
     from migrator.ledger.ledger import Ledger
 
 
@@ -51,6 +51,21 @@ async def reached(site: Site, specs: Mapping[str, HostSpec] | None = None) -> As
         await hosts.close()
 
 
+@asynccontextmanager
+async def connecting(
+    site: Site, source: SourceFileSystem, *, via: str | None = None, ahead: bool = True
+) -> AsyncIterator[SiteHosts]:
+    """As `reached`. With `ahead`, the brick servers are connected and the volume is asked from now on, while the caller loads
+    the rest of the program. `via` is another than that of site.toml.
+    """
+    async with reached(site) as hosts:
+        if ahead and isinstance(source, GlusterSource):
+            source.begin()
+            if (via or site.source.via) != "mount":
+                hosts.begin(hosts.names)
+        yield hosts
+
+
 def host_specs(site: Site) -> dict[str, HostSpec]:
     """How to reach each host. Raises UsageError."""
     return expand(
@@ -61,7 +76,7 @@ def host_specs(site: Site) -> dict[str, HostSpec]:
     )
 
 
-def endpoints(wiring: Wiring, source: "GlusterSource", hosts: SiteHosts) -> "Endpoints":
+def endpoints(wiring: Wiring, source: GlusterSource, hosts: SiteHosts) -> "Endpoints":
     """The connections to bricks that are this site's own, or Gluster's."""
     from migrator.cutover.writers import known_endpoints
 
@@ -104,8 +119,6 @@ async def beside_probes(wiring: Wiring, ledger: "Ledger", work: Coroutine[Any, A
 
 async def look_for_schedule(source: SourceFileSystem) -> PlanScheduling | None:
     """The current volume; None if the source has no bricks."""
-    from migrator.gluster.volume import GlusterSource
-
     if not isinstance(source, GlusterSource):
         return None
     try:

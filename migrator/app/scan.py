@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring
-from migrator.app.hosts import reached
+from migrator.app.hosts import connecting
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
@@ -35,10 +35,7 @@ async def bricks(
         return
     async with AsyncExitStack() as own:
         if hosts is None:
-            hosts = await own.enter_async_context(reached(site))
-        source.begin()
-        if via != "mount":
-            hosts.begin(hosts.names)
+            hosts = await own.enter_async_context(connecting(site, source, via=via))
         yield HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
-from migrator.app.hosts import host_specs, in_words, local_time, reached
+from migrator.app.hosts import host_specs, in_words, local_time
 from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
@@ -158,17 +158,16 @@ async def run_world(
     source: SourceFileSystem,
     target: MountedTarget,
     *,
+    hosts: SiteHosts,
     ledger: "Ledger",
     progress: Progress,
     engine: str,
     jobs: int | None = None,
     bwlimit_bytes_per_s: int | None = None,
     controls: "Ledger | None" = None,
-    ahead: bool = False,
-) -> AsyncIterator[tuple[World, SiteHosts]]:
-    """The ports of a run, and the hosts of site.toml, for the length of the block. `jobs` from the command line applies
-    to every host. `controls` has the operators' settings, if `ledger` is that of a rollback. `ahead`: connect to the brick
-    servers at once, because they will be needed.
+) -> AsyncIterator[World]:
+    """The ports of a run, for the length of the block. `jobs` from the command line applies to every host. `controls` has the
+    operators' settings, if `ledger` is that of a rollback.
 
     The lanes are the mount's first, then one for each brick server that has the target. After a driver, all is compared
     through the mount: the times on a brick are not those that the driver set. Raises ToolFailed if the requested driver
@@ -197,54 +196,49 @@ async def run_world(
             HostLane(name, streams, reads_mount=True, reach=movers.reach, movers=movers, make_way=make_way)
             for name in movers.names
         ]
-    async with reached(site) as hosts:
-        servers = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
-        for section in servers:
-            if section.target is not None:
-                there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
-                streams, make_way = jobs or section.jobs or site.transfer.jobs, partial(way, places=there)
-                lanes += [
-                    HostLane(name, streams, reads_mount=False, reach=hosts.reach, make_way=make_way)
-                    for name in names(section.name)
-                ]
-        try:
-            if ahead:
-                if isinstance(source, GlusterSource):
-                    source.begin()
-                hosts.begin(lane.host for lane in lanes if not lane.reads_mount)
-            world = World(
-                source=source,
-                target=target,
-                lanes=lanes,
-                bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
-                driving=driving(wiring, engine),
-                chunk_lists=wiring.chunk_lists(),
-                documents=wiring.plans(known),
-                ledger=ledger,
-                locks=wiring.locks(),
-                progress=progress,
-                clock=wiring.clock,
-                activity=activity,
-                blocking=wiring.blocking,
-                tokens=new_token,
-                storage=wiring.storage_targets(),
-                layouts=partial(_layouts, wiring, ledger),
-                target_state=wiring.target_tool.state,
-                governing=_governing(wiring, hosts, controls or ledger, bwlimit_bytes_per_s),
-            )
-            loop, call = asyncio.get_running_loop(), asyncio.current_task()
+    servers = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
+    for section in servers:
+        if section.target is not None:
+            there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
+            streams, make_way = jobs or section.jobs or site.transfer.jobs, partial(way, places=there)
+            lanes += [
+                HostLane(name, streams, reads_mount=False, reach=hosts.reach, make_way=make_way)
+                for name in names(section.name)
+            ]
+    try:
+        world = World(
+            source=source,
+            target=target,
+            lanes=lanes,
+            bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
+            driving=driving(wiring, engine),
+            chunk_lists=wiring.chunk_lists(),
+            documents=wiring.plans(known),
+            ledger=ledger,
+            locks=wiring.locks(),
+            progress=progress,
+            clock=wiring.clock,
+            activity=activity,
+            blocking=wiring.blocking,
+            tokens=new_token,
+            storage=wiring.storage_targets(),
+            layouts=partial(_layouts, wiring, ledger),
+            target_state=wiring.target_tool.state,
+            governing=_governing(wiring, hosts, controls or ledger, bwlimit_bytes_per_s),
+        )
+        loop, call = asyncio.get_running_loop(), asyncio.current_task()
 
-            def waits(held: LockHeld) -> bool:
-                shown = EventKind.LEDGER_HELD, Severity.WARNING, "ledger", f"{held.message}: results wait for it"
-                loop.call_soon_threadsafe(partial(say, world, *shown, run_id=None, log=LOG))
-                return call is None or not call.cancelling()
+        def waits(held: LockHeld) -> bool:
+            shown = EventKind.LEDGER_HELD, Severity.WARNING, "ledger", f"{held.message}: results wait for it"
+            loop.call_soon_threadsafe(partial(say, world, *shown, run_id=None, log=LOG))
+            return call is None or not call.cancelling()
 
-            with ledger.written_aside(waits):
-                yield world, hosts
-        finally:
-            if movers is not None:
-                await movers.close()
-            await own.close()
+        with ledger.written_aside(waits):
+            yield world
+    finally:
+        if movers is not None:
+            await movers.close()
+        await own.close()
 
 
 def _movers(site: Site, known: SiteRecord, jobs: int | None) -> "SlurmHosts":

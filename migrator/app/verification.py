@@ -2,22 +2,26 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from migrator.app import Wiring
 from migrator.app.transfer import pass_engine, run_world, scanning
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.writing import MountedTarget
-from migrator.ledger.ledger import Ledger
+from migrator.hosts.site import SiteHosts
 from migrator.plan.model import Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.verify.content import Readers
 from migrator.verify.model import DigestPolicy
-from migrator.verify.stage import Verification
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+    from migrator.verify.content import Readers
+    from migrator.verify.stage import Verification
 
 
-def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
+def proven_archives(wiring: Wiring, ledger: "Ledger") -> ProvenArchives:
     """Archived paths, for verification and purge."""
     return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root))
 
@@ -32,10 +36,12 @@ def verification(
     policy: DigestPolicy,
     trees: tuple[bytes, ...] = (),
     carry: bool = True,
-    ledger: Ledger,
+    ledger: "Ledger",
     progress: Progress,
-) -> Verification:
+) -> "Verification":
     """A verification of this site."""
+    from migrator.verify.stage import Verification
+
     return Verification(
         plan=plan,
         batch=batch,
@@ -60,18 +66,20 @@ async def reading_hosts(
     source: SourceFileSystem,
     target: MountedTarget,
     *,
-    ledger: Ledger,
+    hosts: SiteHosts,
+    ledger: "Ledger",
     progress: Progress,
     jobs: int | None,
     reread: bool,
-) -> AsyncIterator[Readers]:
+) -> AsyncIterator["Readers"]:
     """The hosts that copy, as readers of content, for the length of the block. `jobs` as for `run_world`, `reread` as in
     `Readers`.
     """
-    ports = run_world(
-        wiring, source, target, ledger=ledger, progress=progress, engine=pass_engine(wiring.site), jobs=jobs, ahead=True
-    )
-    async with ports as (world, hosts):
+    from migrator.verify.content import Readers
+
+    engine = pass_engine(wiring.site)
+    ports = run_world(wiring, source, target, hosts=hosts, ledger=ledger, progress=progress, engine=engine, jobs=jobs)
+    async with ports as world:
         has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
         yield Readers(
             lanes=world.lanes,

@@ -412,8 +412,7 @@ def present(
     if invocation.as_json:
         click.echo(to_json(value), nl=False)
         return code
-    view = resolve_name(f"migrator.{document_of}") if isinstance(document_of, str) else document_of
-    document = view(value)
+    document = _view(document_of)(value)
     if more:
         from migrator.render.document import first_page  # noqa: PLC0415
 
@@ -422,13 +421,19 @@ def present(
     return code
 
 
-def present_all(invocation: Invocation, values: Sequence[Value], document_of: "Callable[[Value], Document]") -> None:
-    """Print several results: one JSON list, or their documents one below the other."""
+def present_all(
+    invocation: Invocation, values: Sequence[Value], document_of: "Callable[[Value], Document] | str"
+) -> None:
+    """Print several results: one JSON list, or their documents one below the other. `document_of` as for `present`."""
     if invocation.as_json:
         click.echo(to_json(values), nl=False)
         return
     for value in values:
-        _print(invocation, document_of(value))
+        _print(invocation, _view(document_of)(value))
+
+
+def _view(document_of: "Callable[[Value], Document] | str") -> "Callable[[Value], Document]":
+    return resolve_name(f"migrator.{document_of}") if isinstance(document_of, str) else document_of
 
 
 def _print(invocation: Invocation, document: "Document") -> None:

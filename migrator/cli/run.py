@@ -1,22 +1,29 @@
 """`run`, `tune`, `pause`, `resume`."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from migrator import app
-from migrator.app.hosts import probe_world, window_standings
+from migrator.app.hosts import connecting, probe_world, window_standings
 from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
+from migrator.fs.ports import SourceFileSystem
+from migrator.hosts.site import SiteHosts
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.governor import Tuning
-from migrator.transfer.model import DRIVERS, GoverningFacts, Limits, RunStopped, RunSummary
+from migrator.transfer.model import DRIVERS, GoverningFacts, Limits, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
 
 # --- `run`
 
@@ -61,50 +68,60 @@ def run_command(
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     transfer = site.transfer
-    with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
+
+    named = engine or transfer.engine
+
+    def requested(ledger: "Ledger") -> RunRequest:
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         by_batch = choice.trees(plan)
         batches = tuple(by_batch) if choice.users else choice.batches(plan)
-        request = replace(
-            run_request(site, plan.name, batches, engine=engine or transfer.engine, dry_run=dry_run, jobs=jobs),
+        return replace(
+            run_request(site, plan.name, batches, engine=named, dry_run=dry_run, jobs=jobs),
             trees=frozenset(tree.path for some in by_batch.values() for tree in some) if choice.users else None,
             recopy=recopy,
             layout=site.target.layout_rules,
         )
+
+    async def work(shown: Progress) -> RunSummary:
+        with wiring.source() as source:
+            async with connecting(site, source, ahead=not dry_run and named not in DRIVERS) as hosts:
+                # The ledger is loaded while the hosts are being connected.
+                with await asyncio.to_thread(wiring.ledger, read_only=dry_run) as ledger:
+                    return await run(shown, source, hosts, ledger)
+
+    async def run(shown: Progress, source: SourceFileSystem, hosts: SiteHosts, ledger: "Ledger") -> RunSummary:
+        request, at_most = requested(ledger), _at_most(deltas, transfer.max_delta_passes, choice.users)
         with wiring.target(ledger.site.read()) as target, wiring.target_moves() as moves:
-
-            async def work(shown: Progress) -> RunSummary:
-                ports = run_world(
-                    wiring,
-                    source,
-                    target,
-                    ledger=ledger,
-                    progress=shown,
-                    engine=request.engine,
-                    jobs=jobs,
-                    bwlimit_bytes_per_s=bwlimit,
-                    ahead=not dry_run,
+            ports = run_world(
+                wiring,
+                source,
+                target,
+                hosts=hosts,
+                ledger=ledger,
+                progress=shown,
+                engine=named,
+                jobs=jobs,
+                bwlimit_bytes_per_s=bwlimit,
+            )
+            async with ports as world:
+                return await run_batches(
+                    request,
+                    world,
+                    files=wiring.run_files(),
+                    hooks=wiring.hooks(),
+                    probes=probe_world(wiring, ledger),
+                    # A driver takes whole trees.
+                    deltas=None
+                    if not at_most or named in DRIVERS
+                    else deltas_of(wiring, world, hosts=hosts, moves=moves, at_most=at_most),
                 )
-                async with ports as (world, hosts):
-                    at_most = _at_most(deltas, transfer.max_delta_passes, choice.users)
-                    return await run_batches(
-                        request,
-                        world,
-                        files=wiring.run_files(),
-                        hooks=wiring.hooks(),
-                        probes=probe_world(wiring, ledger),
-                        # A driver takes whole trees.
-                        deltas=None
-                        if not at_most or request.engine in DRIVERS
-                        else deltas_of(wiring, world, hosts=hosts, moves=moves, at_most=at_most),
-                    )
 
-            try:
-                summary = call.run_shown(wiring, work)
-            except RunStopped as stopped:
-                if not invocation.as_json:
-                    call.present(invocation, stopped.summary, "report.view_records:run_document")
-                raise
+    try:
+        summary = call.run_shown(wiring, work)
+    except RunStopped as stopped:
+        if not invocation.as_json:
+            call.present(invocation, stopped.summary, "report.view_records:run_document")
+        raise
     return call.present(invocation, summary, "report.view_records:run_document")
 
 

@@ -1,6 +1,6 @@
 """`verify`: compare both sides and write the manifest."""
 
-import sys
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.hosts import beside_probes
+from migrator.app.hosts import beside_probes, connecting
 from migrator.app.verification import reading_hosts, verification
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
@@ -17,16 +17,15 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
+from migrator.fs.ports import SourceFileSystem
+from migrator.hosts.site import SiteHosts
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.plan.layout import layout_problems
 from migrator.plan.limits import limit_problems
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
-from migrator.render.progress import open_progress
-from migrator.report.view_records import verification_document
 from migrator.transfer.bases import active_plan, newest_cutovers
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import exit_code
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -81,51 +80,60 @@ def verify_command(
     but content that hosts have read within a day is not read again.
     """
     wiring = call.open_wiring(invocation)
-    site = wiring.site
     policy = DigestPolicy(
-        algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
+        algorithm=wiring.site.verify.digest,
+        share=wiring.site.verify.sample if sample is None else sample,
+        seed=SAMPLE_SEED,
     )
-    with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
+
+    async def verified(shown: Progress) -> Sequence[VerificationRecord]:
+        with wiring.source() as source:
+            async with connecting(wiring.site, source) as hosts:
+                # The ledger is loaded while the hosts are being connected.
+                with await asyncio.to_thread(wiring.ledger) as ledger:
+                    return await beside_probes(wiring, ledger, compared(shown, source, hosts, ledger))
+
+    async def compared(
+        shown: Progress, source: SourceFileSystem, hosts: SiteHosts, ledger: "Ledger"
+    ) -> Sequence[VerificationRecord]:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
-        carried = _verify_carried(wiring, ledger, choice.users, shown, policy) if choice.users else {}
+        carried = await _verify_carried(wiring, ledger, choice.users, shown, policy) if choice.users else {}
         records, chosen = list(carried.values()), _without(carried, plan, choice)
-        with wiring.source() as source, wiring.target(ledger.site.read()) as target:
-
-            async def compared() -> None:
-                reading = reading_hosts(wiring, source, target, ledger=ledger, progress=shown, jobs=jobs, reread=reread)
-                checked: set[bytes] = set()
-                async with reading as readers:
-                    for number, wanted in chosen.items():
-                        meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
-                        meant = [tree for tree in meant if not wanted or tree.path in wanted]
-                        with _locked(wiring, meant):
-                            left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
-                            if not left:
-                                continue
-                            checked |= {tree.path for tree in left}
-                            work = verification(
-                                wiring,
-                                source,
-                                target,
-                                plan=plan,
-                                batch=number,
-                                trees=wanted if left == meant else tuple(tree.path for tree in left),
-                                policy=policy,
-                                carry=carry,
-                                ledger=ledger,
-                                progress=shown,
-                            )
-                            work.readers = readers
-                            work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
-                            records.append(await work.run())
-                await _tell_what_differs(wiring, ledger, plan, checked, shown)
-
-            call.run_to_end(
-                beside_probes(wiring, ledger, compared()),
-                when_interrupted="run the command again: it compares this batch anew",
+        checked: set[bytes] = set()
+        with wiring.target(ledger.site.read()) as target:
+            reading = reading_hosts(
+                wiring, source, target, hosts=hosts, ledger=ledger, progress=shown, jobs=jobs, reread=reread
             )
-    call.present_all(invocation, records, verification_document)
-    return max((exit_code(record) for record in records), default=ExitCode.DONE)
+            async with reading as readers:
+                for number, wanted in chosen.items():
+                    meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
+                    meant = [tree for tree in meant if not wanted or tree.path in wanted]
+                    with _locked(wiring, meant):
+                        left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
+                        if not left:
+                            continue
+                        checked |= {tree.path for tree in left}
+                        work = verification(
+                            wiring,
+                            source,
+                            target,
+                            plan=plan,
+                            batch=number,
+                            trees=wanted if left == meant else tuple(tree.path for tree in left),
+                            policy=policy,
+                            carry=carry,
+                            ledger=ledger,
+                            progress=shown,
+                        )
+                        work.readers = readers
+                        work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
+                        records.append(await work.run())
+        await _tell_what_differs(wiring, ledger, plan, checked, shown)
+        return records
+
+    records = call.run_shown(wiring, verified, when_interrupted="run the command again: it compares this batch anew")
+    call.present_all(invocation, records, "report.view_records:verification_document")
+    return max((record.exit_code for record in records), default=ExitCode.DONE)
 
 
 async def _tell_what_differs(
@@ -146,7 +154,7 @@ async def _tell_what_differs(
         shown.event(event)
 
 
-def _verify_carried(
+async def _verify_carried(
     wiring: app.Wiring, ledger: "Ledger", users: Sequence[str], shown: Progress, policy: DigestPolicy
 ) -> Mapping[UserTree, VerificationRecord]:
     """Compare the trees of those of these users who work on the target with the kept source, after an aborted rollback."""
@@ -158,8 +166,7 @@ def _verify_carried(
     for record in carried_of(ledger, rollbacks(wiring), users):
         with _locked(wiring, (record.tree,)):
             back = carrying_back(wiring, ledger, progress=shown, policy=policy)
-            comparing = beside_probes(wiring, ledger, back.compare(record))
-            found = call.run_to_end(comparing, when_interrupted="run the command again: it starts over")
+            found = await back.compare(record)
         # The rollback's own ledger has another plan and batch for it.
         made[record.tree] = replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
     return made

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import ExitCode
 from migrator.core.units import NS_PER_S
 from migrator.core.values import dataclass, field
 
@@ -142,6 +143,15 @@ class VerificationRecord:
     def covers(self, tree: bytes) -> bool:
         """Whether the verification compared this tree of its batch."""
         return not self.trees or tree in self.trees
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """REFUSED if it is not whole, because it then proves nothing. ATTENTION if it is whole and found differences; expected
+        losses do not count.
+        """
+        if not self.whole:
+            return ExitCode.REFUSED
+        return ExitCode.ATTENTION if self.differences else ExitCode.DONE
 
 
 # --- Carrying over digests: whether the content of a file must be read again

@@ -91,15 +91,6 @@ EXAMPLES_PER_KIND = 3
 """The most differences of each kind in the result; the list beside the manifest has all."""
 
 
-def exit_code(record: VerificationRecord) -> ExitCode:
-    """REFUSED if the verification is not whole, because it then proves nothing. ATTENTION if it is whole and found
-    differences; expected losses do not count.
-    """
-    if not record.whole:
-        return ExitCode.REFUSED
-    return ExitCode.ATTENTION if record.differences else ExitCode.DONE
-
-
 def _path_count(batch: Batch) -> int:
     """The number of paths to compare, including the roots of the trees, which the plan does not count."""
     return batch.files + batch.directories + len(batch.trees)
@@ -592,7 +583,7 @@ class Verification:
             count = record.expected.get(loss.kind.value, 0)
             words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
             self._event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")
-        severity = Severity.INFO if exit_code(record) is ExitCode.DONE else Severity.WARNING
+        severity = Severity.INFO if record.exit_code is ExitCode.DONE else Severity.WARNING
         self._event(EventKind.VERIFY_FINISHED, severity, _summary(record))
 
 

@@ -29,7 +29,6 @@ from migrator.lab.odd import odd_files
 from migrator.plan.model import SurpriseKind
 from migrator.transfer.engines.rsync import capability_options
 from migrator.verify.model import CTIME_MARGIN_NS, DifferenceKind
-from migrator.verify.stage import exit_code
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.cli_site import Site
@@ -152,7 +151,7 @@ def test_exactly_the_injected_difference_is_found(world: World, name: str) -> No
     assert [(difference.path, difference.kind) for difference in examples.differences] == [(expected, kind)]
     assert dict(record.differences) == {kind.value: 1}
     assert record.whole, record.reasons
-    assert exit_code(record) is ExitCode.ATTENTION
+    assert record.exit_code is ExitCode.ATTENTION
     assert world.batch_state() is BatchState.SEEDED
     assert expected not in [row["path"] for row in world.manifest_rows(record)]
 
@@ -358,7 +357,7 @@ def test_copied_by_rsync_to_a_file_system_like_beegfs(make_xfs: MakeXfs, scratch
         examples = world.manifests.examples(record.manifest or "")
         assert [(show(difference.path)[:200], difference.kind) for difference in examples.differences] == []
         assert record.whole, record.reasons
-        assert exit_code(record) is ExitCode.DONE
+        assert record.exit_code is ExitCode.DONE
         assert world.batch_state() is BatchState.VERIFIED
         assert set(record.expected) == {
             SurpriseKind.LOSS_TIME,

@@ -29,7 +29,6 @@ from migrator.gluster import walks
 from migrator.gluster.model import SourceHealth
 from migrator.verify.joined import Listing, ListingWriter
 from migrator.verify.model import DifferenceKind, VerificationRecord
-from migrator.verify.stage import exit_code
 from tests.support.catalogs import whole_catalog
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 
@@ -82,7 +81,7 @@ def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(
     world.copy_trees()
     record = world.verify()
     assert (dict(record.differences), record.proven_gone, record.whole) == ({}, gone, True)
-    assert exit_code(record) is ExitCode.DONE
+    assert record.exit_code is ExitCode.DONE
 
 
 def test_a_path_that_cannot_be_looked_at_is_unproven(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +233,7 @@ def test_a_catalog_that_is_lost_or_damaged_makes_it_not_whole(world: World) -> N
     assert not record.whole
     assert any("first" in reason for reason in record.reasons)
     assert any("second" in reason and "missing" in reason for reason in record.reasons)
-    assert exit_code(record) is ExitCode.REFUSED
+    assert record.exit_code is ExitCode.REFUSED
 
 
 def test_a_tree_that_vanished_from_the_source_is_a_clear_finding(world: World) -> None:
@@ -272,7 +271,7 @@ def test_a_brick_that_goes_down_meanwhile_makes_it_not_whole(world: World, after
     assert (dict(record.differences), record.whole) == ({}, False)
     assert record.reasons
     assert world.batch_state() is BatchState.SEEDED
-    assert exit_code(record) is ExitCode.REFUSED
+    assert record.exit_code is ExitCode.REFUSED
 
 
 @pytest.mark.parametrize("side", ["source_path", "target_path"])
@@ -346,7 +345,7 @@ def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch
     asyncio.run(cancel_in_the_middle())
     monkeypatch.undo()
     assert list((world.directory / "state" / "manifests").iterdir()) == []
-    assert exit_code(world.verify()) is ExitCode.DONE
+    assert world.verify().exit_code is ExitCode.DONE
 
 
 @pytest.mark.guarantee("names")
@@ -396,7 +395,7 @@ def test_only_the_chosen_trees_are_compared(two_trees: World) -> None:
     record = two_trees.verify(trees=(TREE,))
     assert (record.trees, record.paths, dict(record.differences), record.whole) == ((TREE,), 3, {}, True)
     assert {row["path"] for row in two_trees.manifest_rows(record)} == {TREE, TREE + b"/sub", TREE + b"/sub/file"}
-    assert exit_code(record) is ExitCode.DONE
+    assert record.exit_code is ExitCode.DONE
     last = two_trees.progress.snapshots[-1]
     assert getattr(last, "paths", None) == 3
     other = two_trees.verify(trees=(OTHER_TREE,))
@@ -412,7 +411,7 @@ def test_a_difference_in_one_tree_takes_verified_away_from_the_batch(two_trees: 
     assert dict(two_trees.verify(trees=(TREE,)).differences) == {}
     assert two_trees.batch_state() is BatchState.VERIFIED
     (two_trees.copy / "sub" / "file").write_bytes(b"elsewhere")
-    assert exit_code(two_trees.verify(trees=(OTHER_TREE,))) is ExitCode.ATTENTION
+    assert two_trees.verify(trees=(OTHER_TREE,)).exit_code is ExitCode.ATTENTION
     assert two_trees.batch_state() is BatchState.SEEDED
 
 
