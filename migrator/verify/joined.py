@@ -343,7 +343,7 @@ class Joined:
                 self._database.execute("CREATE OR REPLACE TEMP TABLE alike AS SELECT DISTINCT ON (path) * FROM alike")
             for name, rows in _OUTPUTS.items():
                 if (file := draft.place_for(name)) is not None:
-                    self._database.execute(f"COPY ({rows}) TO $file (FORMAT parquet, COMPRESSION zstd)", {"file": file})
+                    self._database.execute(f"COPY ({rows}) TO $file (FORMAT parquet)", {"file": file})
             left = {"file": str(self._left_of(part)), **taken}
             self._database.execute(f"COPY ({_LEFT}) TO $file (FORMAT parquet)", left)
             (totals,) = self._database.execute(_TOTALS, {"verification": self._verification}).fetchall()
