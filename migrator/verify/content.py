@@ -24,7 +24,7 @@ from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk
 from migrator.transfer.ports import BrickLook, BrickRefused, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
-from migrator.verify.digests import Known, equal_readings, joined, known_of, read_lines, told_of, total_bytes
+from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of, total_bytes
 from migrator.verify.model import ContentReading, DigestPolicy
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that list every file once, by its whole name."""
 _PAUSES_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
 """Pauses between tries on a host that fails, or whose job still waits for a node."""
-_LONGEST_LINE_BYTES = 256
 _UNIT_FILES, _UNIT_BYTES = 1000, GIB
 """The most that is read together of several chunks."""
 
@@ -281,29 +280,21 @@ class ContentPass:
     async def _digests(
         self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None
     ) -> pa.RecordBatch:
-        found: list[pa.RecordBatch] = []
-        rest = b""
-        if not paths:
-            return joined(found)
-
-        def take(piece: bytes) -> None:
-            nonlocal rest
-            whole, _, rest = (rest[-_LONGEST_LINE_BYTES:] + piece).rpartition(b"\n")
-            found.append(read_lines(whole))
-            self.read_bytes += total_bytes(found[-1]) if of_target else 0
-
-        brick = None if of_target else way.brick
-        completed = await way.executor.digest(
-            paths,
-            token=token,
-            of_target=of_target,
-            brick=brick,
-            bwlimit_bytes_per_s=bwlimit_bytes_per_s,
-            on_stdout=take,
-        )
-        if completed.exit_code != 0:
-            raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
-        return joined(found)
+        output = bytearray()
+        if paths:
+            completed = await way.executor.digest(
+                paths,
+                token=token,
+                of_target=of_target,
+                brick=None if of_target else way.brick,
+                bwlimit_bytes_per_s=bwlimit_bytes_per_s,
+                on_stdout=output.extend,
+            )
+            if completed.exit_code != 0:
+                raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
+        found = await asyncio.to_thread(read_lines, output)
+        self.read_bytes += total_bytes(found) if of_target else 0
+        return found
 
     async def _is_quiet(self, brick: str) -> bool:
         look = await self._looks.begun_after_now()

@@ -29,14 +29,14 @@ _AS_SPLIT = ParseOptions(delimiter=" ", quote_char=False)
 _AS_TYPED = ConvertOptions(column_types=_DIGESTS)
 
 
-def read_lines(output: bytes) -> pa.RecordBatch:
+def read_lines(output: bytes | bytearray) -> pa.RecordBatch:
     """The files of a list that the compiled program has read, by their places there; other lines are ignored."""
     lines = b"\n".join(_LINE.findall(output))
     # What has a number too large for any file is damaged, and is read again.
     with suppress(pa.ArrowInvalid):
         if lines:
-            return joined(read_csv(BytesIO(lines), _AS_READ, _AS_SPLIT, _AS_TYPED).to_batches())
-    return joined([])
+            return _one(_DIGESTS, read_csv(BytesIO(lines), _AS_READ, _AS_SPLIT, _AS_TYPED).to_batches())
+    return _one(_DIGESTS, [])
 
 
 def total_bytes(digests: pa.RecordBatch) -> int:
@@ -126,11 +126,6 @@ def equal_readings(
     given = {"digest": pa.array(map(unhexlify, digests), pa.binary())}
     arrays = [given.get(name, equal.column(name)) for name in READINGS_SCHEMA.names]
     return pa.RecordBatch.from_arrays(arrays, schema=READINGS_SCHEMA)
-
-
-def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The results of several `read_lines`."""
-    return _one(_DIGESTS, batches)
 
 
 def _one(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from migrator.fs.rules import is_sampled
 from migrator.plan.chunk_lists import ListedPaths
 from migrator.plan.model import ListedPath
-from migrator.verify.digests import equal_readings, joined, known_of, read_lines, told_of, total_bytes
+from migrator.verify.digests import equal_readings, known_of, read_lines, told_of, total_bytes
 from migrator.verify.model import ContentReading, DigestPolicy
 
 TREE = b"home/anna"
@@ -71,9 +71,7 @@ def test_files_of_the_same_size_and_digest_on_both_sides_are_equal(
     with_content = any(row.size_bytes if row.file_size_bytes is None else row.file_size_bytes for _, row in unread)
     assert [known.paths[place] for place in known.unread] == ([path for path, _ in unread] if with_content else [])
     source = {path: (content, clock_ns) for path, (content, clock_ns, _) in expected.items() if content is not None}
-    equal = equal_readings(
-        known, read_lines(output(read)), joined([read_lines(line(*one)) for one in target.items()]), READING
-    )
+    equal = equal_readings(known, read_lines(output(read)), read_lines(output(target)), READING)
     whole = {
         **source,
         **{
