@@ -210,6 +210,7 @@ def verification(work: Path) -> int:
         now=readings,
         before=(),
         earlier=source.files,
+        accounted=(),
         verification=1,
         policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
         capabilities=BEEGFS_CAPABILITIES,

@@ -254,7 +254,7 @@ class Joined:
     """Both sides of some trees. Blocking, except `next_of`; one call at a time; to be closed.
 
     `now` are readings of this `verification`, whatever number they were made under; `before` those of earlier manifests.
-    `earlier` are the files of earlier catalogs. The roots of the trees are neither added nor left.
+    `earlier` are the files of earlier catalogs, `accounted` those of earlier manifests that have their paths. The roots of the trees are neither added nor left.
     """
 
     def __init__(
@@ -266,6 +266,7 @@ class Joined:
         now: Sequence[str],
         before: Sequence[str],
         earlier: Sequence[str],
+        accounted: Sequence[str],
         verification: int,
         policy: DigestPolicy,
         capabilities: TargetCapabilities,
@@ -296,7 +297,10 @@ class Joined:
             "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
         ).fetchall()
         self._parts = most // _JOINED_ROWS + 1
-        self._rows(earlier, ROW_SCHEMA).create_view("earlier_rows")
+        seen = self._rows(earlier, ROW_SCHEMA).project("path, tree")
+        seen.union(self._rows(accounted, MANIFEST_SCHEMA).project("path, NULL::BLOB AS tree")).create_view(
+            "earlier_rows"
+        )
         self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
 
     def _cut_into_parts(self) -> None:

@@ -5,7 +5,7 @@ import errno
 import hashlib
 import os
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -23,7 +23,7 @@ from migrator.core.paths import overlap, show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
-from migrator.core.units import NS_PER_S, format_count, format_size, several
+from migrator.core.units import DAY_S, NS_PER_S, format_count, format_size, several
 from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.reap.store import ReapListFiles
 
-# --- Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone
+# --- Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone. What
+# scans saw before an earlier verification that found a tree equal is in that one's manifest, or was proven gone by it.
 
 
 async def compare_the_rest(draft: "ParquetDraft", joined: Joined, comparison: PathComparison, *, workers: int) -> None:
@@ -87,6 +88,8 @@ async def _compare_block(left: Sequence[Left], comparison: PathComparison, worke
 
 
 _SHOW_EVERY_S = 0.5
+CLOCK_MAY_JUMP_S = DAY_S
+"""Scans that ended up to this much before a verification began count as later than it."""
 EXAMPLES_PER_KIND = 3
 """The most differences of each kind in the result; the list beside the manifest has all."""
 
@@ -147,6 +150,7 @@ class Verification:
     workers: int = 4
     _waiting: StorageWait | None = field(init=False, default=None)
     _content: ContentPass | None = field(init=False, default=None)
+    _asked: dict[int, str | None] = field(init=False, default_factory=dict)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
     _copies: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
@@ -386,23 +390,41 @@ class Verification:
     def _earlier(self) -> list[str]:
         """The best manifest of each tree whose digest is the ledger's. Reads each once."""
         records = (self.own or self.ledger).verifications
-        found: dict[int, str | None] = {}
+        found: dict[str, None] = {}
         for tree in self._batch.trees:
-            for record in earlier_verifications(records.covering(tree.path), self.policy):
-                if record.id not in found:
-                    found[record.id] = self._intact(record)
-                if found[record.id] is not None:
-                    break
-        return [file for file in found.values() if file is not None]
+            usable = earlier_verifications(records.covering(tree.path), self.policy)
+            if (file := next(filter(None, map(self._intact, usable)), None)) is not None:
+                found[file] = None
+        return list(found)
 
     def _intact(self, record: VerificationRecord) -> str | None:
+        if record.id in self._asked:
+            return self._asked[record.id]
+        file = None
         try:
-            return self.manifests.intact(record.manifest or "", digest=record.manifest_digest or "")
+            file = self.manifests.intact(record.manifest or "", digest=record.manifest_digest or "")
         except (Refused, OSError) as error:
             words = error.cause if isinstance(error, Refused) else error.strerror
             said = f"verification {record.id} cannot be asked what it read: {words or show(str(error).encode())}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{said}; its files are read again")
-            return None
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{said}; this one starts from the beginning")
+        self._asked[record.id] = file
+        return file
+
+    def _accounted(self, trees: Collection[bytes]) -> tuple[list[str], float]:
+        """The manifests of the newest verifications that found these trees equal: with them, catalogs of scans that ended before
+        the time returned need not be read again, however many weeks of passes leave. None and 0 if a tree has no such one.
+        """
+        newest: dict[int, VerificationRecord] = {}
+        for tree in trees:
+            equal = [one for one in self.ledger.verifications.covering(tree) if one.exit_code is ExitCode.DONE]
+            # A rollback's own ledger has other scans.
+            if self.own is not None or not equal:
+                return [], 0.0
+            newest[equal[-1].id] = equal[-1]
+        files = [file for record in newest.values() if (file := self._intact(record)) is not None]
+        if len(files) < len(newest):
+            return [], 0.0
+        return files, min((one.started_at_s for one in newest.values()), default=0.0) - CLOCK_MAY_JUMP_S
 
     async def _compare_trees(
         self, draft: "ParquetDraft", reading: ContentReading, earlier: Sequence[str]
@@ -432,7 +454,9 @@ class Verification:
                 # What is mounted there can be looked at, but is not the file system's.
                 if problem.errno == errno.EXDEV:
                     tally.unreadable(problem, on_source=side is source)
+        accounted, since_s = await asyncio.to_thread(self._accounted, trees)
         scans = await asyncio.to_thread(self.ledger.scans.all)
+        scans = [one for one in scans if one.finished_at_s is None or one.finished_at_s >= since_s]
         # A scan that cannot be resumed discards its catalog when it is interrupted.
         kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
         self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
@@ -449,6 +473,7 @@ class Verification:
             now=[] if self._content is None else self._readings().files(),
             before=earlier,
             earlier=seen,
+            accounted=accounted,
             verification=reading.verification,
             policy=self.policy,
             capabilities=self._capabilities,

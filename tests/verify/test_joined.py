@@ -142,6 +142,7 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
                 now=readings[0].files(),
                 before=readings[1].files(),
                 earlier=listing(directory / "lists", seen_earlier, of=elsewhere).files,
+                accounted=[],
                 verification=1,
                 policy=policy,
                 capabilities=capabilities,

@@ -84,6 +84,26 @@ def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(
     assert record.exit_code is ExitCode.DONE
 
 
+@pytest.mark.parametrize("harmed", [False, True])
+def test_scans_before_a_verification_that_found_all_equal_are_not_read_again(world: World, harmed: bool) -> None:
+    gone = world.tree / "sub" / "gone"
+    gone.touch()
+    scan_now(world, "first")
+    world.copy_trees()
+    first = world.verify()
+    assert (first.exit_code, first.manifest is None) == (ExitCode.DONE, False)
+    shutil.rmtree(world.manifests.catalogs.directory / "first")
+    gone.unlink()
+    (world.target_path / gone.relative_to(world.source_path)).unlink()
+    world.copy_trees()
+    if harmed:
+        Path(first.manifest or "").unlink()
+    record = world.verify()
+    # Its manifest has what they saw.
+    assert (record.proven_gone, record.whole) == ((0, False) if harmed else (1, True))
+    assert dict(record.differences) == {}
+
+
 def test_a_path_that_cannot_be_looked_at_is_unproven(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.tree / "doubtful").touch()
     scan_now(world, "first")
