@@ -68,7 +68,6 @@ def run_command(
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     transfer = site.transfer
-
     named = engine or transfer.engine
 
     def requested(ledger: "Ledger") -> RunRequest:

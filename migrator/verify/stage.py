@@ -88,7 +88,7 @@ async def _compare_block(left: Sequence[Left], comparison: PathComparison, worke
 
 
 _SHOW_EVERY_S = 0.5
-CLOCK_MAY_JUMP_S = DAY_S
+_CLOCK_MAY_JUMP_S = DAY_S
 """Scans that ended up to this much before a verification began count as later than it."""
 EXAMPLES_PER_KIND = 3
 """The most differences of each kind in the result; the list beside the manifest has all."""
@@ -406,7 +406,7 @@ class Verification:
         except (Refused, OSError) as error:
             words = error.cause if isinstance(error, Refused) else error.strerror
             said = f"verification {record.id} cannot be asked what it read: {words or show(str(error).encode())}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{said}; this one starts from the beginning")
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{said}; its result is not used")
         self._asked[record.id] = file
         return file
 
@@ -424,7 +424,7 @@ class Verification:
         files = [file for record in newest.values() if (file := self._intact(record)) is not None]
         if len(files) < len(newest):
             return [], 0.0
-        return files, min((one.started_at_s for one in newest.values()), default=0.0) - CLOCK_MAY_JUMP_S
+        return files, min((one.started_at_s for one in newest.values()), default=0.0) - _CLOCK_MAY_JUMP_S
 
     async def _compare_trees(
         self, draft: "ParquetDraft", reading: ContentReading, earlier: Sequence[str]
