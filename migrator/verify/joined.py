@@ -112,7 +112,13 @@ _ROW_COLUMNS = """
     path, type, size, blocks, mtime_ns, ctime_ns, ino, uid, gid, mode, symlink_target, rdev, link_group, xattr_digest, nlink
 """
 _READING_COLUMNS = ", ".join(READINGS_SCHEMA.names)
-_CUT = {"source": _ROW_COLUMNS, "target": _ROW_COLUMNS, "readings": _READING_COLUMNS, "earlier": "path"}
+_CUT = {
+    "source": _ROW_COLUMNS,
+    "target": _ROW_COLUMNS,
+    "readings": _READING_COLUMNS,
+    "earlier": "path",
+    "accounted": "path",
+}
 _LEFT_AT_ONCE = 16_384
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
@@ -196,6 +202,7 @@ _LEFT = """
             FROM target_part
             UNION ALL SELECT path, false, false, true FROM doubtful WHERE hash(path) % $parts = $part
             UNION ALL SELECT path, false, false, false FROM earlier_part
+            UNION ALL SELECT path, false, false, false FROM accounted_part
         ) AS seen ANTI JOIN alike USING (path)
         WHERE path NOT IN (SELECT tree FROM wanted)
         GROUP BY path
@@ -297,19 +304,21 @@ class Joined:
             "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
         ).fetchall()
         self._parts = most // _JOINED_ROWS + 1
-        seen = self._rows(earlier, ROW_SCHEMA).project("path, tree")
-        seen.union(self._rows(accounted, MANIFEST_SCHEMA).project("path, NULL::BLOB AS tree")).create_view(
-            "earlier_rows"
-        )
+        self._rows(earlier, ROW_SCHEMA).create_view("earlier_rows")
+        self._rows(accounted, MANIFEST_SCHEMA).create_view("accounted_rows")
         self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
 
     def _cut_into_parts(self) -> None:
-        """Write the rows of each side, and of the readings, to a file per part; the paths of earlier catalogs always."""
+        """Write the rows of each side, and of the readings, to a file per part; those of earlier scans always."""
         bounds = [(tree, tree + b"/", tree + _FIRST_AFTER_SLASH) for tree in self._trees]
-        # Only placeholders are composed: every path is a parameter.
+        # Only placeholders are composed: every path is a parameter. Of a manifest, which is in order of path, only the row groups
+        # of these trees are read.
         within = [f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds))]
         given = {f"{name}{n}": path for n, three in enumerate(bounds) for name, path in zip("abc", three, strict=True)}
-        where = {"earlier": f"WHERE {' OR '.join(['tree IN (SELECT tree FROM wanted)', *within])}"}  # noqa: S608
+        where = {
+            "earlier": f"WHERE {' OR '.join(['tree IN (SELECT tree FROM wanted)', *within])}",  # noqa: S608
+            "accounted": f"WHERE {' OR '.join(['false', *within])}",
+        }
         for name in _CUT if self._parts > 1 else where:
             cut = f"SELECT {_CUT[name]}, hash(path) % $parts AS part FROM {name}_rows {where.get(name, '')}"  # noqa: S608
             cutting = f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))"
@@ -323,7 +332,7 @@ class Joined:
             if files:
                 rows: Any = self._database.read_parquet(files, hive_partitioning=False)
             else:
-                whole = self._parts == 1 and name != "earlier"
+                whole = self._parts == 1 and name not in ("earlier", "accounted")
                 rows = self._database.view(f"{name}_rows").filter("true" if whole else "false")
             rows.create_view(f"{name}_part")
         return {"parts": self._parts, "part": part}
