@@ -210,7 +210,9 @@ class _Sweep:
 
     def doubtful(self) -> list[bytes]:
         """Paths of changed directories whose own times do not decide; another copy may."""
-        return [one.seen.path for one in self.suspects.values() if one.verdict is _V.DOUBTFUL and one.later]
+        return [
+            one.seen.path for one in self.suspects.values() if one.verdict in rules_directories.UNDECIDED and one.later
+        ]
 
     def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
         """Decide doubtful directories by their copies on another brick."""
@@ -228,9 +230,12 @@ class _Sweep:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """The suspects that were restored, with their current facts, and those that wait for an admin."""
+    """The suspects that were restored, with their current facts, those of them that users had changed, and those that
+    wait for an admin.
+    """
 
     mended: list[DirectoryFacts] = field(default_factory=list)
+    outdated: list[DirectoryFacts] = field(default_factory=list)
     waiting: list[ListedDirectory] = field(default_factory=list)
 
 
@@ -243,11 +248,13 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
             if shown is None or not one.is_as(shown):
                 # Gone, renamed or changed since: the next walk decides.
                 continue
-            if one.verdict is _V.TAKEN and one.known is not None:
+            if one.verdict in rules_directories.RESTORED and one.known is not None:
                 now = world.mender.put_back(shown, one.known)
                 if now is not None:
                     known = replace(one.known, path=now.path, above=one.seen.above, changed_ns=now.changed_ns)
                     found.mended.append(known)
+                    if one.verdict is _V.OUTDATED:
+                        found.outdated.append(known)
                     continue
                 failure = "it changed meanwhile"
         except OSError as error:
@@ -262,6 +269,8 @@ def _tell(call: AdditionCall, record: AdditionRecord, found: _Found) -> None:
     if found.mended:
         words = f"{several(len(found.mended), 'directory', 'directories')} had lost owner or mode on the way to the new bricks"
         _warn(call, record, f"{words}, and have them back: {_examples([one.path for one in found.mended])}")
+    for one in found.outdated[:_LISTED]:
+        _warn(call, record, rules_directories.restored(one))
     before = call.world.ledger.additions.read(record.id).notes.directories or ()
     waiting = tuple(found.waiting[:_LISTED])
     if waiting != before:

@@ -11,20 +11,22 @@ import stat
 from dataclasses import replace
 from enum import StrEnum
 
-from migrator.core.paths import parent, shell_quoted
+from migrator.core.paths import parent, shell_quoted, show
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl, show_acl
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
 
 
 class DirectoryVerdict(StrEnum):
     """What to do about a directory. `right`: nothing. `changed`: users changed it, and the new attributes count from
-    now on. `taken`: its former attributes are restored. `unknown`: it is closed to all but root, and no other
-    attributes were recorded. `doubtful`: either GlusterFS or users may have changed it.
+    now on. `taken`: its former attributes are restored. `outdated`: the same, but it was changed, or a file was made in
+    it, after they were recorded; attributes that users set then are lost. `unknown`: it is closed to all but root, and
+    no other attributes were recorded. `doubtful`: either GlusterFS or users may have changed it.
     """
 
     RIGHT = "right"
     CHANGED = "changed"
     TAKEN = "taken"
+    OUTDATED = "outdated"
     UNKNOWN = "unknown"
     DOUBTFUL = "doubtful"
 
@@ -32,6 +34,9 @@ class DirectoryVerdict(StrEnum):
 _V = DirectoryVerdict
 _OF_MODE = (USER_OBJ, GROUP_OBJ, OTHER)
 LET_ALONE = frozenset({_V.RIGHT, _V.CHANGED})
+RESTORED = frozenset({_V.TAKEN, _V.OUTDATED})
+UNDECIDED = frozenset({_V.OUTDATED, _V.DOUBTFUL})
+"""Another copy may show that no user has changed the directory: then it is `taken`."""
 
 
 def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFacts | None) -> DirectoryVerdict:
@@ -51,7 +56,10 @@ def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFa
         return _V.TAKEN if by_gluster or seen.shut else _V.DOUBTFUL
     if seen.shut:
         # A user cannot give a directory to root. Root can close its own directories.
-        return _V.DOUBTFUL if known.uid == 0 and _set_by_people(known, seen) else _V.TAKEN
+        if known.uid == 0 and _set_by_people(known, seen):
+            return _V.DOUBTFUL
+        # Users may have set a mode in the seconds between the record and the damage. They need access all the same.
+        return _V.OUTDATED if told else _V.TAKEN
     # A ctime later than mtime proves nothing: self-heal writes an mtime too, sometimes an earlier one.
     return _V.DOUBTFUL if by_gluster else _V.CHANGED
 
@@ -78,6 +86,14 @@ def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts 
     """
     inherits = above is not None and bool(above.default) and shown.default == above.default
     return same_owner(shown, replace(seen, access=shown.access, default=shown.default) if inherits else seen)
+
+
+def restored(known: DirectoryFacts) -> str:
+    """Report an `outdated` directory that was restored to what is recorded."""
+    return (
+        f"{show(known.path)}: GlusterFS had made it root's with mode 0000; it is {_words(known)} again. It was used after that "
+        f"was recorded: if somebody gave it another mode, owner or ACL in those seconds, that is lost, and has to be repeated"
+    )
 
 
 def listed(

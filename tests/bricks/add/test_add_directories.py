@@ -172,12 +172,26 @@ def test_what_was_taken_is_given_back_also_under_another_name_and_below_another_
     assert [(got[one.gfid].mode, got[one.gfid].uid) for one in (HOME, ONE, TWO)] == [
         (one.mode, one.uid) for one in (HOME, ONE, TWO)
     ]
-    (told,) = site.words
+    told, changed = site.words
     assert told.startswith("3 directories had lost owner or mode")
     assert "home/three" in told
+    # A rename sets the same time as a chmod.
+    assert changed.startswith("home/three: ")
     assert site.listed == []
     assert not site.puts_right()
-    assert len(site.words) == 1
+    assert len(site.words) == 2
+
+
+@pytest.mark.parametrize("is_told_by_a_copy", [False, True])
+def test_what_was_set_after_the_last_walk_and_is_taken_is_told(site: Site, is_told_by_a_copy: bool) -> None:
+    site.volume.set(replace(shut(ONE), changed_ns=5))
+    if is_told_by_a_copy:
+        # A file was made beside the other copy.
+        site.volume.copies[ONE.gfid] = shut(ONE)
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == ONE.mode
+    told = [words for words in site.words if "in those seconds, that is lost" in words]
+    assert [words.partition(":")[0] for words in told] == ([] if is_told_by_a_copy else ["home/one"])
 
 
 def test_what_was_given_back_and_is_taken_again_was_taken_by_nobody_else(site: Site) -> None:
@@ -383,7 +397,7 @@ ROOTS = replace(MADE, uid=0, gid=0)
         *((MADE, seen, V.RIGHT) for seen in (MADE, later(MADE), after_chmod(MADE), replace(MADE, path=b"home/b"))),
         # Nobody but root can shut what belongs to root.
         (ROOTS, after_chmod(SHUT), V.DOUBTFUL),
-        (MADE, after_chmod(SHUT), V.TAKEN),
+        (MADE, after_chmod(SHUT), V.OUTDATED),
         # What was always shut is right, and may be opened.
         (SHUT, later(SHUT), V.RIGHT),
         (SHUT, MADE, V.CHANGED),
@@ -403,8 +417,11 @@ def test_what_became_of_a_directory(known: DirectoryFacts | None, seen: Director
 @pytest.mark.parametrize("above", [ABOVE, PROJECT, CLOSING, None])
 def test_what_is_shut_was_shut_by_gluster(known: DirectoryFacts, above: DirectoryFacts | None) -> None:
     renamed = replace(later(SHUT, modified_ns=90), path=b"home/b")
-    for seen in (SHUT, later(SHUT), renamed):
-        assert judge(known, seen, above) is V.TAKEN
+    assert judge(known, SHUT, above) is V.TAKEN
+    for seen in (later(SHUT), renamed):
+        assert judge(known, seen, above) is V.OUTDATED
+        # Where there are no times, nothing is known.
+        assert judge(replace(known, changed_ns=None), seen, above) is V.TAKEN
 
 
 MADE_ANEW = [
