@@ -5,11 +5,11 @@ That takes less than 20 minutes on two cores, with `--large` some hours.
 Not part of the installed program.
 """
 
+import dataclasses
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from bench import report_scale
@@ -121,7 +121,7 @@ def _measure(name: str, measurement: Callable[[], Section], options: Options) ->
 def _keep(section: Section, options: Options) -> bool:
     """Write a section down beside the others; returns whether one of its contestants failed."""
     if options.large:
-        section = replace(section, name=section.name + LARGE, title=f"{section.title}, large")
+        section = dataclasses.replace(section, name=section.name + LARGE, title=f"{section.title}, large")
     sections = read_results(options.output)
     sections[section.name] = section_document(section, options)
     write_results(options.output, sections)

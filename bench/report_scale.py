@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         say(f"a ledger of {options.chunks:,} chunks: {file.stat().st_size >> 20} MiB in {_since(began_s):.0f} s")
         began_s = time.monotonic()
         with open_ledger(file, read_only=True) as ledger:
-            facts = read_report(ledger, OnePlan(weeks.plan), now_s=weeks.now_s)
+            facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
         read_s = _since(began_s)
         document = report_document(facts)
         forms = (to_html(document), to_markdown(document), to_json(facts), to_csv(facts))

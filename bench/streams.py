@@ -4,6 +4,7 @@ The hosts are far ends on this machine over the real protocol; the streams are r
 """
 
 import asyncio
+import dataclasses
 import io
 import os
 import resource
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -179,7 +180,7 @@ async def _measure(site_file: Path, hold_s: float) -> Measured:
                 HostLane(host.name, STREAMS, reads_mount=True, reach=reach, make_way=partial(way, places=places))
                 for host in hosts
             ]
-            world = replace(own, lanes=[replace(own.lanes[0], jobs=0), *lanes])
+            world = dataclasses.replace(own, lanes=[dataclasses.replace(own.lanes[0], jobs=0), *lanes])
             holding = threading.Thread(target=_hold, args=(site.ledger_file, hold_s))
             holding.start()
             before, began_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()

@@ -1,7 +1,8 @@
 """Write plans/sample.json anew: the plan of an invented site, in the form that this version writes (`make docs`)."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from migrator.beegfs.model import TreeOwner
 from migrator.bricks.drain.model import CopyTally, DrainCopying

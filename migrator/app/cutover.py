@@ -3,11 +3,11 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers

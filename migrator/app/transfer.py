@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, in_words, local_time
 from migrator.beegfs.model import LaidOut, LayoutRule
@@ -15,7 +17,6 @@ from migrator.catalog.rules_packing import ChunkLimits
 from migrator.core.errors import LockHeld, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
-from migrator.core.values import dataclass
 from migrator.delta.delta import Deltas
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import SourceFileSystem
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
 OWN_HOST = "localhost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """The paths that streams of one host read (except bricks) and write."""
 
     source: bytes

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 
 class TargetKind(StrEnum):
@@ -38,8 +38,7 @@ class CapacityPool(StrEnum):
     EMERGENCY = "emergency"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageTarget:
+class StorageTarget(Struct, frozen=True, kw_only=True):
     """A storage or metadata target. None means not known. `answers` is False if its server did not answer a question;
     `last_contact_s` is the time since its last contact with the management service; `storage_pool` is the number of
     its pool.
@@ -71,8 +70,7 @@ class StorageTarget:
         return f"{self.kind.value} target {self.name} ({self.number}, on {self.node})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripeSettings:
+class StripeSettings(Struct, frozen=True, kw_only=True):
     """How new files in a directory are striped: the number of targets, the chunk size, and their storage pool by name or
     number. None: unchanged.
     """
@@ -82,8 +80,7 @@ class StripeSettings:
     pool: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutRule:
+class LayoutRule(Struct, frozen=True, kw_only=True):
     """Settings for the directories of the user trees that one of the globs matches (none: all), or only for directories
     with more than half of their bytes in files larger than `larger_than_bytes`.
     """
@@ -93,24 +90,21 @@ class LayoutRule:
     larger_than_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaidOut:
+class LaidOut(Struct, frozen=True, kw_only=True):
     """A directory whose settings differ from those of the directory above. `rule` None: it has those of its tree."""
 
     path: bytes
     rule: LayoutRule | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryFacts:
+class DirectoryFacts(Struct, frozen=True, kw_only=True):
     """The settings for new files in a directory; `storage_pool` is the number of the pool of their targets."""
 
     stripe: StripeSettings
     storage_pool: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSeen:
+class StorageSeen(Struct, frozen=True, kw_only=True):
     """A snapshot: every target, and the storage pool of the user trees, if known. `unanswered` are the kinds of targets
     of which an unknown server does not answer.
     """
@@ -120,8 +114,7 @@ class StorageSeen:
     unanswered: tuple[TargetKind, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataForecast:
+class MetadataForecast(Struct, frozen=True, kw_only=True):
     """The inodes that a plan is expected to take on one metadata target, and those that are free there."""
 
     name: str
@@ -130,8 +123,7 @@ class MetadataForecast:
     expected_inodes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSample:
+class StorageSample(Struct, frozen=True, kw_only=True):
     """The targets at one time; the newest of each day is kept. `day` counts from the epoch."""
 
     day: int
@@ -142,8 +134,7 @@ class StorageSample:
 # Quotas: a user's usage and limits on the target.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserQuota:
+class UserQuota(Struct, frozen=True, kw_only=True):
     """The quota of one user, by uid. `limit_` None: no limit. BeeGFS counts *chunk files*: a file with content has one
     on each storage target that it is striped over; directories and empty files have none. `used_chunk_files` None:
     not counted. `counted` False: nor are the bytes, and `used_bytes` is 0. `exempt`: somebody set that
@@ -177,8 +168,7 @@ class LimitState(StrEnum):
     UNKNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerLimit:
+class OwnerLimit(Struct, frozen=True, kw_only=True):
     """A limit of bytes of one owner on the target, which stands for the limits of the source on these user trees."""
 
     uid: int
@@ -186,8 +176,7 @@ class OwnerLimit:
     trees: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostLimit:
+class LostLimit(Struct, frozen=True, kw_only=True):
     """A limit of a directory of the source for which no owner's limit can stand."""
 
     directory: bytes
@@ -195,8 +184,7 @@ class LostLimit:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOwner:
+class TreeOwner(Struct, frozen=True, kw_only=True):
     """The files of one owner in one user tree of the source. Only files with content count, each inode once; of a
     sparse file, only the allocated bytes count.
     """

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.beegfs import model
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
 from migrator.core.units import GIB, TIB, first_of, format_count, format_duration, format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity, Need
 from migrator.plan.model import TreeUsage
 from migrator.reap.model import PlanReap, ReapAction
@@ -341,12 +343,11 @@ NEARLY = 0.9
 """A user above this share of a limit gets a warning."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerNeed:
+class OwnerNeed(Struct, frozen=True, kw_only=True):
     """The planned files of one owner: bytes, and files with content (`inodes`). `users` are the users of their trees."""
 
     uid: int
-    need: Need = field(default_factory=Need)
+    need: Need = Need()
     users: tuple[str, ...] = ()
 
     @property
@@ -355,8 +356,7 @@ class OwnerNeed:
         return f"uid {self.uid} (tree of {first_of(self.users, 3)})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaWords:
+class QuotaWords(Struct, frozen=True, kw_only=True):
     """Sentences: `problems` about limits that would be exceeded, `warnings` about limits that are nearly reached."""
 
     problems: tuple[str, ...] = ()

@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.beegfs import rules, version7, version8
 from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.beegfs.rules_layout import has_settings
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Capacity
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.process import BASE_ENVIRONMENT
@@ -61,8 +63,7 @@ PATHS_AT_ONCE = 100
 """The most paths of one command: of the longest they take a fifth of what a command may have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTimes:
+class CallTimes(Struct, frozen=True, kw_only=True):
     """The timeouts of questions: `list_s` for the target list of version 8, `room_s` for that of version 7, which asks
     every server, `states_s` for the one after it has failed.
     """
@@ -73,8 +74,7 @@ class CallTimes:
     other_s: float = 25.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeegfsTargets:
+class BeegfsTargets(Struct, frozen=True, kw_only=True):
     """The `StorageTargets` port for the file system mounted at `mount`. `root` is the directory of the user trees below
     it. `command` is that of site.toml; None: the tool found on this machine. A name that begins with `beegfs-ctl`
     means version 7.
@@ -88,8 +88,8 @@ class BeegfsTargets:
     root: bytes
     command: str | None = None
     path: str = SEARCH_PATH
-    times: CallTimes = field(default_factory=CallTimes)
-    _pools: dict[bytes, int | None] = field(default_factory=dict, init=False)
+    times: CallTimes = CallTimes()
+    _pools: dict[bytes, int | None] = {}
 
     @property
     def tool(self) -> str:
@@ -301,8 +301,7 @@ def _is_licence(stderr: bytes) -> bool:
 # One snapshot of the storage targets, for guards and `doctor`: failures are part of the result, not raised.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageLook:
+class StorageLook(Struct, frozen=True, kw_only=True):
     """The snapshot, or why there is none (`failure`). `asked` False: the target has no storage targets."""
 
     seen: StorageSeen | None = None
@@ -351,13 +350,12 @@ async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
 # The users' limits on the target, for guards and `plan`: failures are part of the result, not raised.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaLook:
+class QuotaLook(Struct, frozen=True, kw_only=True):
     """The users with limits, by uid; `failure` is the reason if they are unknown. `spread` is the largest number of
     storage targets of a new file.
     """
 
-    quotas: Mapping[int, UserQuota] = field(default_factory=dict)
+    quotas: Mapping[int, UserQuota] = {}
     spread: int = 1
     failure: str = ""
 

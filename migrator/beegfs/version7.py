@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.beegfs import model
 from migrator.beegfs.rules import client_host

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.bench.far_consistency import STATES
 from migrator.bench.hosts import HostWorkloads, Seen, WorkDirectory
 from migrator.core.tasks import task_group
-from migrator.core.values import dataclass
 from migrator.hosts.process import cancel_all
 
 PATIENCE_MS = 70_000
@@ -25,8 +25,7 @@ _APPENDERS = 4
 """On each host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
+class Checks(Struct, frozen=True, kw_only=True):
     """The checks of one run. `starts` returns an agreed time for all. Every check raises HostLost and ToolFailed, also if
     the host that changes the files fails to.
     """

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from migrator.bench.model import BENCH_NAME, HostRun, Place, Step, host_of, mount_of
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
-from migrator.core.values import dataclass
 from migrator.hosts.ports import Command, Host, Hosts
 
 _ASK_TIMEOUT_S = 600.0
@@ -35,8 +35,7 @@ class RootSeen(msgspec.Struct, frozen=True, kw_only=True):
     programs: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkDirectory:
+class WorkDirectory(Struct, frozen=True, kw_only=True):
     """The work directory of one host: `part` in the directory `name` in the directory of benchmarks of a file system."""
 
     host: str

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.errors import ExitCode
 from migrator.core.paths import show
-from migrator.core.values import dataclass, field
 
 BENCH_NAME = b".migrator-bench"
 """The directory in the root of a file system in which benchmarks work. It belongs to root; scans skip it."""
@@ -43,8 +44,7 @@ class Unit(StrEnum):
         return self in (Unit.BYTES_PER_S, Unit.OPERATIONS_PER_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """One published test: `figures` by system as printed, in the unit of the step (rates in MB/s); several are
     repeated runs. `work` describes the test, at scale 1; `hosts` is the number of concurrent clients.
     """
@@ -55,8 +55,7 @@ class Reference:
     hosts: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """Commands (`lanes`) that start together in the work directory of every host, measured as a whole.
 
     Without a `unit` the step only prepares, and has no name. A command that starts with `@` is a function of the
@@ -82,8 +81,7 @@ class Step:
         return self.lanes[0][0] == "@check"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Struct, frozen=True, kw_only=True):
     """The steps of a suite on one file system, at a scale. `need_bytes` and `need_inodes` are the maximum need of one
     host.
     """
@@ -97,8 +95,7 @@ class Suite:
     need_inodes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A measured file system: `label` is `source`, `target` or the path; `root` is the directory on every host."""
 
     label: str
@@ -131,8 +128,7 @@ class BenchmarkState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkRecord:
+class BenchmarkRecord(Struct, frozen=True, kw_only=True):
     """One suite, run on file systems in turn. Its processes carry the `token`."""
 
     id: int
@@ -154,8 +150,7 @@ class BenchmarkRecord:
         return f"{self.token[:8]}-{self.id:06d}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRun:
+class HostRun(Struct, frozen=True, kw_only=True):
     """A step on one host, started at a time of this machine's clock. `lanes` are their reports, by names that end in
     the unit.
     """
@@ -166,8 +161,7 @@ class HostRun:
     lanes: tuple[Mapping[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """One measurement of one step. `value` is the mean over hosts of a time, the sum of a rate; `by_host` has the
     parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`).
     `load_average` is the most of any host before the run. `cold`: caches were dropped before it on every host.
@@ -181,15 +175,14 @@ class Measurement:
     value: float
     by_host: Mapping[str, float]
     at_s: float
-    details: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, float] = {}
     load_average: float = 0.0
     cold: bool = True
     skew_s: float = 0.0
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkRequest:
+class BenchmarkRequest(Struct, frozen=True, kw_only=True):
     """`hosts` start together. `inodes_free`, by label
     of the place, counts if the file system does not report inodes; `accept_unknown_inodes`: continue without.
     """
@@ -201,12 +194,11 @@ class BenchmarkRequest:
     scale: float = DEFAULT_SCALE
     seed: int = 1
     dry_run: bool = False
-    inodes_free: Mapping[str, int] = field(default_factory=dict)
+    inodes_free: Mapping[str, int] = {}
     accept_unknown_inodes: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceRoom:
+class PlaceRoom(Struct, frozen=True, kw_only=True):
     """The room of one file system, and the need of the largest suite on all hosts together. None: not reported."""
 
     place: Place
@@ -216,16 +208,14 @@ class PlaceRoom:
     free_inodes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkResult:
+class BenchmarkResult(Struct, frozen=True, kw_only=True):
     """One suite with all its measurements."""
 
     record: BenchmarkRecord
     measurements: tuple[Measurement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkSummary:
+class BenchmarkSummary(Struct, frozen=True, kw_only=True):
     """The result of a call. In a dry run `suites` lacks steps that would be left out; `notes` lists these, and why a
     real run would be refused. `removed` are work directories of killed calls.
     """
@@ -248,8 +238,7 @@ class BenchmarkSummary:
         return ExitCode.ATTENTION if any(details.get("late") for details in seen) else ExitCode.DONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaning:
+class Cleaning(Struct, frozen=True, kw_only=True):
     """The result of `bench clean`: `removed` work directories; `left` are those that belong to other sites or cannot be
     reached.
     """
@@ -263,8 +252,7 @@ class Cleaning:
         return ExitCode.ATTENTION if self.left else ExitCode.DONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkListing:
+class BenchmarkListing(Struct, frozen=True, kw_only=True):
     """The suites, and the recorded benchmarks, oldest first."""
 
     scale: float

@@ -6,11 +6,13 @@ from itertools import combinations
 from math import fsum
 from statistics import fmean, median
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.bench.model import BenchmarkResult, BenchmarkState, HostRun, Reference, Step, Suite, SuiteName, Unit
 from migrator.bench.suites import suite
 from migrator.core.statistics import Factor, Series, factor_between, series
 from migrator.core.units import format_count, format_factor
-from migrator.core.values import dataclass, replace
 
 # Comparison of file systems with each other and with published figures
 
@@ -21,8 +23,7 @@ _APART_S = 0.1
 """Hosts whose starts are further apart did not start together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the
     other measurements, sums if the step is a check, which has a `verdict` and its `evidence` too.
     """
@@ -35,8 +36,7 @@ class Side:
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class Contrast(Struct, frozen=True, kw_only=True):
     """How many times as fast `other` is as `base`: above 1, `other` is faster, in any unit."""
 
     base: str
@@ -54,8 +54,7 @@ class Contrast:
         return f"{said} ({format_factor(speed.low)} to {format_factor(speed.high)}): {beyond}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepComparison:
+class StepComparison(Struct, frozen=True, kw_only=True):
     """One step on every side, with the contrasts of any two."""
 
     step: str
@@ -66,8 +65,7 @@ class StepComparison:
     published: tuple[Reference, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteComparison:
+class SuiteComparison(Struct, frozen=True, kw_only=True):
     """A suite. `benchmarks` are the numbers of the compared benchmarks; `cautions` weaken the comparison, `notes` are
     other remarks, mainly what was left out.
     """

@@ -6,6 +6,9 @@ from contextlib import nullcontext
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.bench import model
 from migrator.bench.consistency import PATIENCE_MS, Checks
 from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
@@ -17,7 +20,6 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import task_group, to_the_end
-from migrator.core.values import dataclass, replace
 from migrator.ledger.locks import Locks
 
 if TYPE_CHECKING:
@@ -30,8 +32,7 @@ _ROUND_TRIPS = 4
 """The agreed start is this many round trips ahead: until then the script must be sent and started on every host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkWorld:
+class BenchmarkWorld(Struct, frozen=True, kw_only=True):
     """The ports. `not_expected` returns why a place's file system is not the recorded one: nothing is written then.
     `not_there` does so for a host, and returns None if it is; it raises HostLost, ToolFailed, UsageError.
     """
@@ -224,8 +225,7 @@ async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[model.Benc
     return world.records.finish(record.id, state, at_s=world.clock.now_s(), notes=notes), failure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bench:
+class _Bench(Struct, frozen=True, kw_only=True):
     """The runs of one benchmark. `devices` are the file systems at its start, by host and label of the place."""
 
     record: model.BenchmarkRecord

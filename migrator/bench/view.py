@@ -1,7 +1,8 @@
 """Documents of benchmarks: tables, intervals, published figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.bench import model
 from migrator.bench.rules import Side, StepComparison, SuiteComparison, compare

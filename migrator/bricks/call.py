@@ -1,10 +1,15 @@
 """One call of a verb on bricks: its ports, its run in the ledger, its events, its hooks, and the engine it drives."""
 
+import dataclasses
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import DrainSample, DrainStep
 from migrator.bricks.drain.rules import parts_missing
@@ -18,7 +23,6 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import several
-from migrator.core.values import dataclass, field, replace
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.hooks.model import HookFacts, HookState, HookStep
@@ -39,8 +43,7 @@ continue a drain without a call.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickWorld(CallPorts):
+class BrickWorld(CallPorts, frozen=True, kw_only=True):
     """The ports that every verb has. `back_up` copies the ledger under a name (blocking)."""
 
     volume: GlusterVolumeCommands
@@ -99,7 +102,7 @@ class BrickCall(ABC):
             held.enter_context(world.locks.hold(purpose, *locks))
             pid = self.request.pid
             async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid, log=self.log) as run:
-                call = replace(self, run_id=run.id, directory=run.directory.path)
+                call = dataclasses.replace(self, run_id=run.id, directory=run.directory.path)
                 await call.hooking().begin(self.steps)
                 summary = await work(call)
                 run.exit_code = summary.exit_code
@@ -323,8 +326,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
 # a failure that a killed call could not report, and at its end.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailure:
+class AttemptFailure(Struct, frozen=True, kw_only=True):
     """A failure that an admin must look at. `step_id` is the step of the attempt that identifies it: without a later
     step it is the same failure. With `certain` False it counts as a failure only if a report of it had begun.
     """

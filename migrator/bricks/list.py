@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse
 from migrator.catalog.model import CatalogRecord

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.errors import ExitCode
-from migrator.core.values import dataclass, replace
 from migrator.gluster.model import VolumeTask
 from migrator.operations.model import Notes, Operation, State
 
 # What drains, additions and retirements have in common.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickOperation(Operation[State, Notes]):
+class BrickOperation(Operation[State, Notes], frozen=True, kw_only=True):
     """One attempt to drain or add bricks, which are named as in the volume. `kind` names it for people."""
 
     kind: ClassVar[str]
@@ -33,8 +34,7 @@ class BrickOperation(Operation[State, Notes]):
         return f"{self.kind} of {self.shown_bricks}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickStanding:
+class BrickStanding(Struct, frozen=True, kw_only=True):
     """The progress of one attempt to drain or add bricks. None means not known.
 
     `moved_files` and `moved_bytes` are Gluster's counts over all its tasks; `failures` and `skipped` are those of the
@@ -60,8 +60,7 @@ class BrickStanding:
     failure: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickRequest:
+class BrickRequest(Struct, frozen=True, kw_only=True):
     """The bricks of a call. Gluster is polled every `poll_s`; it is stalled when nothing has changed for `stall_s`."""
 
     bricks: tuple[str, ...]
@@ -94,8 +93,7 @@ _EXIT_CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallSummary:
+class CallSummary(Struct, frozen=True, kw_only=True):
     """The result of a call. `reasons` are the failed checks, or the findings of an audit."""
 
     volume: str
@@ -124,8 +122,7 @@ class BrickState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickRoom:
+class BrickRoom(Struct, frozen=True, kw_only=True):
     """The file system of a brick, as its host's glusterd reports it; None for values that it did not report."""
 
     device: str | None = None
@@ -144,8 +141,7 @@ class BrickRoom:
 NO_ROOM_TOLD = BrickRoom()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickUse:
+class BrickUse(Struct, frozen=True, kw_only=True):
     """The use of a brick by one user: names of everything except directories, and bytes of content. The bytes of a
     hard-linked file count once. `allocated_bytes` is the space on the disk. `user` is None outside every user tree.
     """
@@ -156,8 +152,7 @@ class BrickUse:
     allocated_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickFacts:
+class BrickFacts(Struct, frozen=True, kw_only=True):
     """One brick. `subvolume` counts from 1: the bricks of one subvolume hold the same files. `draining` is set while a
     remove-brick is not committed. `uses` are sorted by bytes, most first, and None if the catalog does not have them.
     """
@@ -183,8 +178,7 @@ class BrickFacts:
         return None if self.uses is None else sum(use.size_bytes for use in self.uses)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlusterFault:
+class GlusterFault(Struct, frozen=True, kw_only=True):
     """A fault of GlusterFS that matters to those who drain, add or read bricks.
 
     `versions` describes the versions with the fault; `stops_drain`: a drain is refused on them. `reference` is the
@@ -198,8 +192,7 @@ class GlusterFault:
     reference: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickListing:
+class BrickListing(Struct, frozen=True, kw_only=True):
     """The volume with its bricks. `gluster_version` is that of the queried host; if it is None, every fault is listed.
     `versions` has the version of each host with bricks, None if a host does not report it; it is empty if this program
     cannot reach the hosts. `faults` are those of all these versions. `catalog` is the source of the uses, scanned at

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from migrator.bricks.add import rules as addition_standing
 from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
@@ -13,7 +16,6 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
-from migrator.core.values import dataclass
 from migrator.core.windows import Window, holds
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import Brick, VolumeState
@@ -65,8 +67,7 @@ _HISTORY_S = 1.0 * HOUR_S
 """Maximum age of probes that a new process reads: enough to continue at the throttle step of a killed process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottleRules:
+class ThrottleRules(Struct, frozen=True, kw_only=True):
     """`throttle` None: the option is not changed. With `windows`, it applies only in these, and `lazy` otherwise. It is
     lowered while probes of the source exceed `max_latency_s` (None: never). `local_time` returns weekday (0 is Monday)
     and minute of the day on this machine.

@@ -12,13 +12,14 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from migrator.core.durable import sync
 from migrator.core.entry import ACL_ACCESS
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import several
-from migrator.core.values import dataclass
 from migrator.fs import acl
 from migrator.fs.beneath import Root, held
 from migrator.gluster.looks import ask_brick
@@ -44,8 +45,7 @@ def is_shield(value: bytes) -> bool:
     return entries is not None and acl.is_minimal(entries) and any(entry.tag == acl.MASK for entry in entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shields:
+class Shields(Struct, frozen=True, kw_only=True):
     """Shields through the mount at `root`. `directory` lists the files that may have one, a list per brick that was
     walked, each line a path in JSON: a list is on disk before its first shield is set.
     """

@@ -3,12 +3,12 @@
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 from pyarrow._compute import call_function
 
 from migrator.catalog import files as catalog_files

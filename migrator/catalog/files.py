@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.model import CatalogRecord, ScanProblem
@@ -16,7 +18,6 @@ from migrator.core.documents import decode, encode
 from migrator.core.durable import file_digest, write_durably
 from migrator.core.entry import Entry, acl_entry_count, xattr_digest, xattr_kinds
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.core.values import dataclass, replace
 
 # --- Columns and file names
 
@@ -91,8 +92,7 @@ class RecordUnreadable(MigratorError):
     """The file is not the record of a catalog, or is of another version of the program."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartFacts:
+class PartFacts(Struct, frozen=True, kw_only=True):
     """One file of rows. Its size detects a torn file with a single stat, its digest a changed one."""
 
     name: str
@@ -100,8 +100,7 @@ class PartFacts:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _Document(Struct, frozen=True, kw_only=True):
     """`digest` is that of the document without it. It is the digest of the record, too."""
 
     format: str
@@ -171,8 +170,7 @@ def read_problems(directory: Path) -> Iterator[ScanProblem]:
 # --- Closed catalogs: half-written and torn ones are refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedCatalog:
+class ClosedCatalog(Struct, frozen=True, kw_only=True):
     """A finished catalog. `part_files` and `problem_files` are for DuckDB's `read_parquet`."""
 
     directory: Path
@@ -181,8 +179,7 @@ class ClosedCatalog:
     problem_files: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedCatalogs:
+class ClosedCatalogs(Struct, frozen=True):
     """The closed catalogs in a directory. `recorded` returns the ledger's record of a catalog."""
 
     directory: Path

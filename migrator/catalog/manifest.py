@@ -6,12 +6,14 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from migrator.catalog import ports
 from migrator.catalog.columns import Columns
@@ -21,7 +23,6 @@ from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.units import DAY_S
-from migrator.core.values import KW_ONLY, dataclass, field
 from migrator.fs.beneath import held
 from migrator.fs.rules import Loss
 from migrator.plan.model import SurpriseKind
@@ -367,8 +368,7 @@ READINGS_SCHEMA = Columns[Any](
 _RESUMABLE_S = DAY_S
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingParts:
+class ReadingParts(Struct, frozen=True):
     """The content of one batch that was equal when hosts read it: a file per chunk, kept until the batch is verified, so that
     a verification that was interrupted resumes. Thread-safe.
     """
@@ -425,12 +425,10 @@ def _locked(directory: Path, flags: int = 0) -> int:
     return fd
 
 
-@dataclass(frozen=True)
-class ManifestDirectories:
+class ManifestDirectories(Struct, frozen=True):
     """The manifests of a site; `catalogs` are its catalogs. Reading raises Refused if a file is missing."""
 
     directory: Path
-    _: KW_ONLY
     catalogs: ClosedCatalogs
     scratch: ports.Scratch
     part_rows: int = PART_ROWS

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError
-from migrator.core.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanProblem:
+class ScanProblem(Struct, frozen=True, kw_only=True):
     """A path that could not be read: recorded, not fatal, and the scan is not whole."""
 
     path: bytes
@@ -17,8 +17,7 @@ class ScanProblem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrangeFiles:
+class StrangeFiles(Struct, frozen=True, kw_only=True):
     """Files on a brick without `trusted.gfid`: they were put there past Gluster, and are not on the volume. `files` is
     their number (directories included), `paths` the first of them.
     """
@@ -28,8 +27,7 @@ class StrangeFiles:
     paths: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickWalk:
+class BrickWalk(Struct, frozen=True, kw_only=True):
     """The walk of one brick: `rows` counts its entries except directories, `directories` its own copies of those."""
 
     brick: str
@@ -45,8 +43,7 @@ class BrickWalk:
         return (self.rows + self.directories) / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanTimes:
+class ScanTimes(Struct, frozen=True, kw_only=True):
     """Times of a scan: checks of the volume and start (before and after), reading, and closing the catalog. If the scan
     was resumed, those of its last session.
     """
@@ -56,16 +53,14 @@ class ScanTimes:
     finish_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathFinding:
+class PathFinding(Struct, frozen=True, kw_only=True):
     """Paths with one finding: their number, and the first of them in order."""
 
     count: int = 0
     paths: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickFindings:
+class BrickFindings(Struct, frozen=True, kw_only=True):
     """Findings from the rows of all bricks together. The lists of paths are cut at a limit.
 
     `doubled_paths` have more than one row; `doubled_inodes` are names of files that are on two bricks at once.
@@ -80,8 +75,7 @@ class BrickFindings:
     incomplete: PathFinding = PathFinding()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogRecord:
+class CatalogRecord(Struct, frozen=True, kw_only=True):
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
 
     A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise

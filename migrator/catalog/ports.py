@@ -4,9 +4,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import Entry
-from migrator.core.values import dataclass
 from migrator.fs.rules import Loss
 from migrator.reap.model import ArchivedMember
 from migrator.verify.model import ContentReading, Difference
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 # --- Catalogs in progress
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(Struct, frozen=True):
     """The directory where queries spill, and the memory of each query. None is a quarter of this machine's memory; the
     minimum is 512 MiB.
     """
@@ -27,8 +27,7 @@ class Scratch:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogTotals:
+class CatalogTotals(Struct, frozen=True, kw_only=True):
     """Totals of a catalog."""
 
     rows: int = 0
@@ -37,8 +36,7 @@ class CatalogTotals:
     problems: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCatalog:
+class OpenCatalog(Struct, frozen=True, kw_only=True):
     """A catalog in progress: `record` is its opening record, `frontier` the directories still to be read."""
 
     record: CatalogRecord
@@ -50,8 +48,7 @@ class OpenCatalog:
 # --- Manifests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedPath:
+class VerifiedPath(Struct, frozen=True, kw_only=True):
     """A verified path: the attributes of both sides and, if its content was compared, the digest and the verification
     that read it.
 
@@ -65,8 +62,7 @@ class VerifiedPath:
     archived: ArchivedMember | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedPath:
+class LinkedPath(Struct, frozen=True, kw_only=True):
     """A path of a file with several names on either side. `target_ino` is None if it is not on the target."""
 
     path: bytes
@@ -90,8 +86,7 @@ class LinkFindingKind(StrEnum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFinding:
+class LinkFinding(Struct, frozen=True, kw_only=True):
     """One path whose hard links differ from the source's; `other` is the name that it is compared with."""
 
     path: bytes
@@ -101,8 +96,7 @@ class LinkFinding:
     nlink: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedManifest:
+class ClosedManifest(Struct, frozen=True, kw_only=True):
     """A manifest on disk: the file, its BLAKE2b digest in hexadecimal, its number of paths, and the file that lists all
     differences, with its digest.
     """
@@ -114,8 +108,7 @@ class ClosedManifest:
     differences_digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examples:
+class Examples(Struct, frozen=True, kw_only=True):
     """Some differences and expected losses of each kind."""
 
     differences: tuple[Difference, ...]

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from msgspec import Struct
 
 from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
@@ -15,7 +16,6 @@ from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
-from migrator.core.values import dataclass
 
 # --- Samples of the files of a tree
 
@@ -236,8 +236,7 @@ _TREES = f"""
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogReads:
+class CatalogReads(Struct, frozen=True):
     """Samples, and use and content of bricks, from closed catalogs; queries spill to `scratch`. All raise UsageError if
     there is no such catalog, Refused if it is incomplete or damaged.
     """

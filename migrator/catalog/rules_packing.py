@@ -3,9 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import cycle, repeat
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
-from migrator.core.values import dataclass, replace
 from migrator.plan.model import ListedPath
 
 # --- Packing: one list per stream, bounded in bytes and files
@@ -13,8 +15,7 @@ from migrator.plan.model import ListedPath
 # Listings are streamed: only one open chunk is held, whatever the size of the catalog.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkLimits:
+class ChunkLimits(Struct, frozen=True, kw_only=True):
     """Limits of one chunk. A larger file or link group gets a chunk of its own.
 
     Files with one name, larger than twice `range_size_bytes`, are copied in ranges of about that size by several
@@ -26,8 +27,7 @@ class ChunkLimits:
     range_size_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
+class _Columns(Struct, frozen=True, kw_only=True):
     """Paths of one tree of one batch, as columns of equal length. `links_to` is set for links only. `brick` has the
     files; None if it is unknown.
     """
@@ -43,8 +43,7 @@ class _Columns:
     brick: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing(_Columns):
+class Listing(_Columns, frozen=True, kw_only=True):
     """Some consecutive paths.
 
     Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
@@ -56,8 +55,7 @@ class Listing(_Columns):
     grouped: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedChunk(_Columns):
+class PackedChunk(_Columns, frozen=True, kw_only=True):
     """A chunk. `number` counts from 1 in its batch; `sizes_bytes` count a link group once:
     the group's further names have 0.
 

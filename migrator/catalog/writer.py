@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from migrator.catalog import files
 from migrator.catalog.model import CatalogRecord, ScanProblem
@@ -16,7 +17,6 @@ from migrator.core.durable import sync, write_durably
 from migrator.core.entry import Entry
 from migrator.core.paths import parent
 from migrator.core.units import MIB
-from migrator.core.values import dataclass
 
 if TYPE_CHECKING:
     from migrator.catalog.brick_parts import BrickPartsWriter
@@ -140,8 +140,7 @@ class PartsWriter:
 # --- The catalogs of a site: one directory each
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogDirectories:
+class CatalogDirectories(Struct, frozen=True):
     """The catalogs of a site; queries spill to `scratch`."""
 
     directory: Path

@@ -1,10 +1,10 @@
 """`announce` and `backup`."""
 
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
+from msgspec.structs import replace
 
 from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_shown, verb
 from migrator.cli.invocation import Invocation

@@ -5,11 +5,11 @@ import os
 import posixpath
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from migrator import app
 from migrator.app.bricks import addition_world, drain_world, host_versions, open_volume, retirement_world

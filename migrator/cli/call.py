@@ -18,6 +18,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from migrator import __version__
 from migrator.app import Wiring
@@ -28,7 +29,6 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import format_duration, format_size
-from migrator.core.values import dataclass
 from migrator.plan.model import Plan
 from migrator.render.progress import open_progress
 from migrator.render.text import to_json
@@ -189,8 +189,7 @@ def _defect(invocation: Invocation) -> MigratorError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """What the options of `choices` choose."""
 
     plan_name: str | None

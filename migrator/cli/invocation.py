@@ -3,9 +3,8 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from migrator.core.values import dataclass
 
 _FILE_WIDTH = 132
 

@@ -1,9 +1,9 @@
 """`status`: the current progress. Reads the ledger only."""
 
 import sys
-from dataclasses import replace
 
 import click
+from msgspec.structs import replace
 
 from migrator import app
 from migrator.cli.call import details_option, duration, open_wiring, plan_option, present, verb

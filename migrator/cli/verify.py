@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from migrator import app
 from migrator.app.hosts import beside_probes, connecting

@@ -1,6 +1,5 @@
-"""Values as JSON: dataclasses by their fields, bytes percent-escaped. Text may hold lone surrogates."""
+"""Values as JSON: structs by their fields, bytes percent-escaped. Text may hold lone surrogates."""
 
-import dataclasses
 import json
 import types
 import typing
@@ -10,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+import msgspec.structs
 
 from migrator.core.paths import percent_escape, percent_unescape
 
@@ -46,7 +46,7 @@ def decode(kind: Any, value: Any, where: str = "it") -> Any:  # noqa: ANN401 - a
         if not isinstance(value, dict):
             raise Unreadable(f"{where} is no object")
         return {decode(arguments[0], key, where): decode(arguments[1], value[key], f"{where}.{key}") for key in value}
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _decode_object(kind, value, where)
     return _decode_plain(kind, value, where)
 
@@ -68,20 +68,18 @@ def _decode_plain(kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - a
     return value
 
 
-_field_types = cache(typing.get_type_hints)
+_fields = cache(msgspec.structs.fields)
 
 
 def _decode_object(kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - as above
     if not isinstance(value, dict):
         raise Unreadable(f"{where} is no object")
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    if unknown := sorted(value.keys() - fields.keys()):
+    if unknown := sorted(value.keys() - set(kind.__struct_fields__)):
         raise Unreadable(f"{where} has the unknown key {unknown[0]!r}")
-    hints = _field_types(kind)
     decoded: dict[str, Any] = {}
-    for name, field in fields.items():
-        if name in value:
-            decoded[name] = decode(hints[name], value[name], f"{where}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise Unreadable(f"{where} lacks {name!r}")
+    for field in _fields(kind):
+        if field.name in value:
+            decoded[field.name] = decode(field.type, value[field.name], f"{where}.{field.name}")
+        elif field.required:
+            raise Unreadable(f"{where} lacks {field.name!r}")
     return kind(**decoded)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from enum import IntFlag, StrEnum
 
 import xxhash
-
-from migrator.core.values import dataclass, field
+from msgspec import Struct
 
 ACL_ACCESS = b"system.posix_acl_access"
 ACL_DEFAULT = b"system.posix_acl_default"
@@ -58,8 +57,7 @@ LONG_XATTR_NAME_BYTES = 127
 """Longer names do not fit on every file system (BeeGFS 8.3.1: 245 bytes)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One path, relative to the root of the walk, never reached through a symlink.
 
     `mode` holds the permission bits only (with setuid, setgid, sticky). `ino` is unsigned. `xattrs` holds full names
@@ -85,7 +83,7 @@ class Entry:
     symlink_target: bytes | None = None
     gfid: bytes | None = None
     brick: str | None = None
-    xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+    xattrs: Mapping[bytes, bytes] = {}
     xattr_digest: bytes | None = None
 
     @property
@@ -136,8 +134,7 @@ def acl_entry_count(xattrs: Mapping[bytes, bytes]) -> int:
     return max((acl_entries(xattrs[key]) for key in (ACL_ACCESS, ACL_DEFAULT) if key in xattrs), default=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class UserTree:
+class UserTree(Struct, frozen=True, kw_only=True, order=True):
     """A directory that moves as one unit, relative to the source root, and its user."""
 
     path: bytes

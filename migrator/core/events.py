@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 
 class EventKind(StrEnum):
@@ -99,8 +99,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One entry of the migration's log; `subject` names the batch, chunk, tree or file."""
 
     at_s: float
@@ -118,8 +117,7 @@ class FindingStatus(StrEnum):
     FAILURE = "failure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One result of a preflight check; `fix` is the remedy, empty if none is needed."""
 
     check: str

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from statistics import median
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 PROBE_NAME = b".migrator-probe"
 """The directory of the probes in the root of source and target. Only root can enter it, and no scan lists it."""
@@ -38,8 +38,7 @@ class ProbeSide(StrEnum):
     TARGET = "target"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeTimes:
+class ProbeTimes(Struct, frozen=True, kw_only=True):
     """The seconds that each operation of one probe took. The file of `stat_s` was not accessed since the previous
     round; `readdir_s` lists the whole directory; the other operations use a file of the probe's own.
     """
@@ -52,8 +51,7 @@ class ProbeTimes:
     readdir_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Struct, frozen=True, kw_only=True):
     """One probe of one side, begun at `at_s`.
 
     Without `times`, either the probe timed out after `waited_s` (the file system hangs, or is slower than that), or
@@ -89,8 +87,7 @@ UNDER_SHARE = 0.8
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """The latency of one side: the median of its newest `probes`, the last of them begun at `at_s`."""
 
     side: ProbeSide
@@ -119,8 +116,7 @@ def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Rea
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     """How many steps a throttle is down, and how many probes in a row have been above the limit, or well below it,
     since the last step.
     """

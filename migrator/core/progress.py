@@ -2,12 +2,12 @@
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from migrator.core.events import Event
-from migrator.core.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickProgress:
+class BrickProgress(Struct, frozen=True, kw_only=True):
     """The walk of one brick: `rows` counts entries of every kind; `ended` is true also after a failure."""
 
     brick: str
@@ -16,8 +16,7 @@ class BrickProgress:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanProgress:
+class ScanProgress(Struct, frozen=True, kw_only=True):
     """A scan in progress. A scan through the mount has no `bricks`; a scan of bricks does not know how many directories
     wait.
     """
@@ -29,8 +28,7 @@ class ScanProgress:
     bricks: tuple[BrickProgress, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamProgress:
+class StreamProgress(Struct, frozen=True, kw_only=True):
     """One stream in progress."""
 
     stream: int
@@ -45,8 +43,7 @@ class StreamProgress:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunProgress:
+class RunProgress(Struct, frozen=True, kw_only=True):
     """A run in progress, over all its chunks; `eta_s` is None until it can be estimated."""
 
     batch: int
@@ -63,8 +60,7 @@ class RunProgress:
     streams: tuple[StreamProgress, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyProgress:
+class VerifyProgress(Struct, frozen=True, kw_only=True):
     """A verification in progress. The totals are the plan's and grow with newer files; a file with several names counts
     once in the bytes. `digested_bytes` counts equal files whose content was read on both sides, `carried_bytes` those
     whose content was read earlier and has not changed since.
@@ -81,8 +77,7 @@ class VerifyProgress:
     carried_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeProgress:
+class PurgeProgress(Struct, frozen=True, kw_only=True):
     """The purge of one user's tree. `kept` counts names that are not proven to be on the target."""
 
     user: str
@@ -93,8 +88,7 @@ class PurgeProgress:
     kept: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainProgress:
+class DrainProgress(Struct, frozen=True, kw_only=True):
     """A drain in progress, by Gluster's own counters. `step` is the current wait. The totals are None if the amount is
     unknown, the rates and `left_s` until they can be estimated.
     """

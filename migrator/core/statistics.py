@@ -10,7 +10,7 @@ from itertools import accumulate
 from math import comb
 from statistics import median
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 _MISSED = 0.1
 """The largest share of intervals that may miss the true value."""
@@ -19,8 +19,7 @@ _BELOW = 8
 than a tenth of cases (simulated for 3 to 40 runs)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Struct, frozen=True, kw_only=True):
     """Measurements in their order."""
 
     values: tuple[float, ...]
@@ -33,8 +32,7 @@ class Series:
         return len(self.values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Factor:
+class Factor(Struct, frozen=True, kw_only=True):
     """The ratio of two series with its interval. `count` is the number of values in the smaller series. `low` and
     `high` are None if there are too few values for an interval: fewer than 3 in each.
     """

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
+from msgspec import Struct
+
 from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
-from migrator.core.values import dataclass
 
 DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MINUTES = HOUR_S // MINUTE_S
 _FEWEST_IN_A_RANGE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """On `days` (0 is Monday) from `start_minute` of the day; an end that is not after the start is on the next day.
 
     `jobs` limits the streams per host, `bwlimit_bytes_per_s` all streams together; None: the usual limit.
@@ -46,8 +46,7 @@ class Window:
         return ",".join(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowStanding:
+class WindowStanding(Struct, frozen=True, kw_only=True):
     """Whether a window is open, and the time of the next change (None: never); `changes` is that time in words."""
 
     when: str
@@ -75,8 +74,7 @@ def holds(window: Window, day: int, minute: int) -> bool:
     return (day - 1) % 7 in window.days and minute < window.end_minute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """Whether any window is open, and the smallest limits of the open ones."""
 
     open: bool

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.units import format_duration
-from migrator.core.values import dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
@@ -24,8 +26,7 @@ from migrator.site.rules_links import link_path, naming_problem
 VERB = "announce"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceRequest:
+class AnnounceRequest(Struct, frozen=True, kw_only=True):
     """The trees of one plan to announce, by batch, and when their move begins.
 
     `link` is the path of site.toml that is switched, with `{user}` in it; None if a hook makes the switch. `again`:

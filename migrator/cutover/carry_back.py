@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 import duckdb
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.database import connect
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalog, ClosedCatalogs, close_catalog, part_name
@@ -23,7 +25,6 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
-from migrator.core.values import dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.rules import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
@@ -363,8 +364,7 @@ def _as_closed(top: Entry) -> Entry:
 PLAN = "back"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackParts:
+class BackParts(Struct, frozen=True, kw_only=True):
     """Everything that carrying back needs for one cutover.
 
     `source` is the migration's, whichever way files go. `world` and `deltas` belong to the rollback's site, which exchanges
@@ -623,8 +623,7 @@ def noted_paths(file: Path) -> Sequence[bytes]:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarryingBack:
+class CarryingBack(Struct, frozen=True, kw_only=True):
     """Carries back users' changes on the target since the switch, one user tree at a time.
 
     `open` opens the site of a cutover's rollback, creates it if there is none, and opens the file systems anew each

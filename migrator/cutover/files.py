@@ -8,10 +8,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, LinkSeen, TopLook, TopSeen
 from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
@@ -165,8 +167,7 @@ _PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Link:
+class _Link(Struct, frozen=True, kw_only=True):
     """A symlink: its inode, text and owner."""
 
     inode: tuple[int, int]

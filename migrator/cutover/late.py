@@ -12,13 +12,14 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join, parent
-from migrator.core.values import dataclass, field
 from migrator.cutover.carry_back import note_paths
 from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.fs.beneath import Root
@@ -39,8 +40,7 @@ _BLOCK_PATHS = 1000
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDirectory:
+class KnownDirectory(Struct, frozen=True):
     """A directory below the top of a tree, with owner and mode as in a catalog."""
 
     path: bytes
@@ -123,8 +123,7 @@ _CACHE_S, _CACHE_PAUSE_S = 15.0, 0.5
 """Longer than clients know an older state (1 s by default on GlusterFS), and the pause between two looks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateWrites:
+class LateWrites(Struct, frozen=True, kw_only=True):
     """Carries late writes of one tree over, after a scan. `place` is their place in the trash, which replaces that of an earlier
     look; `manifest` is that of the cutover.
     Until `until_s` (of the monotonic clock) this machine may still know what was there before.

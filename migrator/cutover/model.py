@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.core.units import several
-from migrator.core.values import dataclass, replace
 from migrator.fs.model import FileLook, Mount, Side
 from migrator.operations.model import Act, Finished, Halt, Kind, Operation
 from migrator.transfer.model import RunRequest
@@ -150,8 +152,7 @@ class CutoverStep(StrEnum):
     """Frees the source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetChanges:
+class TargetChanges(Struct, frozen=True, kw_only=True):
     """A user's changes on the target since the switch, which a rollback carries back."""
 
     files: int
@@ -159,8 +160,7 @@ class TargetChanges:
     gone: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeSum:
+class PurgeSum(Struct, frozen=True, kw_only=True):
     """The content of a tree on the source that a purge frees: names of every kind, inodes, and the apparent sizes of
     files in bytes. A file with names outside the tree frees only its name.
     """
@@ -170,8 +170,7 @@ class PurgeSum:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateSum:
+class LateSum(Struct, frozen=True, kw_only=True):
     """Paths written on the source since the freeze began and found there after the thaw. `left` were not carried over;
     `list_file` lists them.
     """
@@ -188,8 +187,7 @@ class LateSum:
         return f"{changed}; {f'{self.left:,} of these' if self.left else 'none'} could not be carried over{listed}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverNotes:
+class CutoverNotes(Struct, frozen=True, kw_only=True):
     """Facts that a step adds to the record; None leaves the old value.
 
     `frozen_top` and `frozen_target_top` hold the top directory before it was frozen, for the thaw, as JSON that only
@@ -224,8 +222,7 @@ class CutoverNotes:
 NO_CUTOVER_NOTES = CutoverNotes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverRecord(Operation[CutoverState, CutoverNotes]):
+class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=True):
     """One attempt to cut one tree over. `token` is random, because a ledger restored from an older backup may reuse the
     number `id`.
 
@@ -357,8 +354,7 @@ class LinkSeen(StrEnum):
     UNTOLD = "untold"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassSeen:
+class PassSeen(Struct, frozen=True, kw_only=True):
     """The newest final pass over the tree, or the newest pass that carries back, by its number in the ledger.
 
     `finished_at_s` is None while it runs. `changed` and `vanished` count files that did so during the pass, `failed`
@@ -373,8 +369,7 @@ class PassSeen:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofSeen:
+class ProofSeen(Struct, frozen=True, kw_only=True):
     """The newest finished verification of the tree, by its number in the ledger. `by_policy`: it read the content of
     all files that the site's policy requires. `differences` counts those of this tree; `examples` describe some of
     them.
@@ -389,8 +384,7 @@ class ProofSeen:
     examples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """A snapshot, taken after the record was read.
 
     `writing`, `copied` and `proof` belong to the way in flight: the final pass on the source, or the carrying back from
@@ -453,8 +447,7 @@ FROZEN_UID = 0
 PERMISSION_BITS = 0o777
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenTop:
+class FrozenTop(Struct, frozen=True, kw_only=True):
     """The top directory of a user tree before it was frozen; kept in the ledger, as JSON, before anything changes.
 
     `mode` has the twelve bits of permissions, setuid, setgid and sticky. The ACLs are the bytes of their extended
@@ -477,8 +470,7 @@ class FrozenTop:
         return self.mode & ~PERMISSION_BITS | FROZEN_PERMISSIONS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopLook:
+class TopLook(Struct, frozen=True, kw_only=True):
     """A top on the source, compared with its record from before the freeze. `differences` are sentences, empty unless
     the state is `other`; `another`: another directory has its name.
     """
@@ -500,8 +492,7 @@ class OpenKind(StrEnum):
     LOOP_DEVICE = "loop-device"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFile:
+class OpenFile(Struct, frozen=True, kw_only=True):
     """An entry below a user tree that a process holds open. `path` is relative to the source root. If `unlinked`,
     `path` is its last known name; the file has no name any more, so writing to it does not change the tree.
 
@@ -519,8 +510,7 @@ class OpenFile:
     brick: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writers:
+class Writers(Struct, frozen=True, kw_only=True):
     """Files that a search found open below some trees, and sentences about what it could not see."""
 
     open_files: tuple[OpenFile, ...] = ()
@@ -530,8 +520,7 @@ class Writers:
 # Users' links.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkLook:
+class LinkLook(Struct, frozen=True, kw_only=True):
     """The state of a user's link. All paths are absolute.
 
     `path` is the link that site.toml names. `way` holds every directory and symlink on the way to it, from the root on;
@@ -551,8 +540,7 @@ class LinkLook:
     unread: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkPlace:
+class LinkPlace(Struct, frozen=True, kw_only=True):
     """A site's settings for links: `link` of site.toml, and the absolute roots of source and target.
 
     `volume` is the Gluster volume of the source; None if the source is no Gluster volume.
@@ -564,8 +552,7 @@ class LinkPlace:
     volume: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkProblem:
+class LinkProblem(Struct, frozen=True, kw_only=True):
     """Why a link cannot be switched, and the remedy."""
 
     message: str
@@ -583,8 +570,7 @@ class SourceChangeKind(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceChange:
+class SourceChange(Struct, frozen=True, kw_only=True):
     """A path of a retained source that differs from the final pass, except for what a rollback carried back. `stands`
     is the present type; None if nothing is there. Size and mtime are those of the scan.
     """
@@ -612,8 +598,7 @@ class TreeTest(StrEnum):
         return {TreeTest.LIST: "ls -lR", TreeTest.USAGE: "du -s", TreeTest.READ: "read a sample"}[self]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeMeasurement:
+class TreeMeasurement(Struct, frozen=True, kw_only=True):
     """One run of one test; `run` counts from 1 on each side.
 
     `amount` is the number of lines that `ls` printed, or of bytes read; 0 for `du`. `complete` is False if the time
@@ -632,8 +617,7 @@ class TreeMeasurement:
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeVisited:
+class TreeVisited(Struct, frozen=True, kw_only=True):
     """The measurements, in order; `files` are those that were read. `problem` says what failed; the measurements before
     it still count.
     """
@@ -652,8 +636,7 @@ class Verdict(StrEnum):
     SINGLE = "single"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedUp:
+class SpeedUp(Struct, frozen=True, kw_only=True):
     """One test before and after.
 
     `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval (docs/bench.md),
@@ -672,8 +655,7 @@ class SpeedUp:
     runs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserSpeedUps:
+class UserSpeedUps(Struct, frozen=True, kw_only=True):
     """The effect of the move of one tree for its user. `at_s` is when it was measured on the target."""
 
     tree: UserTree
@@ -683,8 +665,7 @@ class UserSpeedUps:
     speed_ups: tuple[SpeedUp, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedUpSum:
+class SpeedUpSum(Struct, frozen=True, kw_only=True):
     """One test over all users: `median` of the factors, and how many users have which verdict."""
 
     test: TreeTest
@@ -715,8 +696,7 @@ class Announced(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
+class Announcement(Struct, frozen=True, kw_only=True):
     """Whether the user of one tree was told. `freeze_s` is the prediction, None if there is none. `reason` says why the
     user was not told; empty if they were.
     """
@@ -728,8 +708,7 @@ class Announcement:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceSummary:
+class AnnounceSummary(Struct, frozen=True, kw_only=True):
     """The result of one call of `announce`, in the plan's order of trees. `begins_at_s` is when the move begins."""
 
     plan: str
@@ -747,8 +726,7 @@ class AnnounceSummary:
 # Backups of the target.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupTold:
+class BackupTold(Struct, frozen=True, kw_only=True):
     """A recorded backup: the user trees in it, and when it began, in seconds since the epoch."""
 
     trees: tuple[UserTree, ...]
@@ -759,8 +737,7 @@ class BackupTold:
 # Requests and results of `cutover` and `rollback`.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverRequest:
+class CutoverRequest(Struct, frozen=True, kw_only=True):
     """The trees to move, by batch; `back`: by a rollback. `run` has the plan and the options of passes.
 
     `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`:
@@ -803,8 +780,7 @@ class Ending(StrEnum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOutcome:
+class TreeOutcome(Struct, frozen=True, kw_only=True):
     """The result for one tree. `cutover` is the newest attempt, None if there is none. `words` are the reason or
     result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `speed_ups` are those that this call
     has measured.
@@ -821,8 +797,7 @@ class TreeOutcome:
     speed_ups: tuple[SpeedUp, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverSummary:
+class CutoverSummary(Struct, frozen=True, kw_only=True):
     """The result of one call of `cutover`, or (`back`) of `rollback`."""
 
     plan: str

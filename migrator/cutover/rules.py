@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import isnan
 from typing import Any, assert_never
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import first_of, format_duration, format_size, several
-from migrator.core.values import asdict, dataclass, replace
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
@@ -266,8 +268,7 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
 # once.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """The steps of the way from one side, on which the user works before, to the other; their path leads to `side`
     before the switch, and to `other_side` after it.
     """

@@ -5,6 +5,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.beegfs.rules import OwnerNeed, room_to_work
 from migrator.beegfs.tool import look_at_quotas, look_at_storage
 from migrator.core.entry import UserTree
@@ -14,7 +17,6 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import told
 from migrator.core.units import format_duration
-from migrator.core.values import dataclass, replace
 from migrator.cutover import model, rules, steps
 from migrator.cutover.late import open_block
 from migrator.fs.model import TargetCapabilities
@@ -89,8 +91,7 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
 # Beginning and resuming.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class Beginning(Struct, frozen=True, kw_only=True):
     """Begins or resumes the cutover or rollback of one tree. `no_way_back` is why users could not be moved back; empty
     if they could.
     """
@@ -377,8 +378,7 @@ def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -
 # The call.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverCall:
+class CutoverCall(Struct, frozen=True, kw_only=True):
     """One call of `cutover` or `rollback`: its request, and everything outside the program.
 
     A cutover is permanent unless a rollback follows. A rollback also carries back the user's changes on the target; it

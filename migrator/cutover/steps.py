@@ -6,9 +6,14 @@ import threading
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.queries import CatalogReads
 from migrator.core.clock import Clock
@@ -20,7 +25,6 @@ from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, noted_paths, proofs_of, rollback_directory
@@ -67,8 +71,7 @@ VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
 """Verifies one tree of a batch of a plan: all attributes, and the content that was not proven before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparing:
+class Comparing(Struct, frozen=True, kw_only=True):
     """Everything that measuring a user's tree before and after needs. Each side takes at most `limit_s`."""
 
     visit: Callable[..., Awaitable[model.TreeVisited]]
@@ -76,8 +79,7 @@ class Comparing:
     limit_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverWorld:
+class CutoverWorld(Struct, frozen=True, kw_only=True):
     """What a cutover touches. `run` is what a run touches. `links` is None if hooks make the switch.
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target, `source_trees` opens those on the
@@ -113,8 +115,7 @@ _SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWI
 _THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.ROLLBACK_THAWING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Sight(Struct, frozen=True, kw_only=True):
     """The read-only part of a call of `cutover` or `rollback`, for one plan."""
 
     world: CutoverWorld
@@ -122,7 +123,7 @@ class Sight:
     plan: Plan
     site: SiteRecord
     capabilities: TargetCapabilities
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
     def run(self) -> World:
@@ -294,8 +295,7 @@ class Sight:
         return copied, proof
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cutting(Sight):
+class Cutting(Sight, frozen=True, kw_only=True):
     """A call that makes changes: its run in the ledger, and the hooks."""
 
     hooking: Hooking

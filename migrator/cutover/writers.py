@@ -9,11 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import cache
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import clients_unseen, exports_unseen, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
@@ -42,8 +43,7 @@ def script() -> bytes:
     return far_source(__package__, ("far_search",))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _Question(Struct, frozen=True, kw_only=True):
     """What to search for below `root`. `filesystem` is the type that `root` must have. `brick` names the brick with
     that root; the script then searches only that brick's processes.
     """

@@ -4,9 +4,13 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import is_drained
 from migrator.catalog.model import CatalogRecord
@@ -17,7 +21,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, Need, trash_place
 from migrator.fs.moving import MovingTarget, Standing
@@ -623,8 +626,7 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 """Makes a new catalog of user trees."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deltas:
+class Deltas(Struct, frozen=True, kw_only=True):
     """Ports and limits of delta passes, in addition to those of every run.
 
     A tree may lose at most the share `max_shrink` of its names and bytes between two scans. `manifests` are those

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.entry import EntryType
-from migrator.core.values import dataclass, field
 
 
 class ChangeKind(StrEnum):
@@ -29,8 +30,7 @@ SENT = frozenset({ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN, Change
 """Kinds whose paths are sent. Renamed paths are renamed on the target; vanished ones move to its trash."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeTally:
+class ChangeTally(Struct, frozen=True, kw_only=True):
     """Paths of one kind, the directories among them, and the bytes of the files."""
 
     paths: int = 0
@@ -38,8 +38,7 @@ class ChangeTally:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeChanges:
+class TreeChanges(Struct, frozen=True, kw_only=True):
     """The changes of one tree. `names_before` and `bytes_before` are its size in the scan before (all paths; bytes of
     files): a pass refuses a tree that shrank too much.
     """
@@ -47,14 +46,13 @@ class TreeChanges:
     tree: bytes
     names_before: int
     bytes_before: int
-    by_kind: Mapping[ChangeKind, ChangeTally] = field(default_factory=dict)
+    by_kind: Mapping[ChangeKind, ChangeTally] = {}
 
     def tally(self, kind: ChangeKind) -> ChangeTally:
         return self.by_kind.get(kind, ChangeTally())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """All changes of some trees from the catalog `base` to the catalog `now`."""
 
     base: str
@@ -74,8 +72,7 @@ class Changes:
         return not any(self.tally(kind).paths for kind in ChangeKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rename:
+class Rename(Struct, frozen=True, kw_only=True):
     """A path of one tree with a new name: same inode (and gfid, if both scans have one), type, size and mtime, and the
     old name is gone. A renamed directory is listed alone: its content moved with it.
 
@@ -90,8 +87,7 @@ class Rename:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class Gone(Struct, frozen=True, kw_only=True):
     """A path of one tree that is no longer on the source; a vanished directory is listed alone.
 
     `path` is its name before all renames; it excludes paths that were renamed out of it. `names` counts it and
@@ -107,8 +103,7 @@ class Gone:
 # Move lists on disk.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenMoves:
+class WrittenMoves(Struct, frozen=True, kw_only=True):
     """A move list on disk. `gone` counts the outermost vanished paths."""
 
     move_list: str
@@ -122,8 +117,7 @@ class WrittenMoves:
 # the target.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtrasOfTree:
+class ExtrasOfTree(Struct, frozen=True, kw_only=True):
     """Where to search for extras of one tree. `brought` are the catalogs of all passes over it: this program did not
     copy a path that none of them lists, so it is no extra. `earlier` are the catalogs among them since the last pass
     that removed extras. `manifest` belongs to the verification whose findings count, `differences_digest` to its list

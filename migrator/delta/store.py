@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import chain, dropwhile, islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import ABOVE, connect

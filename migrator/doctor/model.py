@@ -1,10 +1,9 @@
 """Settings of hosts, and how they differ from what is advised. Pure."""
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Struct, frozen=True, kw_only=True):
     """A setting of a host. `value` is None if it cannot be read, and empty if an option is not set."""
 
     host: str
@@ -14,8 +13,7 @@ class Fact:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuningFinding:
+class TuningFinding(Struct, frozen=True, kw_only=True):
     """A setting that differs from the advice, at all places with this value."""
 
     key: str
@@ -29,8 +27,7 @@ class TuningFinding:
     dangerous: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuningReport:
+class TuningReport(Struct, frozen=True, kw_only=True):
     """The result: the dangerous findings first. `compared` counts settings with a value, `unknown` names the others;
     `problems` are hosts that did not answer.
     """

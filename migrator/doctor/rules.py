@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, format_count, format_duration, format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.kinds.model import Answer, Kind
 from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, MountIdentity, TargetCapabilities, syncfs_reaches_disks
 from migrator.gluster.model import SourceHealth, VolumeState
@@ -408,15 +410,14 @@ _CLOCK_FIX = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSight:
+class HostSight(Struct, frozen=True, kw_only=True):
     """The facts of a reached host. `bricks` maps each brick of the host in the volume to its problem, or None.
     `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one;
     `target_error` is the reason why its room is unknown. `rsync_output` is the output of `--version`.
     """
 
     facts: HostFacts
-    bricks: Mapping[str, str | None] = field(default_factory=dict)
+    bricks: Mapping[str, str | None] = {}
     target: str | None = None
     target_problem: str | None = None
     room: HostRoom | None = None

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct, field
+
 from migrator.beegfs.model import LayoutRule
 from migrator.beegfs.rules import check_quota, check_storage_targets
 from migrator.beegfs.rules_layout import check_layout
@@ -26,7 +28,6 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
-from migrator.core.values import dataclass, field
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
 from migrator.cutover.rules import check_open_files, check_way_back, missing_freeze_hook, what_is_unseen
 from migrator.cutover.writers import WriterSearch
@@ -241,8 +242,7 @@ LOOK_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorWorld:
+class DoctorWorld(Struct, frozen=True, kw_only=True):
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
     `confinement_problem` returns why streams of a program cannot be confined here, None if they can. `find_driver`
     raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
@@ -395,8 +395,7 @@ def _existing(directory: bytes) -> bytes:
 # The source: mount, volume, user trees
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceExamined:
+class SourceExamined(Struct, frozen=True, kw_only=True):
     """The findings about the source; its mount; its room including use, if known; and the volume, if it is one."""
 
     findings: Sequence[Finding]

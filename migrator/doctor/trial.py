@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import Blocking
-from migrator.core.values import dataclass, replace
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.beneath import Root, remove_tree
 from migrator.fs.model import TargetCapabilities
@@ -46,8 +48,7 @@ _TAGS = ((USER_OBJ, 7), (USER, 5), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 0))
 _ACL = build_acl(tuple(AclEntry(tag=tag, id=_FOREIGN_ID, permissions=bits) for tag, bits in _TAGS))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """The ports of a trial on the recorded target."""
 
     target: TargetFileSystem

@@ -4,7 +4,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 USER_OBJ = 0x01
 USER = 0x02
@@ -21,8 +21,7 @@ _WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MA
 _SHOWN_ENTRIES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class AclEntry:
+class AclEntry(Struct, frozen=True, kw_only=True, order=True):
     """One entry: `tag` as in the kernel's header, `id` 0 if the tag has none, `permissions` 0 to 7."""
 
     tag: int

@@ -9,11 +9,11 @@ import stat
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Self
 
 from migrator.core.entry import EntryType
 from migrator.core.paths import join, show
-from migrator.core.values import dataclass, field
 from migrator.fs.model import FileLook, Mount, parse_mountinfo, untrusted
 
 # Opening paths of any length beneath a root.

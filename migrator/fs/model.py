@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from migrator.core.entry import EntryType
 from migrator.core.paths import is_beneath, show
-from migrator.core.values import astuple, dataclass
 
 # Mounts, from the kernel's mountinfo (proc_pid_mountinfo(5)).
 
@@ -16,8 +18,7 @@ from migrator.core.values import astuple, dataclass
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """One line of mountinfo: mount point, type (`fuse.glusterfs`), source, and whether it is mounted with `noatime`."""
 
     point: bytes
@@ -129,8 +130,7 @@ SENTINEL_NAME = b".migrator-sentinel"
 """The file that `init` writes into the root of both file systems. Scans skip it, and it is never copied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountIdentity:
+class MountIdentity(Struct, frozen=True, kw_only=True):
     """The file system mounted at `init`, for the detection of an unmounted or different one.
 
     `device` and `fsid` are None if they change with every mount (FUSE, network file systems). `sentinel` is the content
@@ -145,8 +145,7 @@ class MountIdentity:
     sentinel: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class Capacity(Struct, frozen=True, kw_only=True):
     """Room on a file system. Inodes are None if statfs reports none (`files = 0`): unknown, not full.
 
     `read_only` is the mount's flag (`ST_RDONLY`).
@@ -159,8 +158,7 @@ class Capacity:
     read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(Struct, frozen=True, kw_only=True):
     """The room that files need. Bytes are file sizes: a sparse file may need less."""
 
     size_bytes: int = 0
@@ -171,8 +169,7 @@ XATTR_NAME_LIMIT_BYTES = 255
 """The kernel's limit for the name of an extended attribute, with its namespace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetCapabilities:
+class TargetCapabilities(Struct, frozen=True, kw_only=True):
     """The properties of a file that the target keeps, as probed by `doctor`. The defaults are those of a local XFS."""
 
     time_granularity_ns: int = 1
@@ -216,8 +213,7 @@ class Side(StrEnum):
     TARGET = "target"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacitySample:
+class CapacitySample(Struct, frozen=True, kw_only=True):
     """The usage of one side at one time. Inodes are None if the file system does not report them."""
 
     side: Side
@@ -240,8 +236,7 @@ class CapacitySample:
         return self.total_inodes - self.free_inodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityOutlook:
+class CapacityOutlook(Struct, frozen=True, kw_only=True):
     """The predicted usage of one side after all planned copies, if no files are deleted. New files of users are not
     included.
     """
@@ -269,8 +264,7 @@ _WRITABLE_BY_OTHERS = 0o022
 _STICKY = 0o1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileLook:
+class FileLook(Struct, frozen=True, kw_only=True):
     """The metadata of a path, never through a symlink. `mode` holds the permission bits, with the sticky one."""
 
     path: bytes

@@ -7,18 +7,18 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
-from migrator.core.values import dataclass
 from migrator.fs.beneath import HeldRoot, exists, held, into, read_mounts, remove_tree
 from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
 from migrator.fs.writing import descriptor_path, open_own, remove_acls
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """The entry under a name of the target."""
 
     type: EntryType
@@ -26,8 +26,7 @@ class Standing:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expired:
+class Expired(Struct, frozen=True, kw_only=True):
     """The removed places of the trash, and the number of names in them. `problems` are sentences about entries that
     could not be removed; the next call retries them.
     """

@@ -7,24 +7,23 @@ a symlink meanwhile cannot redirect an access.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry
-from migrator.core.values import dataclass
 from migrator.fs.kinds.model import Answer, Kind
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """Some entries of one directory, and the problems of reading it."""
 
     entries: tuple[Entry, ...]
     problems: tuple[ScanProblem, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
+class Digest(Struct, frozen=True, kw_only=True):
     """The digest of a file's content, and whether size, mtime or ctime changed while it was read."""
 
     value: bytes

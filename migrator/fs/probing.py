@@ -7,13 +7,15 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import Blocking, beside
-from migrator.core.values import dataclass, field
 from migrator.fs.beneath import exists, held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own
@@ -166,8 +168,7 @@ CLEANING_S = 5.0
 _FOR_EVER_S = 365.0 * 86400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeWorld:
+class ProbeWorld(Struct, frozen=True, kw_only=True):
     """The ports. `interval_s` is the time between the starts of two rounds; `keep` receives every probe."""
 
     probers: Mapping[ProbeSide, DirectoryProber]

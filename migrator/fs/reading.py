@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 import xxhash
+from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
-from migrator.core.values import replace
 from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.kinds.model import Answer

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, acl_entries
 from migrator.core.paths import show
 from migrator.core.units import MIB
-from migrator.core.values import dataclass, field
 from migrator.fs.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind
@@ -28,8 +30,7 @@ _ACLS = (ACL_ACCESS, ACL_DEFAULT)
 _SAMPLE_DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class Loss(Struct, frozen=True, kw_only=True):
     """One property of a path that the target is known not to keep; `detail` is for people."""
 
     path: bytes

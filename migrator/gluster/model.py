@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 SPLIT_BRAIN = "its copies are in split-brain"
 """In messages about files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brick:
+class Brick(Struct, frozen=True, kw_only=True):
     """One brick: `name` is `host:/path` as glusterd writes it; `online` is None when status did not list it."""
 
     name: str
@@ -20,8 +19,7 @@ class Brick:
     arbiter: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickRules:
+class BrickRules(Struct, frozen=True, kw_only=True):
     """How a brick differs from the mount: whether times of files are in `trusted.glusterfs.mdata` (`features.ctime`),
     and whether the volume is `distributed` over several subvolumes, whose mount hides the setgid and sticky bits of
     a file that has both.
@@ -31,8 +29,7 @@ class BrickRules:
     distributed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFacts:
+class DiskFacts(Struct, frozen=True, kw_only=True):
     """The disk of a brick. `unread` has the reason if it is unknown.
 
     `mount` is the mount point of its file system, empty if that is the root's. `identity` identifies the disk and the
@@ -46,8 +43,7 @@ class DiskFacts:
     unexplained: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickHeal:
+class BrickHeal(Struct, frozen=True, kw_only=True):
     """The pending heals of a brick: `entries` is None if unknown; `status` is Gluster's text."""
 
     brick: str
@@ -55,8 +51,7 @@ class BrickHeal:
     entries: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeState:
+class VolumeState(Struct, frozen=True, kw_only=True):
     """A snapshot of the volume. `tasks` are the unfinished or uncommitted ones (`Rebalance`, `Remove brick`);
     `task_ids` has the ids of all listed tasks, ended ones too: a new id means that a task was started meanwhile.
 
@@ -79,8 +74,7 @@ class VolumeState:
     peers_down: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceHealth:
+class SourceHealth(Struct, frozen=True, kw_only=True):
     """Whether the source shows all of its files.
 
     `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the
@@ -122,8 +116,7 @@ MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 """A host is `not started` for a moment after a start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCounters:
+class TaskCounters(Struct, frozen=True, kw_only=True):
     """One host's part in a task. `host` is glusterd's name for it: `localhost` is the host that answers; `host_id` is
     the id of its glusterd, the same in every answer.
 
@@ -142,8 +135,7 @@ class TaskCounters:
     runtime_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeTask:
+class VolumeTask(Struct, frozen=True, kw_only=True):
     """A task that the volume's status lists; `bricks` are those that a remove-brick drains. `counters` are read apart
     from the status; None if they were not read, or glusterd does not report them.
 
@@ -170,8 +162,7 @@ class VolumeTask:
         return f"{shown} of {' '.join(self.bricks)}" if self.bricks else shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskProgress:
+class TaskProgress(Struct, frozen=True, kw_only=True):
     """The counters of one task, without hosts whose glusterd is down."""
 
     task_id: str
@@ -221,8 +212,7 @@ SHUT = (0, 0, 0)
 """Owner, group and mode of a directory after a fault of GlusterFS has made it inaccessible."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryFacts:
+class DirectoryFacts(Struct, frozen=True, kw_only=True):
     """A directory of the volume, as shown by the mount or as stored by one copy on a brick.
 
     `above` is the gfid of its parent (16 bytes; empty for a directory in the root). `mode` has the permission bits,
@@ -252,8 +242,7 @@ class DirectoryFacts:
         return int.from_bytes(self.gfid[8:], "big")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedDirectory:
+class ListedDirectory(Struct, frozen=True, kw_only=True):
     """A directory that was not restored and needs attention: its state, the reason, and the command that repairs it.
     `path` is below the root of the source, `gfid` in hex.
     """
@@ -267,8 +256,7 @@ class ListedDirectory:
     command: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSeen:
+class ClientSeen(Struct, frozen=True, kw_only=True):
     """A client that is connected to a brick. `address` is `IP:PORT` as the brick sees it."""
 
     brick: str

@@ -4,7 +4,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.model import GlusterFault

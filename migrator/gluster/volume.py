@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import assert_never
 from xml.etree.ElementTree import Element
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
-from migrator.core.values import dataclass, replace
 from migrator.fs.beneath import Root, held
 from migrator.fs.ports import Block
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
@@ -33,8 +35,7 @@ from migrator.gluster.rules import brick_rules, version_in, volume_fingerprint, 
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Processes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeOverview:
+class VolumeOverview(Struct, frozen=True, kw_only=True):
     """A snapshot of the volume for `brick list`. `tasks` are the unfinished ones, `progress` has their counters by id
     (None if glusterd does not report them), `rooms` is by brick name. `version` is that of the host that answered.
     """

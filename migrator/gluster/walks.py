@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from migrator.catalog.model import ScanProblem, malformed
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
-from migrator.core.values import dataclass
 from migrator.gluster.model import Brick, BrickRules
 from migrator.hosts.ports import Command, Completed, Host, Hosts, Processes
 
@@ -18,8 +19,7 @@ class BrickLost(MigratorError):
     """The walk of a brick did not finish: its program died, or its output cannot be parsed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickHello:
+class BrickHello(Struct, frozen=True, kw_only=True):
     """The facts of a brick before its first row. Without marks on its root, `volume_id` is None and `root_gfid` empty.
     `device` is that of its file system.
     """

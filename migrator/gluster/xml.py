@@ -4,7 +4,8 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed

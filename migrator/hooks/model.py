@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
-from migrator.core.values import dataclass
 
 CONTRACT_VERSION = 1
 """The version of a hook's document and variables. A version may gain keys; a changed key is a new version."""
@@ -60,8 +61,7 @@ class HookState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class HookStage:
+class HookStage(Struct, frozen=True, kw_only=True, order=True):
     """One side of one step, as `pre-batch`; its hooks lie in `pre-batch.d`."""
 
     step: HookStep
@@ -84,8 +84,7 @@ def all_stages() -> Iterator[HookStage]:
                 yield HookStage(step=step, event=event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(Struct, frozen=True, kw_only=True):
     """One executable that may be called. `name` is that of the file, `path` is absolute."""
 
     stage: HookStage
@@ -93,8 +92,7 @@ class Hook:
     path: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HookProblem:
+class HookProblem(Struct, frozen=True):
     """Why a hook is refused, and how to fix it."""
 
     path: bytes
@@ -102,16 +100,14 @@ class HookProblem:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HooksFound:
+class HooksFound(Struct, frozen=True, kw_only=True):
     """All hooks, unordered, and all problems."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[HookProblem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookSite:
+class HookSite(Struct, frozen=True, kw_only=True):
     """The site, for every hook. `file` is site.toml; trees lie below the two roots. All are absolute."""
 
     site_id: str
@@ -121,8 +117,7 @@ class HookSite:
     target_root: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookFacts:
+class HookFacts(Struct, frozen=True, kw_only=True):
     """The facts of a step; None if a fact has no meaning there, or is not known yet. A hook's document has them in this order.
 
     In steps of one user (announcement, freeze, switch, thaw), `user` is their name, `link` the path that they use
@@ -176,8 +171,7 @@ class HookFacts:
     finished_at_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookCall:
+class HookCall(Struct, frozen=True, kw_only=True):
     """One call: `document` is its standard input, `environment` is added to the usual variables. All processes of the
     hook carry the token.
     """
@@ -188,8 +182,7 @@ class HookCall:
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookResult:
+class HookResult(Struct, frozen=True, kw_only=True):
     """How a call ended. `exit_code` is minus the number of the signal that ended it, None if the hook could not be
     started (`problem` says why). `output` is the end of standard output and standard error, interleaved.
     """

@@ -4,7 +4,6 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import fields
 from datetime import UTC, datetime
 
 from migrator.core.entry import EntryType
@@ -76,12 +75,12 @@ def document(stage: model.HookStage, site: model.HookSite, facts: model.HookFact
         "source": percent_escape(site.source_root),
         "target": percent_escape(site.target_root),
     }
-    for field in fields(model.HookFacts):
-        value = getattr(facts, field.name)
-        if field.name.endswith("_at_s"):
-            told[field.name.removesuffix("_s")] = _time(value)
+    for field in model.HookFacts.__struct_fields__:
+        value = getattr(facts, field)
+        if field.endswith("_at_s"):
+            told[field.removesuffix("_s")] = _time(value)
         else:
-            key = _RENAMED.get(field.name, field.name)
+            key = _RENAMED.get(field, field)
             told[key] = percent_escape(value) if isinstance(value, bytes) else value
     told["trees"] = [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees]
     told["state"] = facts.state or None

@@ -4,7 +4,11 @@ import errno
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
@@ -12,7 +16,6 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import CutoverRecord
 from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules
@@ -174,8 +177,7 @@ class HookPorts(Protocol):
     def tokens(self) -> Callable[[], str]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookedStep:
+class HookedStep(Struct, frozen=True, kw_only=True):
     """A step with hooks. `key` is its name in the ledger, `subject` that of its events; `words` name it for people,
     as `the seed pass over batch 1`.
     """
@@ -235,8 +237,7 @@ _LOG = logging.getLogger("migrator.hooks")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Open:
+class _Open(Struct, frozen=True, kw_only=True):
     """A step in progress."""
 
     step: HookedStep
@@ -247,8 +248,7 @@ class _Open:
         return replace(self, facts=replace(self.facts, state=state))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepHooks:
+class StepHooks(Struct, frozen=True, kw_only=True):
     """Calls the hooks of one run of one verb, with that verb's ports."""
 
     ports: HookPorts
@@ -483,8 +483,7 @@ class StepHooks:
 # Steps of a cutover
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverPlace:
+class CutoverPlace(Struct, frozen=True, kw_only=True):
     """One step (freeze, switch, thaw or purge) of one cutover attempt; `back`: of its rollback."""
 
     step: model.HookStep

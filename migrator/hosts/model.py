@@ -1,11 +1,11 @@
 """The identity of a process, and the state of source and target on a host. Pure. An unreadable value counts as wrong."""
 
-from migrator.core.values import dataclass
+from msgspec import Struct
+
 from migrator.fs.model import MountIdentity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessIdentity:
+class ProcessIdentity(Struct, frozen=True, kw_only=True):
     """Identifies one process permanently: pids are reused, but not together with start time and boot."""
 
     pid: int
@@ -13,8 +13,7 @@ class ProcessIdentity:
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRoots:
+class HostRoots(Struct, frozen=True, kw_only=True):
     """The sentinel in the target's root, and the volume id of a brick (32 hexadecimal digits), as a host reads them.
 
     None, with the reason, if they cannot be read.
@@ -26,8 +25,7 @@ class HostRoots:
     brick_error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRoom:
+class HostRoom(Struct, frozen=True, kw_only=True):
     """The file system type at a path of a host, and its room by statvfs."""
 
     filesystem: str

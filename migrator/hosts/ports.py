@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
-from migrator.core.values import dataclass, field
 from migrator.hosts.model import HostRoots, ProcessIdentity
 
 OnStart = Callable[[ProcessIdentity], None]
@@ -15,8 +16,7 @@ reader slows down a fast program, and memory stays bounded."""
 _SAID_BYTES = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """One program to run. `timeout_s` None: no timeout (streams have a stall timer instead).
 
     `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a
@@ -25,20 +25,19 @@ class Command:
 
     argv: tuple[bytes, ...]
     stdin: bytes = b""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     timeout_s: float | None = 60.0
     token: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     """How a program ended: after a signal, `exit_code` is minus its number. `alone`: it is known to have left no process."""
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     timed_out: bool
-    alone: bool = field(default=False, compare=False)
+    alone: bool = False
 
     @property
     def failure(self) -> str:
@@ -97,8 +96,7 @@ class ConversationOver(Exception):
     """There will be no answer; the message has the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True, kw_only=True):
     """A host as its far end describes it.
 
     `clock_offset_s` is its clock minus this machine's (both UTC), good to half of `round_trip_s`.

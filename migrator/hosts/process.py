@@ -16,8 +16,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import IO, Any
+
+from msgspec.structs import replace
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show

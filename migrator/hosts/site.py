@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec import Struct
 
 from migrator.core.errors import UsageError
 from migrator.core.paths import percent_unescape, show
 from migrator.core.tasks import drop_error
-from migrator.core.values import dataclass
 from migrator.fs.model import mount_of, parse_mountinfo
 from migrator.hosts.far_source import ask_script, far_argv
 from migrator.hosts.local import LocalHost
@@ -19,8 +19,7 @@ from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSpec:
+class HostSpec(Struct, frozen=True, kw_only=True):
     """How to reach one host. `ssh` None: it is this machine. `python` is the interpreter there."""
 
     ssh: str | None = None

@@ -12,12 +12,15 @@ import pwd
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import show
 from migrator.core.tasks import drop_error
-from migrator.core.values import dataclass, field, replace
 from migrator.hosts import proc
 from migrator.hosts.connection import known_failure, own_environment
 from migrator.hosts.model import ProcessIdentity
@@ -53,8 +56,7 @@ _STATES = {
 """All other states count as running (RUNNING, COMPLETING, SUSPENDED, STOPPED, RESIZING, and new ones)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """A job as `squeue` shows it; `node` is empty until it has one."""
 
     id: str

@@ -5,8 +5,9 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from migrator.core.paths import show
-from migrator.core.values import dataclass
 from migrator.hosts import connection as far_bundle
 from migrator.hosts.ports import HostLost
 
@@ -26,8 +27,7 @@ _FIXED = (
 _SAID_BYTES = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ssh:
+class Ssh(Struct, frozen=True, kw_only=True):
     """The `Transport` of one host. `destination` is as ssh takes it (`root@gl1`, `ssh://root@gl1:2222`). `options`
     override all but the fixed ones.
     """

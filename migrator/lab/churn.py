@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.core.clock import Clock
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, join, parent, percent_escape, show
 from migrator.core.tasks import to_the_end
 from migrator.core.units import KIB
-from migrator.core.values import dataclass
 from migrator.fs.beneath import held
 from migrator.lab.odd import file_content, seeded_random
 
@@ -91,8 +92,7 @@ _LARGEST_WRITE_BYTES = 128 * KIB
 _DRAWS = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChurnSummary:
+class ChurnSummary(Struct, frozen=True, kw_only=True):
     """The result of a churn: operations by kind, refused operations, and the duration."""
 
     operations: Mapping[str, int]

@@ -3,7 +3,8 @@
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Refused, ToolFailed

@@ -4,9 +4,10 @@ import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.paths import show
 from migrator.core.units import GIB, MIB
-from migrator.core.values import dataclass
 
 FIRST_UID = 20001
 """The first invented user's uid and gid; they have no passwd entry."""
@@ -94,16 +95,14 @@ class OddKind(StrEnum):
     SUBSECOND_TIMES = "subsecond-times"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OddFiles:
+class OddFiles(Struct, frozen=True, kw_only=True):
     """The generated paths relative to the tree, by kind, and why other kinds are missing."""
 
     paths: Mapping[OddKind, tuple[bytes, ...]]
     skipped: Mapping[OddKind, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabSpec:
+class LabSpec(Struct, frozen=True, kw_only=True):
     """The specification of a lab. `directory` is absolute.
 
     The names of the network namespaces and the network 10.213.X.0/24 are derived from the directory, because both must
@@ -167,8 +166,7 @@ def _directory_digest(directory: bytes) -> bytes:
     return hashlib.blake2b(directory, digest_size=8).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabHost:
+class LabHost(Struct, frozen=True, kw_only=True):
     """One host: its network namespace, its address, and the process that keeps its namespaces."""
 
     number: int
@@ -177,8 +175,7 @@ class LabHost:
     holder_pid: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabBrick:
+class LabBrick(Struct, frozen=True, kw_only=True):
     """One brick by Gluster's name (`host_address:path`), and its image file on this machine."""
 
     host: int
@@ -187,8 +184,7 @@ class LabBrick:
     image: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabState:
+class LabState(Struct, frozen=True, kw_only=True):
     """A lab, as in its `lab.json`.
 
     `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `notes` are sentences about the limits

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.paths import name as last_name
 from migrator.core.paths import parent
 from migrator.core.units import MIB, NS_PER_S
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.beneath import Root, held
 from migrator.fs.writing import write_piece
@@ -51,8 +53,7 @@ def file_content(seed: int, path: bytes, size_bytes: int) -> bytes:
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(Struct, frozen=True, kw_only=True):
     """The attributes that a path gets after its content. None keeps a value; the group has the owner's number; xattrs
     have full names.
     """
@@ -61,7 +62,7 @@ class Attributes:
     mode: int | None = None
     mtime_ns: int | None = None
     atime_ns: int | None = None
-    xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+    xattrs: Mapping[bytes, bytes] = {}
 
 
 def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> None:
@@ -189,8 +190,7 @@ class CannotMake(Exception):
     """This kind is impossible here; the message has the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OddMaker:
+class OddMaker(Struct, frozen=True, kw_only=True):
     """Makes paths of one kind in a folder named after it, missing parents included, with the attributes `plain` by
     default. The name of a path is relative to that folder, empty for a path in its place. Every method returns the path
     relative to the tree.
@@ -204,7 +204,7 @@ class OddMaker:
     neighbour: bytes | None
     source_mount: bytes
     folder: bytes = b""
-    directories: set[bytes] = field(default_factory=set)
+    directories: set[bytes] = set()
 
     def with_mode(self, mode: int, xattrs: Mapping[bytes, bytes] | None = None) -> Attributes:
         """The default attributes with other permission bits."""

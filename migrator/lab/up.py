@@ -7,9 +7,10 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Refused, UsageError

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from msgspec import Struct
+
 from migrator.core.units import DAY_S, KIB, MIB, NS_PER_S, YEAR_S
-from migrator.core.values import dataclass
 from migrator.lab import odd
 from migrator.lab.model import FIRST_UID, LabSpec, OddKind
 
@@ -26,8 +27,7 @@ _BIG_FILES = 6
 _OLDEST_S = 12 * YEAR_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventedFile:
+class InventedFile(Struct, frozen=True, kw_only=True):
     """One ordinary file of a user."""
 
     name: bytes
@@ -37,8 +37,7 @@ class InventedFile:
     atime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventedDirectory:
+class InventedDirectory(Struct, frozen=True, kw_only=True):
     """One directory of a user, relative to the user's tree; the first one is the tree itself (`b""`)."""
 
     path: bytes
@@ -47,8 +46,7 @@ class InventedDirectory:
     files: tuple[InventedFile, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventedUser:
+class InventedUser(Struct, frozen=True, kw_only=True):
     """One user; `uid` is the gid too. Parents precede their children."""
 
     name: bytes
@@ -169,8 +167,7 @@ _ODD_TREES = 3
 """The number of the heaviest users with odd files: together they are the first batch of a rehearsal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class Filled(Struct, frozen=True, kw_only=True):
     """The result: trees relative to the root, files and bytes of ordinary content, and what could not be made."""
 
     trees: tuple[bytes, ...]

@@ -6,8 +6,9 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple
 from pathlib import Path
+
+from msgspec.structs import astuple
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError

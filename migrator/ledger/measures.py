@@ -1,8 +1,8 @@
 """Samples of throughput, probes, capacity, limits set by operators, benchmarks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
 
 from migrator.beegfs.model import StorageSample

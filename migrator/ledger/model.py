@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
-from migrator.core.values import dataclass
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import HookOutcome, HookStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookStepRecord:
+class HookStepRecord(Struct, frozen=True, kw_only=True):
     """A step with hooks around it. It is open from before its `pre` hooks until after its `post` hooks; `state` is
     empty until then.
     """
@@ -22,8 +22,7 @@ class HookStepRecord:
     state: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookCallRecord:
+class HookCallRecord(Struct, frozen=True, kw_only=True):
     """One call of a hook. Its result is unknown while `finished_at_s` is None. `stage` is, for example, `pre-batch`."""
 
     id: int
@@ -38,8 +37,7 @@ class HookCallRecord:
     output: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRecord:
+class SiteRecord(Struct, frozen=True, kw_only=True):
     """The record of `init`. `site_id` is a random UUID; a plan of another site has a different one."""
 
     site_id: str
@@ -51,8 +49,7 @@ class SiteRecord:
     capabilities_probed_at_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True, kw_only=True):
     """One invocation of a verb that writes. It renews `heartbeat_at_s` every few seconds while it is alive."""
 
     id: int
@@ -65,8 +62,7 @@ class RunRecord:
     directory: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
+class PlanRecord(Struct, frozen=True, kw_only=True):
     """A recorded plan: the `path` and checksum of its document, and the state of every batch."""
 
     name: str
@@ -77,8 +73,7 @@ class PlanRecord:
     batches: Mapping[int, BatchState]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassTotals:
+class PassTotals(Struct, frozen=True, kw_only=True):
     """Sums over the chunks of a pass. A split chunk does not count; its halves do."""
 
     chunks: Mapping[ChunkState, int]
@@ -88,8 +83,7 @@ class PassTotals:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassRecord:
+class PassRecord(Struct, frozen=True, kw_only=True):
     """One pass over a batch, with the totals of its list. `number` is 0 for the seed; deltas and finals count from 1.
 
     The list was made from `catalog`. A pass that sends only changes compared it with `base_catalog`; the scan and the
@@ -123,8 +117,7 @@ TREE, CALL = "tree ", "call "
 """What the names of locks begin with: those of user trees, and of recorded calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A process at work. `names` it holds alone, `shared` together with others."""
 
     pid: int

@@ -8,12 +8,12 @@ are numbered.
 import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Generic
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep

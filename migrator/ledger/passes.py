@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select
 
 from migrator.core.documents import encode

@@ -3,8 +3,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from migrator.beegfs.model import OwnerLimit

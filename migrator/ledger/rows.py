@@ -1,17 +1,18 @@
-"""Rows as dataclasses, for all groups of tables: a field is stored in the column of the same name.
+"""Rows as structs, for all groups of tables: a field is stored in the column of the same name.
 
-If a field is a dataclass and has no column of its name, its own fields have columns; it is None if all of these are
+If a field is a struct and has no column of its name, its own fields have columns; it is None if all of these are
 null. Other values that do not fit a plain column are stored as JSON.
 """
 
 import json
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, Generic, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_args
 
+from msgspec import Struct
+from msgspec.structs import fields
 from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, insert, select, update
 
 from migrator.core import documents
@@ -42,23 +43,21 @@ def from_column(text: str, kind: Any) -> Any:  # noqa: ANN401 - a value of the t
 
 
 @cache
-def _hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:  # noqa: ANN401 - a dataclass
+def _hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:  # noqa: ANN401 - a struct
     """The type of each field without None, and whether it may be None."""
-    hints = get_type_hints(kind)
     found: dict[str, tuple[Any, bool]] = {}
     for field in fields(kind):
-        hint = hints[field.name]
-        optional = isinstance(hint, UnionType)
+        hint, optional = field.type, isinstance(field.type, UnionType)
         found[field.name] = next(one for one in get_args(hint) if one is not NoneType) if optional else hint, optional
     return found
 
 
 def _lies_in(hint: Any, columns: Container[str]) -> bool:  # noqa: ANN401 - a type
-    return is_dataclass(hint) and all(name in columns for name in _hints(cast("Hashable", hint)))
+    return isinstance(hint, type) and issubclass(hint, Struct) and all(name in columns for name in _hints(hint))
 
 
 @cache
-def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str, Any]], Any]:  # noqa: ANN401 - a dataclass
+def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str, Any]], Any]:  # noqa: ANN401 - a struct
     """A function that reads a record from rows of these columns."""
     place = {name: at for at, name in enumerate(names)}
     own: list[tuple[str, int, Callable[[Any], Any] | None]] = []
@@ -86,7 +85,7 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str,
 
 
 def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
-    """A dataclass from a row; `given` fields replace those of the row. A field without a column keeps its default.
+    """A struct from a row; `given` fields replace those of the row. A field without a column keeps its default.
     Raises LedgerCorrupt if a value cannot be decoded.
     """
     try:
@@ -95,7 +94,7 @@ def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: A
         raise damaged(f"a {kind.__name__} cannot be read: {error}") from error
 
 
-def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any struct
     """The values of a record for the columns of a table, except the id. `given` values are already encoded and replace
     those of the record.
     """

@@ -8,12 +8,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from msgspec import Struct
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
-from migrator.core.values import dataclass, field
 from migrator.hooks.model import HookFacts
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.operations.model import Act, Finished, Halt, Notes, Record, State, Step
@@ -30,8 +32,7 @@ LOOKS = 3
 INTERRUPTED = "it was interrupted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[State, Notes]):
+class Done(Struct, Generic[State, Notes], frozen=True, kw_only=True):
     """How a step ended: notes for the record, and a sentence about it. `result` None: that of the act."""
 
     words: str = ""
@@ -39,16 +40,14 @@ class Done(Generic[State, Notes]):
     result: State | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Events:
+class Events(Struct, frozen=True, kw_only=True):
     """The events of a kind: a step was done or failed."""
 
     step: EventKind
     failed: EventKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Around(Struct, frozen=True, kw_only=True):
     """The hooks of one step: `before` gives the facts for `pre` hooks, `after` those for `post` hooks. If not `stoppable`, hooks
     cannot prevent the step.
     """

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from migrator.core.values import dataclass, fields, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 State = TypeVar("State", bound=StrEnum)
 Step = TypeVar("Step", bound=StrEnum)
@@ -26,8 +27,7 @@ class StepResult(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[State, Notes]):
+class Operation(Struct, Generic[State, Notes], frozen=True, kw_only=True):
     """The record of one attempt. `attempt` counts from 1 for the same subject. `times` has the last time at which each
     state was entered, and `failure` the reason for the last failure. Steps add facts to `notes`. Each kind adds fields
     for its subject.
@@ -46,8 +46,7 @@ class Operation(Generic[State, Notes]):
         return self.times[self.state]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord(Generic[Step]):
+class StepRecord(Struct, Generic[Step], frozen=True, kw_only=True):
     """One step of an operation: the time of its intent, its result (None: it has not ended), and a message
     for people.
     """
@@ -61,8 +60,7 @@ class StepRecord(Generic[Step]):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act(Generic[Step, State]):
+class Act(Struct, Generic[Step, State], frozen=True, kw_only=True):
     """Write `intent`, perform the step, write `result`. With `seen_done` the snapshot shows the step done, and only
     hooks may remain. `reason` says why the operation is aborted or rolled back; it is empty otherwise.
 
@@ -79,8 +77,7 @@ class Act(Generic[Step, State]):
     task_before: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
+class Halt(Struct, frozen=True, kw_only=True):
     """Change nothing. `words` say what was found, `reasons` list every problem, and `hint` says what to do.
     `look_again`: the problem may disappear by itself, so other snapshots are taken first.
     """
@@ -91,8 +88,7 @@ class Halt:
     look_again: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """Nothing is left to do."""
 
     state: StrEnum
@@ -100,22 +96,19 @@ class Finished:
 
 
 def added(known: Notes, more: Notes, *, once: tuple[str, ...] = ()) -> Notes:
-    """Return the notes (a dataclass) with the fields of `more` that are not None. A known field of `once` is not
-    replaced.
-    """
+    """Return the notes (a struct) with the fields of `more` that are not None. A known field of `once` is not replaced."""
     values: dict[str, Any] = {}
-    for one in fields(more):  # type: ignore[arg-type]
-        value = getattr(more, one.name)
-        if value is not None and not (one.name in once and getattr(known, one.name) is not None):
-            values[one.name] = value
+    for name in more.__struct_fields__:  # type: ignore[attr-defined]
+        value = getattr(more, name)
+        if value is not None and not (name in once and getattr(known, name) is not None):
+            values[name] = value
     return replace(known, **values)  # type: ignore[type-var]
 
 
 Record = TypeVar("Record", bound=Operation[Any, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[Record, State, Step, Notes]):
+class Kind(Struct, Generic[Record, State, Step, Notes], frozen=True, kw_only=True):
     """One kind of operation, as the ledger stores it. `article` precedes its name in messages. In states of `under_way`
     something outside the ledger may have changed. A step of `keeps_failure` does not clear the reason for an earlier
     failure.

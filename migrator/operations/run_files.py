@@ -8,16 +8,18 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.paths import shell_quoted, show
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, beside
-from migrator.core.values import dataclass
 from migrator.hosts.ports import Command
 from migrator.ledger.locks import Locks, of_call
 from migrator.ledger.model import RunRecord
@@ -34,8 +36,7 @@ HEARTBEAT_INTERVAL_S = 5.0
 _HEARTBEAT = "heartbeat"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPorts:
+class CallPorts(Struct, frozen=True, kw_only=True):
     """The ports of every verb that is recorded and calls hooks. `tokens` returns a new random token for each call."""
 
     hooks: "Hooks"

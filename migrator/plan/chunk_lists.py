@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
+from msgspec.structs import replace
 from pyarrow._compute import CastOptions, MatchSubstringOptions, ReplaceSliceOptions, call_function
 
 from migrator.catalog.columns import Columns
@@ -17,7 +19,6 @@ from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
-from migrator.core.values import dataclass, replace
 from migrator.plan.model import Chunk, ListedPath, WrittenList, check_plan_name
 
 # --- Rows
@@ -189,8 +190,7 @@ _PASSES = "passes/"
 _SUFFIX = ".parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(Struct, frozen=True):
     """The places of the chunks in a list file; `identity` changes when the file is replaced."""
 
     identity: tuple[int, int, int]

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.core.documents import Unreadable, decode, encode, plain
 from migrator.core.durable import replacing
 from migrator.core.errors import Refused, UsageError
-from migrator.core.values import dataclass
 from migrator.plan.model import Plan, check_plan_name
 
 # --- Document text: sorted keys, one value per line, bytes percent-escaped. Equal plans give equal text, and a diff
@@ -102,8 +103,7 @@ _SUFFIX = ".json"
 _DEFAULT_NAME = re.compile(r"plan-(\d{4,})")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFiles:
+class PlanFiles(Struct, frozen=True):
     """`NAME.json` in a directory: canonical JSON with a checksum over its content. `site_id` None: plans of any site can be read."""
 
     directory: Path

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.beegfs.rules import stripe_words
 from migrator.beegfs.rules_layout import has_settings, rule_words
 from migrator.beegfs.tool import PATHS_AT_ONCE, StorageTargets
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import join, show
-from migrator.core.values import replace
 from migrator.plan.model import Plan, SurpriseKind
 
 _FAILURES = 5

@@ -7,12 +7,14 @@ limit is set when the users of the owner's trees work on the target, not while t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.beegfs.model import LimitState, LostLimit, OwnerLimit, TreeOwner, UserQuota
 from migrator.beegfs.rules_limits import limit_words, owner_limits, state_of
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.errors import ExitCode, Refused, ToolFailed
 from migrator.core.events import Severity
-from migrator.core.values import dataclass, replace
 from migrator.plan.model import Plan, SurpriseKind
 from migrator.plan.rules import settled_trees
 
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSeen:
+class LimitSeen(Struct, frozen=True, kw_only=True):
     """A limit with what the target has. `confirmed`: the cutover sets it."""
 
     limit: OwnerLimit
@@ -32,8 +33,7 @@ class LimitSeen:
     used_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsSeen:
+class LimitsSeen(Struct, frozen=True, kw_only=True):
     """The limits of a plan. `problem`: why those of the target are not known; empty if they are."""
 
     plan: str

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from migrator.core.entry import XattrKinds
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_count, format_size
-from migrator.core.values import dataclass
 from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.plan.model import SurpriseKind as Kind
 
 _LINUX_NAME_LIMIT_BYTES = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """One kind of loss. `sql` is a condition over the rows of a catalog; empty: no path can be affected."""
 
     kind: Kind

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from migrator.beegfs.model import MetadataForecast, TreeOwner
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, format_size, several
-from migrator.core.values import dataclass, field, fields
 from migrator.fs.model import Capacity
 from migrator.reap.model import PlanReap
 from migrator.schedule.model import Schedule
@@ -34,8 +35,7 @@ class Order(StrEnum):
     MOST_FILES = "most-files"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgeBucket:
+class AgeBucket(Struct, frozen=True, kw_only=True):
     """Files up to a certain age (`None`: older than all others), with bytes counted once per link group."""
 
     label: str
@@ -47,8 +47,7 @@ class AgeBucket:
 _LEAST_HOLES = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeUsage:
+class TreeUsage(Struct, frozen=True, kw_only=True):
     """The content of one user tree. `files` counts every path that is not a directory; bytes count a link group
     once.
     """
@@ -81,8 +80,7 @@ SMALL_RANGES = ("0", "1~31", "32~1K-", "1K~31K")
 """The size ranges of Robinhood below 32 KiB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserUsage:
+class UserUsage(Struct, frozen=True, kw_only=True):
     """What another program counted of a user's files, by owner. `used_bytes` None: not counted; `by_size` are files by
     size range.
     """
@@ -92,11 +90,10 @@ class UserUsage:
     directories: int
     size_bytes: int
     used_bytes: int | None = None
-    by_size: Mapping[str, int] = field(default_factory=dict)
+    by_size: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageRanking:
+class UsageRanking(Struct, frozen=True, kw_only=True):
     """Users in order, from a file or database of Robinhood. `partial`: only the top users."""
 
     source: str
@@ -106,8 +103,7 @@ class UsageRanking:
     users: tuple[UserUsage, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageDifference:
+class UsageDifference(Struct, frozen=True, kw_only=True):
     """A user in such a ranking, and in the scan behind the plan. None: not there."""
 
     user: str
@@ -117,8 +113,7 @@ class UsageDifference:
     scanned_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usages:
+class Usages(Struct, frozen=True, kw_only=True):
     """The usage of every tree of a catalog (empty ones too), in order of path, and of all paths outside the trees.
 
     `outside` is None if there are no such paths; the directories above trees do not count.
@@ -166,8 +161,7 @@ class SurpriseKind(StrEnum):
     ARCHIVED = "archived"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surprise:
+class Surprise(Struct, frozen=True, kw_only=True):
     """A number of paths of one tree (None: outside every tree, or the whole source), with examples."""
 
     kind: SurpriseKind
@@ -178,8 +172,7 @@ class Surprise:
     examples: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """A user as this host knows it. `groups` counts the primary one too; `closed` is why nobody logs in, by /etc/shadow."""
 
     name: str
@@ -188,28 +181,25 @@ class Account:
     closed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accounts:
+class Accounts(Struct, frozen=True, kw_only=True):
     """What this host knows of owners: users by uid, ids that are nobody's, and (`unknown`) uids and gids that it could not
     look up.
     """
 
-    users: Mapping[int, Account] = field(default_factory=dict)
+    users: Mapping[int, Account] = {}
     no_user: frozenset[int] = frozenset()
     no_group: frozenset[int] = frozenset()
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedOwners:
+class NotedOwners(Struct, frozen=True, kw_only=True):
     """Owners with the same surprise: what it is, and how each is named, by uid or gid."""
 
     words: str
     names: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferCost:
+class TransferCost(Struct, frozen=True, kw_only=True):
     """Time that one stream spends; `basis` is a sentence about the source of the figures."""
 
     s_per_file: float
@@ -218,8 +208,7 @@ class TransferCost:
     basis: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """User trees that move together. `chunk_list` is the Parquet file beside the plan, with its BLAKE2b digest."""
 
     number: int
@@ -234,8 +223,7 @@ class Batch:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyingPoint:
+class EmptyingPoint(Struct, frozen=True, kw_only=True):
     """Bytes that have left the source, and users who have moved, after `elapsed_s` of copying in one order."""
 
     elapsed_s: float
@@ -243,8 +231,7 @@ class EmptyingPoint:
     users_done: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyingCurve:
+class EmptyingCurve(Struct, frozen=True, kw_only=True):
     """The source emptying over time in one order; `half_s` is when half of the bytes have left."""
 
     order: Order
@@ -253,8 +240,7 @@ class EmptyingCurve:
     points: tuple[EmptyingPoint, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
     the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch,
     because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets.
@@ -305,8 +291,7 @@ class ListedPath(NamedTuple):
     file_size_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Struct, frozen=True, kw_only=True):
     """Paths of one tree for one stream, kept in the chunk list. `number` is unique in its pass.
 
     `brick` (`host:/path`, as glusterd writes it) held the paths when they were scanned; None: read them through the
@@ -321,8 +306,7 @@ class Chunk:
     brick: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenList:
+class WrittenList(Struct, frozen=True, kw_only=True):
     """The chunk list of one batch, or of one pass over it, on disk."""
 
     chunk_list: str
@@ -336,8 +320,7 @@ class WrittenList:
 # --- Transfer cost: least squares over measured attempts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostSums:
+class CostSums(Struct, frozen=True, kw_only=True):
     """Sums over measured attempts with f files, b bytes and s seconds each: the input of a least squares fit."""
 
     attempts: int
@@ -384,7 +367,7 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
 
 def sum_of(groups: Sequence[CostSums]) -> CostSums:
     """Add up the sums of several groups of attempts."""
-    return CostSums(**{one.name: sum(getattr(group, one.name) for group in groups) for one in fields(CostSums)})
+    return CostSums(**{name: sum(getattr(group, name) for group in groups) for name in CostSums.__struct_fields__})
 
 
 def least_squares(sums: CostSums, *, usual: tuple[float, float] | None = None) -> tuple[float, float]:

@@ -1,13 +1,16 @@
 """Ages, ranking, order, batches, batch states, and trees that are not copied. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.core.paths import show
 from migrator.core.states import BatchState, PassKind
 from migrator.core.units import DAY_S, YEAR_S
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import FROZEN_UID, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord
 from migrator.plan.model import EmptyingCurve, EmptyingPoint, Order, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import copy_s
@@ -96,8 +99,7 @@ def _thinned(points: Sequence[EmptyingPoint]) -> tuple[EmptyingPoint, ...]:
 # --- Batches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimits:
+class BatchLimits(Struct, frozen=True, kw_only=True):
     """Limits of one batch. A tree that exceeds them is a batch of its own. `max_files` counts directories too: each
     one costs an inode and a look-up.
     """
@@ -107,8 +109,7 @@ class BatchLimits:
     max_users: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanMember:
+class SpanMember(Struct, frozen=True, kw_only=True):
     """Names in one tree (None: outside every tree) of link groups that span several trees."""
 
     tree: bytes | None
@@ -116,8 +117,7 @@ class SpanMember:
     examples: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSpan:
+class LinkSpan(Struct, frozen=True, kw_only=True):
     """All link groups that span exactly these trees; bytes count each group once."""
 
     members: tuple[SpanMember, ...]

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.catalog.model import CatalogRecord
 from migrator.core.units import DAY_S, MIB, format_count, format_size, several
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, ASSUMED_S_PER_FILE, TransferCost
@@ -115,16 +117,14 @@ ENOUGH_DAYS = 7.0
 """Usage follows the week."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class Growth(Struct, frozen=True, kw_only=True):
     """Bytes that all users together add per day. `basis` is a sentence about their source; empty: unknown."""
 
     bytes_per_day: float = 0.0
     basis: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """Bytes on the source at one time; `whole_bytes` is the size of the source (0: irrelevant)."""
 
     at_s: float
@@ -132,8 +132,7 @@ class Look:
     whole_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """Growth per day as a share of the content, measured over `days`."""
 
     share_per_day: float

@@ -3,12 +3,14 @@
 import posixpath
 from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from migrator.beegfs.model import LayoutRule
 from migrator.beegfs.rules_layout import rule_words, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import first_of, format_size, several
-from migrator.core.values import dataclass, field
 from migrator.fs.kinds.model import Kind
 from migrator.gluster.rules import is_on
 from migrator.plan.model import Account, Accounts, NotedOwners, Surprise, SurpriseKind, TreeUsage
@@ -17,8 +19,7 @@ from migrator.plan.rules import LinkSpan
 MAX_EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymlinkRow:
+class SymlinkRow(Struct, frozen=True, kw_only=True):
     """A symlink of the catalog. `path` and `tree` are relative to the source root."""
 
     path: bytes

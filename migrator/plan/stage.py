@@ -5,6 +5,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from migrator.beegfs.model import LayoutRule, StorageTarget, TreeOwner
 from migrator.beegfs.rules import metadata_forecast, metadata_problems, owner_needs, quota_words
 from migrator.beegfs.rules_layout import size_rules, unused_rules
@@ -17,7 +20,6 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import format_size, several
-from migrator.core.values import asdict, dataclass
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
@@ -160,8 +162,7 @@ def _owner_surprises(
 # --- Reaping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReaping:
+class PlanReaping(Struct, frozen=True, kw_only=True):
     """The reap lists, and why the source keeps no reliable atime (None: it does)."""
 
     lists: "ReapListFiles"
@@ -317,8 +318,7 @@ def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[
 # --- The plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
+class PlanRequest(Struct, frozen=True, kw_only=True):
     """`name` None: the next free one; `catalog` None: the newest finished one."""
 
     name: str | None = None
@@ -328,8 +328,7 @@ class PlanRequest:
     activate: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanDifference:
+class PlanDifference(Struct, frozen=True, kw_only=True):
     """A plan against the one that is active: user trees that only one of them has, and those that are in other batches;
     `size_bytes` and `files` are its excess over the active plan.
     """
@@ -342,8 +341,7 @@ class PlanDifference:
     files: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanResult:
+class PlanResult(Struct, frozen=True, kw_only=True):
     """The plan as written; `plan.problems` are reasons not to rely on it. `left_out` are the user trees of the catalog
     that are in no batch, because their users work on the target. `active`: verbs work by it; otherwise it is a draft.
     `difference` compares it with the plan that was active before, if there was one.

@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
+from msgspec import Struct
 
 from migrator.beegfs.model import LaidOut, LayoutRule, TreeOwner
 from migrator.beegfs.rules_layout import rule_words
@@ -17,7 +19,6 @@ from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
 from migrator.core.units import DAY_S, NS_PER_S
-from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.losses import losses
 from migrator.plan.model import AgeBucket, NotedOwners, Surprise, SurpriseKind, TreeUsage, Usages
@@ -211,8 +212,7 @@ def findings(predicates: Mapping[SurpriseKind, str]) -> str:
 # --- Queries
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogQueryFiles:
+class CatalogQueryFiles(Struct, frozen=True):
     """Opens catalogs for planning; queries spill to `scratch`."""
 
     catalogs: ClosedCatalogs

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec import Struct
+
 from migrator.core.durable import file_digest
 from migrator.core.paths import show
 from migrator.core.units import several
-from migrator.core.values import dataclass
 from migrator.purge import model
 from migrator.purge.proofs import IndexedProofs
 from migrator.purge.rules import digest_record
@@ -25,8 +26,7 @@ _RECORD_BYTES = 1 << 16
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\.archive")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(Struct, frozen=True, kw_only=True):
     """The directory in which `pre-purge` hooks say which archives hold a tree.
 
     It has the digests of the manifests (`manifest`), and a file `NAME.proven` for each archive that counts. A

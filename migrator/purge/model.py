@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode
-from migrator.core.values import dataclass
 from migrator.cutover.model import CutoverRecord, PurgeSum
 from migrator.verify.model import VerificationRecord
 
@@ -31,8 +32,7 @@ def purge_place(cutover: CutoverRecord) -> bytes:
     return b"%s/cutover-%s" % (PURGE_NAME, cutover.own_name.encode("ascii"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, kw_only=True):
     """A tree of a purge: its newest cutover and its proofs.
 
     The proofs are the verification of that cutover, and the verifications of what a rollback carried to the source
@@ -66,8 +66,7 @@ class Judgement(StrEnum):
     OPEN = "open"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """A judgement, and the reason if the path stays."""
 
     judgement: Judgement
@@ -84,8 +83,7 @@ def stays(words: str) -> Verdict:
     return Verdict(judgement=Judgement.OPEN, words=words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeFinding:
+class PurgeFinding(Struct, frozen=True, kw_only=True):
     """A path of the source that stays, and the reason. The path is relative to the source's root, as the user knew it."""
 
     path: bytes
@@ -103,8 +101,7 @@ class TreeOutcome(StrEnum):
     DONE_BEFORE = "done-before"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreePurge:
+class TreePurge(Struct, frozen=True, kw_only=True):
     """The result of one tree. `due_at_s` is the end of its retention, if that is not over.
 
     `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their ctime
@@ -131,8 +128,7 @@ class TreePurge:
     archives: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeSummary:
+class PurgeSummary(Struct, frozen=True, kw_only=True):
     """The result of a purge or of its dry run. `checksum` covers the trees to be freed and their proofs. Each needs
     `require_archive` archives.
     """
@@ -155,8 +151,7 @@ class PurgeSummary:
 # Proofs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class Archive(Struct, frozen=True, kw_only=True):
     """A file of the target that holds the content of other files; `path` is relative to the target's root. `size_bytes`
     is its size when it was read back, None if the ledger has no proof of it.
     """
@@ -165,8 +160,7 @@ class Archive:
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathFacts:
+class PathFacts(Struct, frozen=True, kw_only=True):
     """A path with its metadata on the source."""
 
     path: bytes
@@ -182,8 +176,7 @@ class PathFacts:
     xattr_digest: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof(PathFacts):
+class Proof(PathFacts, frozen=True, kw_only=True):
     """A verified path: its metadata at that time, and the digest of its content on both sides (None if it was not
     read). `ino` is None if the manifest lacks it.
 
@@ -198,8 +191,7 @@ class Proof(PathFacts):
     later: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestSum:
+class ManifestSum(Struct, frozen=True, kw_only=True):
     """Totals of one tree in a manifest: names, and regular files without a digest."""
 
     names: int
@@ -209,8 +201,7 @@ class ManifestSum:
 # Archives of the site: tape, or another file system
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondCopy:
+class SecondCopy(Struct, frozen=True, kw_only=True):
     """An archive of the site with all files of a tree: the digests that it computed of what it stored are those of the
     manifests. `manifests` are the digests of their files: after another verification the record no longer counts.
     `place` is in the words of the hook; `extra` counts files that only the archive has; `list_digest` is the digest of
@@ -229,8 +220,7 @@ class SecondCopy:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(Struct, frozen=True, kw_only=True):
     """The regular files of a tree by the digests of an archive: `files` are equal. `examples` are of files that are
     `missing` or `different` there.
     """

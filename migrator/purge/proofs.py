@@ -5,12 +5,12 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import astuple, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from msgspec.structs import astuple, replace
 
 from migrator.catalog.database import connect
 from migrator.catalog.ports import Scratch
@@ -32,7 +32,7 @@ _UNSIGNED = ("rdev", "ino")
 """Unsigned 64-bit numbers. SQLite has none, so the index stores the signed number with the same bits."""
 _SIGN = 1 << 63
 _SIGNED = "CASE WHEN {name} >= 9223372036854775808 THEN ({name}::HUGEINT - 18446744073709551616)::BIGINT ELSE {name}::BIGINT END"
-_SKIPPED = tuple(field.name for field in fields(ReapRow))
+_SKIPPED = ReapRow.__struct_fields__
 _ALL = 1 << 64
 
 _SCHEMA = f"""

@@ -8,7 +8,10 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct
 
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.ports import Scratch
@@ -19,7 +22,6 @@ from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import PurgeProgress
 from migrator.core.tasks import WorkPool, beside, task_group
 from migrator.core.units import NS_PER_S, several
-from migrator.core.values import dataclass, field
 from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
@@ -40,8 +42,7 @@ from migrator.verify.model import VerificationRecord
 LOG = logging.getLogger("migrator.purge")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeWorld(CallPorts):
+class PurgeWorld(CallPorts, frozen=True, kw_only=True):
     """The ports.
 
     `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `back_up` copies the
@@ -68,8 +69,7 @@ class PurgeWorld(CallPorts):
     carried: Callable[[CutoverRecord], Sequence[VerificationRecord] | None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeRequest:
+class PurgeRequest(Struct, frozen=True, kw_only=True):
     """The request for a purge. `confirm` is the checksum from the command line. `named`: the user was named, so a tree
     that may not be purged is refused instead of left for later.
 
@@ -94,8 +94,7 @@ class PurgeRequest:
     workers: int = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """One call of the verb."""
 
     world: PurgeWorld
@@ -108,8 +107,7 @@ class Call:
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """A tree and its location: `at` is its path, or its name in its place of the purge."""
 
     tree: bytes

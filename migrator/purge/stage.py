@@ -4,7 +4,11 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
@@ -12,7 +16,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.tasks import told
 from migrator.core.units import format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
 from migrator.fs.ports import FileSystem
@@ -49,8 +52,7 @@ class PathsKept(MigratorError):
     """Some paths of a tree stay in its place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """A tree and every reason against freeing it, or resuming that.
 
     Without reasons, `proofs` None means that the source has nothing left of it. `found` comes from a survey, which a

@@ -9,9 +9,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets, words_for_full
 from migrator.core.clock import Clock
@@ -22,7 +26,6 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor, in_thread
 from migrator.core.units import NS_PER_S, format_count, format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
 from migrator.ledger.call import say
@@ -157,8 +160,7 @@ Rows = Callable[[bytes], Iterator[Sequence[model.ReapRow]]]
 Opened = Sequence[tuple[model.ReapRow, OpenMember | model.LeftOut]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveRequest:
+class ArchiveRequest(Struct, frozen=True, kw_only=True):
     """The trees to archive, of one batch of a plan."""
 
     plan: str
@@ -168,8 +170,7 @@ class ArchiveRequest:
     settle_s: float = model.SETTLE_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivingWorld:
+class ArchivingWorld(Struct, frozen=True, kw_only=True):
     """The environment of archiving. `rows` yields the rows of a tree that the reap list selects for archives."""
 
     source: FileSystem

@@ -11,13 +11,14 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.units import NS_PER_S
-from migrator.core.values import dataclass, replace
 from migrator.fs.acl import acl_text, parse_acl
 from migrator.fs.reading import DIGEST_ALGORITHMS
 from migrator.reap import model
@@ -265,8 +266,7 @@ def _within(tree: bytes, path: bytes) -> bytes:
 # The frames.
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame: its content and stored bytes, and the BLAKE2b digest of the latter."""
 
     size_bytes: int

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.core.entry import Entry, UserTree
 from migrator.core.paths import is_beneath, join
 from migrator.core.units import GIB, MIB
-from migrator.core.values import dataclass, field
 
 # --- Policy and lists
 
@@ -32,8 +33,7 @@ class ReapClock(StrEnum):
     ATIME = "atime"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapRule:
+class ReapRule(Struct, frozen=True, kw_only=True):
     """The files of one user tree to reap. All conditions must hold (None: no condition); without any, no file matches.
 
     `exclude` are globs of `migrator.reap.rules`. `hidden` and `executables` include files that the default leaves out.
@@ -58,12 +58,11 @@ class ReapRule:
         return self.older_than_s is not None and self.by is ReapClock.ATIME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapPolicy:
+class ReapPolicy(Struct, frozen=True, kw_only=True):
     """The rule of the site, and those of users (by name) and user trees (by path, as shown)."""
 
     rule: ReapRule = ReapRule()
-    by_name: Mapping[str, ReapRule] = field(default_factory=dict)
+    by_name: Mapping[str, ReapRule] = {}
     keep_file: str = KEEP_FILE
 
     @property
@@ -72,16 +71,14 @@ class ReapPolicy:
         return any(rule.needs_atime for rule in (self.rule, *self.by_name.values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeRule:
+class TreeRule(Struct, frozen=True, kw_only=True):
     """The rule that applies to one user tree."""
 
     tree: UserTree
     rule: ReapRule
 
 
-@dataclass(frozen=True, slots=True)
-class ReapRow:
+class ReapRow(Struct, frozen=True):
     """One reaped regular file, as in the catalog: a row of a plan's reap list. `path` is relative to the source's root."""
 
     path: bytes
@@ -104,8 +101,7 @@ def reap_rows(columns: Iterable[Sequence[Any]]) -> list[ReapRow]:
     return [ReapRow(path, tree, ReapAction(action), *rest) for path, tree, action, *rest in zip(*columns, strict=True)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapDirectory:
+class ReapDirectory(Struct, frozen=True, kw_only=True):
     """The matched files directly in one directory."""
 
     path: bytes
@@ -113,8 +109,7 @@ class ReapDirectory:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapedTree:
+class ReapedTree(Struct, frozen=True, kw_only=True):
     """The matched files of one user tree. `oldest_ns` is the time of the oldest one by the rule's clock; `rule` is the
     rule in words.
     """
@@ -128,8 +123,7 @@ class ReapedTree:
     oldest_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Savings:
+class Savings(Struct, frozen=True, kw_only=True):
     """Bytes and inodes of the target, and copying time with all streams busy, that reaping saves."""
 
     size_bytes: int = 0
@@ -137,8 +131,7 @@ class Savings:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReap:
+class PlanReap(Struct, frozen=True, kw_only=True):
     """The reaping of a plan. `reap_list`, the Parquet file beside the plan, has every archived or skipped path; it and
     its BLAKE2b digest are None if there are none. `listed` is the possible savings of trees whose action is `list`.
     """
@@ -150,8 +143,7 @@ class PlanReap:
     listed: Savings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapRelease:
+class ReapRelease(Struct, frozen=True, kw_only=True):
     """Skipped paths of one user tree that were given up for deletion with the source.
 
     `pattern` is a path below the tree, with everything below it, or, with `is_glob`, a glob of `migrator.reap.rules`.
@@ -165,8 +157,7 @@ class ReapRelease:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserReap:
+class UserReap(Struct, frozen=True, kw_only=True):
     """The matched files of one user: trees, directories with most of them, the user's whole usage (`all_files` counts
     all paths but directories), and the savings, or possible savings if the files are only listed.
     """
@@ -179,8 +170,7 @@ class UserReap:
     saves: Savings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapReport:
+class ReapReport(Struct, frozen=True, kw_only=True):
     """The files of a catalog that the present rules match, by user, those with the most bytes first. `basis` is the
     source of the time estimates.
     """
@@ -192,8 +182,7 @@ class ReapReport:
     users: tuple[UserReap, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Struct, frozen=True, kw_only=True):
     """The result of `reap release`: the user's skipped files that the patterns match."""
 
     user: str
@@ -252,8 +241,7 @@ class LeftOutReason(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True, kw_only=True):
     """A path that was not archived, and why."""
 
     path: bytes
@@ -261,8 +249,7 @@ class LeftOut:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedMember:
+class ArchivedMember(Struct, frozen=True, kw_only=True):
     """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the
     source's root.
 
@@ -277,8 +264,7 @@ class ArchivedMember:
     algorithm: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveLimits:
+class ArchiveLimits(Struct, frozen=True, kw_only=True):
     """Limits of one archive. A larger file gets an archive of its own. Frames of `frame_bytes` are compressed each alone."""
 
     max_bytes: int = GIB
@@ -286,8 +272,7 @@ class ArchiveLimits:
     frame_bytes: int = 8 * MIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenArchive:
+class WrittenArchive(Struct, frozen=True, kw_only=True):
     """Members, sizes, and the BLAKE2b digests of an archive and its index, in hexadecimal."""
 
     members: int
@@ -298,8 +283,7 @@ class WrittenArchive:
     index_digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveRecord:
+class ArchiveRecord(Struct, frozen=True, kw_only=True):
     """An archive in the ledger. `number`, unique in its tree and increasing, is its name. `at_s` is when it reached its
     state; `reason` is why it is void.
     """
@@ -315,8 +299,7 @@ class ArchiveRecord:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeArchived:
+class TreeArchived(Struct, frozen=True, kw_only=True):
     """The result of one call of `reap archive` for one tree. `already` files were in proven archives, unchanged.
 
     `left_out` counts by reason; `examples` are some of those paths.
@@ -334,23 +317,21 @@ class TreeArchived:
     skipped: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotRestored:
+class NotRestored(Struct, frozen=True, kw_only=True):
     """A requested path that was not restored, and why."""
 
     path: bytes
     reason: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, kw_only=True):
     """The result of one call of `reap restore` for one tree."""
 
     tree: bytes
     restored: int = 0
     size_bytes: int = 0
     not_restored: int = 0
-    examples: list[NotRestored] = field(default_factory=list)
+    examples: list[NotRestored] = []
 
 
 def archive_directory(tree: bytes) -> bytes:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
@@ -13,7 +15,6 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
 from migrator.core.tasks import in_thread
 from migrator.core.units import format_count, several
-from migrator.core.values import dataclass
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
@@ -31,8 +32,7 @@ _GLOB_BYTES = frozenset(b"*?[")
 _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest:
+class RestoreRequest(Struct, frozen=True, kw_only=True):
     """The archived files of these trees that match one of the patterns. Patterns are relative to the tree, or begin
     with the tree's own path.
 
@@ -46,8 +46,7 @@ class RestoreRequest:
     overwrite: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoringWorld:
+class RestoringWorld(Struct, frozen=True, kw_only=True):
     """The environment of a restore. Attributes that the `capabilities` of the destination lack are not set."""
 
     folders: MountedArchiveFolders

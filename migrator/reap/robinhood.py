@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import DAY_S
-from migrator.core.values import dataclass, replace
 from migrator.reap.model import ReapClock, ReapRule, TreeRule
 
 POLICY = "migrator_reap"
@@ -109,8 +111,7 @@ _SIZE_BYTES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
+class _Block(Struct, frozen=True, kw_only=True):
     """A block of the file: its kind, its name, its assignments, the blocks in it, and all its tokens."""
 
     kind: str

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from migrator.core.values import dataclass, field, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 NONE = "\N{EN DASH}"
 """Shown instead of an unknown or missing figure."""
@@ -100,8 +101,7 @@ def clean(text: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """A column. Figures are aligned right; `wide` columns may be folded over several lines.
 
     `paths`: cells may contain paths of thousands of bytes, which renderers shorten.
@@ -113,8 +113,7 @@ class Column:
     paths: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A table with a note below, for example on omitted rows."""
 
     title: str
@@ -123,23 +122,20 @@ class Table:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True, kw_only=True):
     """Some sentences; `alert` ones must not be overlooked."""
 
     text: str
     alert: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Names with their values."""
 
     pairs: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """A share from 0 to 1, with the same in words; the label may be empty."""
 
     label: str
@@ -147,16 +143,14 @@ class Bar:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Struct, frozen=True, kw_only=True):
     """A further line in a chart."""
 
     label: str
     points: tuple[tuple[float, float], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """Bytes over time. With `span_s`, points are spans that end at their time; otherwise lines join them.
 
     `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). `summary` describes the
@@ -177,8 +171,7 @@ class Chart:
 Block = Paragraph | Facts | Bar | Table | Chart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """A part with a heading. Sections with `first_page` come first, and management can read them alone."""
 
     title: str
@@ -186,13 +179,12 @@ class Section:
     first_page: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """A title and sections."""
 
     title: str
     subtitle: str
-    sections: tuple[Section, ...] = field(default=())
+    sections: tuple[Section, ...] = ()
 
 
 def first_page(document: Document, more: str) -> Document:

@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import assert_never
+
+from msgspec import Struct
 
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape
@@ -126,14 +127,14 @@ def plain(value: object) -> object:
             return sorted((plain(item) for item in value), key=str)
         case MigratorError():
             return {"message": plain(value.message), "cause": plain(value.cause), "hint": plain(value.hint)}
-        case _ if is_dataclass(value) and not isinstance(value, type):
+        case Struct():
             return _record(value)
         case _:
             raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _record(value: object) -> dict[str, object]:
-    record = {field.name: plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+def _record(value: Struct) -> dict[str, object]:
+    record = {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     for name in dir(type(value)):
         if not name.startswith("_") and isinstance(getattr(type(value), name), property):
             record[name] = plain(getattr(value, name))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.beegfs.model import StorageSample
 from migrator.bench.model import BenchmarkResult
 from migrator.bricks.add.model import AdditionStanding
@@ -14,7 +16,6 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB
-from migrator.core.values import dataclass, field
 from migrator.cutover.model import CutoverRecord, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
@@ -34,8 +35,7 @@ FARTHEST_S = 100 * 365 * DAY_S
 """The longest forecast. Later ends are cut to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkSlot:
+class WorkSlot(Struct, frozen=True, kw_only=True):
     """Files and bytes copied in one time slot, including empty slots. `seen_s` is the observed part of the slot: the
     first slot counts from the first stream, the last one until now.
     """
@@ -46,8 +46,7 @@ class WorkSlot:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConePoint:
+class ConePoint(Struct, frozen=True, kw_only=True):
     """Bytes left at one time: the median, and both ends of the range."""
 
     at_s: float
@@ -56,8 +55,7 @@ class ConePoint:
     most_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyForecast:
+class CopyForecast(Struct, frozen=True, kw_only=True):
     """The expected time when all files of the plan are copied once. `likely_at_s` is the median; the end lies between
     `earliest_at_s` and `latest_at_s` with probability `share`. `basis` explains the computation in sentences.
     """
@@ -75,8 +73,7 @@ class CopyForecast:
 # --- Parts of a report that the status does not have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierReport:
+class EarlierReport(Struct, frozen=True, kw_only=True):
     """Figures of an earlier report; `likely_at_s` is None if it had no forecast."""
 
     at_s: float
@@ -97,8 +94,7 @@ class Standing(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinceReport:
+class SinceReport(Struct, frozen=True, kw_only=True):
     """Progress since an earlier report. `expected_bytes` is the amount that its forecast expected to be copied since
     then; `end_moved_s` is positive if the likely end moved to a later time. `reasons` are sentences.
     """
@@ -113,8 +109,7 @@ class SinceReport:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickOutlook:
+class BrickOutlook(Struct, frozen=True, kw_only=True):
     """One brick of the source: its state as text, the files that its drain has left to move (None: unknown), and the
     time when it is free. `basis` is the source of that time: the pace of the drain or the schedule.
     """
@@ -127,8 +122,7 @@ class BrickOutlook:
     basis: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOutlook:
+class ServerOutlook(Struct, frozen=True, kw_only=True):
     """A server of the source: its bricks, how many of them are free, and the time when all are (None: unknown).
     `basis` is that of the last brick to become free.
     """
@@ -140,8 +134,7 @@ class ServerOutlook:
     basis: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapedFacts:
+class ReapedFacts(Struct, frozen=True, kw_only=True):
     """The files that a plan archives or skips instead of copying. `archived_*` counts the content of proven archives,
     which are `archives` files of `archive_bytes`; `released` counts the skipped paths and globs released for deletion.
     """
@@ -160,8 +153,7 @@ class ReapedFacts:
 # --- Sums of the ledger for `status` and `report`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedBatch:
+class PlannedBatch(Struct, frozen=True, kw_only=True):
     """A batch as planned, with its state."""
 
     number: int
@@ -170,8 +162,7 @@ class PlannedBatch:
     forecast_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTree:
+class PlannedTree(Struct, frozen=True, kw_only=True):
     """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived
     or skipped instead of copied.
     """
@@ -185,8 +176,7 @@ class PlannedTree:
     reaped_files: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkSum:
+class ChunkSum(Struct, frozen=True, kw_only=True):
     """All chunks of one tree, kind and state in one pass."""
 
     tree: bytes
@@ -197,24 +187,21 @@ class ChunkSum:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionCount:
+class AttentionCount(Struct, frozen=True, kw_only=True):
     """Files of one batch that did not arrive: `bad` files need attention, `vanished` files were deleted by their users."""
 
     bad: int
     vanished: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionFile:
+class AttentionFile(Struct, frozen=True, kw_only=True):
     """A file that needs attention."""
 
     batch: int
     problem: FileProblem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanFacts:
+class PlanFacts(Struct, frozen=True, kw_only=True):
     """The plan whose batches are shown."""
 
     name: str
@@ -226,8 +213,7 @@ class PlanFacts:
     basis: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThroughputPoint:
+class ThroughputPoint(Struct, frozen=True, kw_only=True):
     """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it;
     `streams` is their mean number in that time.
     """
@@ -248,8 +234,7 @@ class ThroughputPoint:
         return self.files / self.busy_s if self.busy_s > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DonePoint:
+class DonePoint(Struct, frozen=True, kw_only=True):
     """The total done at one time."""
 
     at_s: float
@@ -274,8 +259,7 @@ UPPER_BYTES = ((SizeClass.TINY, 16 * KIB), (SizeClass.SMALL, MIB), (SizeClass.ME
 """Upper bounds of the classes (exclusive); larger means are LARGE."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSum:
+class StreamSum(Struct, frozen=True, kw_only=True):
     """Succeeded attempts. `brick` is None if they read the mount. `stream_s` adds up the time of each stream."""
 
     host: str
@@ -301,8 +285,7 @@ class StreamSum:
 # --- Incidents, made of events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class Incident(Struct, frozen=True, kw_only=True):
     """All events of one kind about one subject, with the message of the last one. `resolved_at_s` is None as long as no
     event ends them; `resolution` names that event.
     """
@@ -318,8 +301,7 @@ class Incident:
     resolution: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEvent(Event):
+class SeenEvent(Event, frozen=True, kw_only=True):
     """A warning or error, and the event that ended it, as in `Incident`."""
 
     resolved_at_s: float | None = None
@@ -329,8 +311,7 @@ class SeenEvent(Event):
 # --- Status and report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """Progress of one part of the work. A user is done when all planned files of their trees are copied."""
 
     total_bytes: int = 0
@@ -386,8 +367,7 @@ class TreeState(StrEnum):
     EXCLUDED = "excluded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeFacts:
+class TreeFacts(Struct, frozen=True, kw_only=True):
     """Progress of one user tree, by the plan that has done the most recent work on it."""
 
     tree: UserTree
@@ -398,8 +378,7 @@ class TreeFacts:
     tally: Tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassFacts(PassRecord):
+class PassFacts(PassRecord, frozen=True, kw_only=True):
     """One pass over a batch. `changes` counts the changes that a later pass carries, by kind, over all trees; None if
     none were recorded.
     """
@@ -407,8 +386,7 @@ class PassFacts(PassRecord):
     changes: Mapping[ChangeKind, ChangeTally] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFacts:
+class BatchFacts(Struct, frozen=True, kw_only=True):
     """Progress of one batch. `chunks` counts all kinds of chunks in the newest pass; `verification` is the newest
     finished one, `convergence` the prediction after the last delta pass.
     """
@@ -436,16 +414,14 @@ class RunLife(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts(RunRecord):
+class RunFacts(RunRecord, frozen=True, kw_only=True):
     """One invocation of a verb that writes. `silent_s` is the age of its last heartbeat."""
 
     life: RunLife
     silent_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(Struct, frozen=True, kw_only=True):
     """The expected end of the copying, and its basis."""
 
     left_s: float
@@ -453,8 +429,7 @@ class Estimate:
     basis: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocker:
+class Blocker(Struct, frozen=True, kw_only=True):
     """Something blocked, the reason, and the remedy."""
 
     subject: str
@@ -462,8 +437,7 @@ class Blocker:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusFacts:
+class StatusFacts(Struct, frozen=True, kw_only=True):
     """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
 
     - `overall`, `verified`, `moved` and `trees` cover the whole migration: all plans that were active, up to the
@@ -486,9 +460,9 @@ class StatusFacts:
     site: str | None
     scan: CatalogRecord | None = None
     plan: PlanFacts | None = None
-    overall: Tally = field(default_factory=Tally)
-    verified: Tally = field(default_factory=Tally)
-    moved: Tally = field(default_factory=Tally)
+    overall: Tally = Tally()
+    verified: Tally = Tally()
+    moved: Tally = Tally()
     verified_content_bytes: int = 0
     batches: tuple[BatchFacts, ...] = ()
     trees: tuple[TreeFacts, ...] = ()
@@ -506,15 +480,14 @@ class StatusFacts:
     drains: tuple[DrainStanding, ...] = ()
     additions: tuple[AdditionStanding, ...] = ()
     retirement: Retirement | None = None
-    governing: GoverningFacts = field(default_factory=GoverningFacts)
+    governing: GoverningFacts = GoverningFacts()
     at_work: tuple[Holder, ...] = ()
     storage: tuple[StorageSample, ...] = ()
     archives: tuple[SecondCopy, ...] = ()
     require_archive: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFacts:
+class ReportFacts(Struct, frozen=True, kw_only=True):
     """The report for management: status, history, forecast and proofs.
 
     - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
@@ -558,8 +531,7 @@ class MetricKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSample:
+class MetricSample(Struct, frozen=True, kw_only=True):
     """One value. `name` is that of the metric; a histogram appends `_bucket`, `_sum` or `_count`."""
 
     name: str
@@ -567,8 +539,7 @@ class MetricSample:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricFamily:
+class MetricFamily(Struct, frozen=True, kw_only=True):
     """One metric with all its values; it may have none."""
 
     name: str
@@ -581,8 +552,7 @@ Counts = Sequence[tuple[float, *tuple[str, ...]]]
 """Values of one metric, each with its labels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricFacts:
+class MetricFacts(Struct, frozen=True, kw_only=True):
     """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest
     sample of each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback. Reading took
     `read_s`.
@@ -604,8 +574,7 @@ class MetricFacts:
 # --- `status --watch`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamAtWork:
+class StreamAtWork(Struct, frozen=True, kw_only=True):
     """One attempt that has not ended in the ledger. `files` and `size_bytes` are those of its chunk; `done_*` is its
     progress by its samples, and `recent_*` the part of the last `recent_s` seconds. `brick` is None if it reads the
     mount.
@@ -632,8 +601,7 @@ class StreamAtWork:
         return self.recent_bytes / self.recent_s if self.recent_s > 0 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchFacts:
+class WatchFacts(Struct, frozen=True, kw_only=True):
     """A snapshot for the live view. `rates` is the throughput in bytes per second over equal spans, oldest first, until
     now or the end of the last copying. `news` are the events since the previous snapshot, oldest first; `last_event` is
     the number of the newest event.

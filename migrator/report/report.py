@@ -3,9 +3,10 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
 from migrator.core import documents
@@ -264,7 +265,7 @@ def read_earlier(place: Path) -> model.EarlierReport:
             "at_s": status["at_s"],
             "plan": (status.get("plan") or {}).get("name"),
         }
-        facts = {field.name: known.get(field.name) for field in fields(model.EarlierReport)}
+        facts = {name: known.get(name) for name in model.EarlierReport.__struct_fields__}
         earlier: model.EarlierReport = documents.decode(model.EarlierReport, facts)
     except OSError as error:
         raise UsageError(f"the earlier report {file} cannot be read: {error.strerror}", hint=hint) from error

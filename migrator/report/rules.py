@@ -3,8 +3,10 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
 from migrator.bricks.retire.model import Retirement, RetirementState
@@ -32,13 +34,12 @@ from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
 from migrator.verify.model import DifferenceKind, VerificationRecord
 
-_Value = TypeVar("_Value")
+_Value = TypeVar("_Value", bound=Struct)
 
 
 def of_record(kind: type[_Value], record: object, **more: object) -> _Value:
     """A value with the fields of a record that have the same names, and `more`."""
-    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
-    return kind(**{name: getattr(record, name) for name in names if name not in more}, **more)
+    return kind(**{name: getattr(record, name) for name in kind.__struct_fields__ if name not in more}, **more)
 
 
 def newest_runs(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:

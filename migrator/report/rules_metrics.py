@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.core.probe import ProbeTimes
 from migrator.core.states import ChunkState
 from migrator.core.units import HOUR_S
-from migrator.core.values import dataclass
 from migrator.cutover.model import CutoverState
 from migrator.report.model import MetricFacts, MetricFamily, MetricKind, MetricSample, RunLife, TreeState
 
@@ -18,8 +19,7 @@ _Rows = Callable[[MetricFacts], Iterable[tuple[Any, *tuple[object, ...]]]]
 """Things, or values, with their labels. Values of None are left out, because a missing value is not 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
+class MetricSpec(Struct, frozen=True):
     """One metric: its exposed name, the names of its labels, its help text, and its rows in a snapshot; `value` is that
     of every row, or names the attribute of a thing that is its value.
     """
@@ -85,7 +85,7 @@ def _governor(facts: MetricFacts) -> Iterable[tuple[Any]]:
 
 
 _COPYING_VERBS = frozenset({"run", "cutover", "rollback"})
-_OPERATIONS = tuple(name.removesuffix("_s") for name in ProbeTimes.__slots__)
+_OPERATIONS = tuple(name.removesuffix("_s") for name in ProbeTimes.__struct_fields__)
 _Values = Iterable[tuple[float | None, *tuple[object, ...]]]
 
 

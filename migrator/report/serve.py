@@ -22,8 +22,10 @@ from time import monotonic
 from typing import Generic, TypeVar
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.core.values import dataclass, field, replace
 from migrator.render.prometheus import CONTENT_TYPE, to_prometheus
 from migrator.report.model import MetricFamily, ReportFacts, RunLife
 from migrator.report.rules import newest_runs
@@ -53,8 +55,7 @@ _log = logging.getLogger(__name__)
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class Listening(Struct, frozen=True, kw_only=True):
     """A server that accepts connections at `url`. `token` is the one that it made for itself; None: it is in a file."""
 
     url: str
@@ -63,18 +64,16 @@ class Listening:
     token: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A response. Its headers replace default ones of the same name."""
 
     status: int = 200
     content_type: str = _TEXT
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """The answer to one path, made in a thread; a MigratorError is answered with 503. `open_to_all`: no token is
     needed, so it must not reveal anything about the migration.
     """

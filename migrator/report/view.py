@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.bench.rules import compare
 from migrator.bench.view import comparison_blocks

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from migrator.beegfs.model import StorageSample, StorageSeen, StorageTarget, TargetKind
 from migrator.beegfs.rules import room_words, state_words, target_problems

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from types import FrameType
 from typing import NoReturn, TextIO
 
+from msgspec import Struct
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -22,7 +23,6 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
-from migrator.core.values import dataclass
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.render.charts import sparkline
 from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent, shortened, when
@@ -120,8 +120,7 @@ def _states(status: model.StatusFacts) -> Iterator[tuple[object, str]]:
 # --- On a terminal
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """Words in columns."""
 
     words: tuple[str, ...]

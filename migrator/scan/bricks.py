@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
 from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
@@ -13,7 +16,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import BrickProgress
 from migrator.core.units import format_count, format_duration, several
-from migrator.core.values import dataclass, replace
 from migrator.gluster.model import Brick, BrickRules, SourceHealth, VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks
@@ -270,8 +272,7 @@ _ASK_LIMIT = 10_000
 """The most paths to look up through the mount, at some thousands per second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickWay:
+class BrickWay(Struct, frozen=True, kw_only=True):
     """One scan of the bricks. `team` has passed `greet`."""
 
     session: Session

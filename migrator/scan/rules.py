@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from msgspec import Struct
+
 from migrator.catalog.model import BrickFindings, PathFinding, ScanProblem, StrangeFiles
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.units import first_of, format_count, several
-from migrator.core.values import dataclass
 from migrator.gluster.model import Brick, BrickRules, VolumeState
 from migrator.gluster.rules import (
     CTIME_OPTION,
@@ -30,8 +31,7 @@ _WILD = b"*?["
 _MAP_COLUMNS = ("tree", "user")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreePattern:
+class TreePattern(Struct, frozen=True, kw_only=True):
     """A glob of `[users] trees` or `exclude`. Each component is matched within one directory."""
 
     text: str
@@ -195,8 +195,7 @@ def _refuse_overlaps(by_path: Mapping[bytes, TreePattern]) -> None:
 # The mount is always right, and slow. All reasons against the bricks are listed, each as a sentence.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickWay:
+class BrickWay(Struct, frozen=True, kw_only=True):
     """The bricks to read, one of each subvolume, and their rules; or the `reasons` against it."""
 
     bricks: tuple[Brick, ...] = ()
@@ -357,8 +356,7 @@ def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles
 _EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickDoubts:
+class BrickDoubts(Struct, frozen=True, kw_only=True):
     """`doubts` and `unread` paths make the scan not whole; `findings` do not."""
 
     doubts: tuple[str, ...]

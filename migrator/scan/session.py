@@ -4,8 +4,12 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.model import CatalogRecord, ScanProblem
 from migrator.catalog.ports import CatalogTotals
@@ -17,7 +21,6 @@ from migrator.core.paths import join, show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import format_count, several
-from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import CutoverState
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.ledger.model import SiteRecord
@@ -82,8 +85,7 @@ _SHOW_EVERY_S = 0.5
 _PROBLEMS_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanRequest:
+class ScanRequest(Struct, frozen=True, kw_only=True):
     """What to scan. `users` maps trees to users whose name is not the tree's last component. `restart` begins a new
     catalog instead of resuming an unfinished one. `workers` read the mount. `only` has the paths of the user trees
     to scan; empty: everything. A scan of some trees is always a new one.
@@ -91,7 +93,7 @@ class ScanRequest:
 
     trees: Sequence[str]
     exclude: Sequence[str] = ()
-    users: dict[bytes, str] = field(default_factory=dict)
+    users: dict[bytes, str] = {}
     via: str = "mount"
     workers: int = 8
     restart: bool = False

@@ -6,6 +6,9 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
 from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.clock import Clock
@@ -15,7 +18,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.tasks import WorkPool
 from migrator.core.units import several
-from migrator.core.values import dataclass, replace
 from migrator.fs.ports import Block, FileSystem, SourceFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.volume import GlusterSource
@@ -171,8 +173,7 @@ _LOOK_EVERY_S = 60.0
 """The interval of polls of the bricks during the walk: a killed scan gets no final check."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountWay:
+class MountWay(Struct, frozen=True, kw_only=True):
     """One scan of the mount; `way_reasons` are the reasons why bricks were requested but are not read."""
 
     session: Session

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from migrator.core.values import dataclass
+from msgspec import Struct
 
 
 class ScheduleOrder(StrEnum):
@@ -30,8 +30,7 @@ class ObstacleKind(StrEnum):
     """Users add data faster than it is copied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True, kw_only=True):
     """An obstacle and its day. `batch` is the one that cannot proceed, `subvolume` the one that is too full;
     `lacking_bytes` and `lacking_inodes` are the room missing on that day.
     """
@@ -44,8 +43,7 @@ class Obstacle:
     lacking_inodes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchStep:
+class BatchStep(Struct, frozen=True, kw_only=True):
     """One batch: when copying begins, when its users work on the target, when its source is purged. It waits
     `waited_days` for room on the target.
     """
@@ -57,8 +55,7 @@ class BatchStep:
     waited_days: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubvolumeStep:
+class SubvolumeStep(Struct, frozen=True, kw_only=True):
     """The bricks of one subvolume: when their drain begins, when they are cleared. The drain moves at most
     `moved_bytes`. The last subvolume is `retired`: it is not drained, and the volume is stopped instead.
     """
@@ -71,16 +68,14 @@ class SubvolumeStep:
     retired: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostStep:
+class HostStep(Struct, frozen=True, kw_only=True):
     """The day on which all bricks of a server are free."""
 
     host: str
     free_day: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of one order: steps up to the end or the obstacle, subvolumes in the order in which they are cleared.
     `done_day` is when the source is empty, None if an obstacle prevents it.
     """
@@ -92,8 +87,7 @@ class Outcome:
     hosts: tuple[HostStep, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderSchedule:
+class OrderSchedule(Struct, frozen=True, kw_only=True):
     """The outcome of one order of the batches."""
 
     order: ScheduleOrder
@@ -110,8 +104,7 @@ class Change(StrEnum):
     """Cleared bricks do not join the target."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True, kw_only=True):
     """The outcome of the planned order under changed circumstances."""
 
     change: Change
@@ -121,8 +114,7 @@ class WhatIf:
     obstacle: Obstacle | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedies:
+class Remedies(Struct, frozen=True, kw_only=True):
     """Remedies for an impossible schedule; each suffices alone. More room on the target: `more_bytes` together with
     `more_inodes` (None: no room would help). Reaping everything that `reap_users` did not change for a year, which
     saves `reap_bytes` (None: not enough). A higher `[capacity] max_fill` (None: not enough).
@@ -135,8 +127,7 @@ class Remedies:
     max_fill: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Struct, frozen=True, kw_only=True):
     """The conversion schedule of a plan. If there is none, `problem` is the reason and everything else is empty.
 
     `assumptions` are sentences. `growth_basis` is the source of `growth_bytes_per_day`; empty: growth is unknown. The
@@ -158,8 +149,7 @@ class Schedule:
 # --- Facts: the input of a schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOnBrick:
+class TreeOnBrick(Struct, frozen=True, kw_only=True):
     """Usage of one brick (None: unknown) by one user tree (None: paths outside every tree).
 
     `files` counts all names but directories; `allocated_bytes` counts a hard-linked file once.
@@ -171,8 +161,7 @@ class TreeOnBrick:
     allocated_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubvolumeFacts:
+class SubvolumeFacts(Struct, frozen=True, kw_only=True):
     """Bricks that hold the same files and are drained together. Room is that of the copy with the least. The target
     gains `added_bytes` when all its bricks are re-formatted for it.
     """
@@ -189,8 +178,7 @@ class SubvolumeFacts:
         return self.total_bytes - self.free_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """Allocated bytes and files by subvolume, in order."""
 
     size_bytes: tuple[int, ...]
@@ -206,16 +194,14 @@ class Placed:
         return sum(self.files)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldFiles:
+class OldFiles(Struct, frozen=True, kw_only=True):
     """Files of one user that were not changed for a year, and need not be copied if they are reaped."""
 
     user: str
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFacts:
+class BatchFacts(Struct, frozen=True, kw_only=True):
     """A batch. `target_bytes` and `target_inodes` are its need beyond the files that are on the target already. Copying
     its current content with all streams takes `copy_days`, or `copy_days_in_drain` while a drain moves files the whole
     time (None: the same).
@@ -236,16 +222,14 @@ class BatchFacts:
         return self.copy_days / slower if slower else 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFacts:
+class KeptFacts(Struct, frozen=True, kw_only=True):
     """Sources of users who already work on the target; they are purged on `freed_day`."""
 
     placed: Placed
     freed_day: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleFacts:
+class ScheduleFacts(Struct, frozen=True, kw_only=True):
     """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None:
     unknown. `reserve_bytes` stay free on the target regardless of `max_fill`.
 

@@ -1,11 +1,13 @@
 """The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from itertools import permutations
 from math import ceil
 from typing import Any, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.collected import collected
@@ -387,8 +389,8 @@ def _round_days(value: Any) -> Any:  # noqa: ANN401 - any part of an outcome
         return round(value, _DIGITS)
     if isinstance(value, tuple):
         return tuple(map(_round_days, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: _round_days(getattr(value, one.name)) for one in fields(value)})
+    if isinstance(value, Struct):
+        return replace(value, **{name: _round_days(getattr(value, name)) for name in value.__struct_fields__})
     return value
 
 

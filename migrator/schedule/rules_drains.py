@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from migrator.bricks.drain.model import OUT_STATES, CopyTally, DrainCopying, DrainSample, DrainState, last_counts
 from migrator.core.units import HOUR_S, MIB, format_duration, format_size, several
-from migrator.core.values import dataclass
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import choose_cost, copy_s
 
@@ -24,8 +25,7 @@ MOVED_STATES = OUT_STATES | {DrainState.DRAINED, DrainState.AUDITING, DrainState
 """States in which Gluster has moved all files, so the drain's time is a valid measurement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainCost:
+class DrainCost(Struct, frozen=True, kw_only=True):
     """Seconds of a drain per file and per byte; `basis` is a sentence about their source."""
 
     s_per_file: float
@@ -93,8 +93,7 @@ ASSUMED_SHARE = 1 / 3
 _LEAST_SHARE = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowerInDrains:
+class SlowerInDrains(Struct, frozen=True, kw_only=True):
     """The copy rate during drains as a share of the rate otherwise; `basis` is a sentence about its source.
 
     With `mount`, the rate otherwise is at most that of the mount at this cost: the measured one may be that of brick

@@ -1,10 +1,13 @@
 """Simulation of one schedule, event by event. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
-from migrator.core.values import dataclass, field, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.schedule import model
 
 # --- Bricks that were not drained, and hosts
@@ -253,14 +256,13 @@ class TargetSide:
 _MOST_TRIES = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holds:
+class Holds(Struct, frozen=True, kw_only=True):
     """Steps that wait although there is room, because growth would fill that room later: batches (by place) for a
     number of bricks to join the target, drains (by place) for a number of purges.
     """
 
-    batches: Mapping[int, int] = field(default_factory=dict)
-    drains: Mapping[int, int] = field(default_factory=dict)
+    batches: Mapping[int, int] = {}
+    drains: Mapping[int, int] = {}
 
 
 def play(facts: model.ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int]) -> model.Outcome:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.units import DAY_S, HOUR_S
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import CutoverRecord
 from migrator.fs.model import Capacity, Need
 from migrator.gluster.volume import VolumeOverview
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from migrator.plan.store import CatalogQueries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanScheduling:
+class PlanScheduling(Struct, frozen=True, kw_only=True):
     """Input of a schedule beyond the plan: the volume now, or why it is unknown."""
 
     volume: VolumeOverview | None

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from migrator.core.units import first_of, format_size, several
-from migrator.core.values import dataclass
 from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
 from migrator.schedule import model
 from migrator.schedule.rules import day_words, obstacle_words
@@ -75,8 +76,7 @@ def _remedies(found: model.Remedies | None) -> Iterator[str]:
         yield f"[capacity] max_fill of {found.max_fill:.0%}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tables:
+class _Tables(Struct, frozen=True, kw_only=True):
     """The tables of one schedule."""
 
     schedule: model.Schedule

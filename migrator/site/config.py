@@ -8,13 +8,12 @@ the key (`lease`).
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from msgspec import Meta, Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import UsageError

@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePath
 
+from msgspec.structs import replace
+
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
-from migrator.core.values import replace
 from migrator.fs.beneath import read_mounts
 from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question
 from migrator.fs.model import Capacity, mount_of

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.clock import Clock
 from migrator.core.durable import replacing
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.values import dataclass, replace
 from migrator.fs.beneath import held
 from migrator.fs.kinds.table import KINDS, PLAIN, kind_at
 from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
@@ -228,8 +230,7 @@ def target_not_writable(root: bytes, error: OSError) -> MigratorError:
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitResult:
+class InitResult(Struct, frozen=True, kw_only=True):
     """The result of `init`. `created` is True the first time; `done` and `notes` are sentences."""
 
     site_id: str

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from migrator.core.errors import UsageError
-from migrator.core.values import dataclass
 from migrator.site import config as site
 from migrator.site.config import SECTIONS
 
@@ -30,8 +31,7 @@ _FIRST: Mapping[str, tuple[str, ...]] = {
 """Keys that the operator of every site must review: `init` writes these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteDraft:
+class SiteDraft(Struct, frozen=True, kw_only=True):
     """The settings of a new site.toml. `volume` is None if the source is not Gluster."""
 
     name: str

@@ -5,8 +5,11 @@ import errno
 import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
@@ -15,7 +18,6 @@ from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.tasks import SharedCall, through_cancellation
 from migrator.core.units import MIB, several
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.volume import split_brain
 from migrator.hosts.model import ProcessIdentity

@@ -3,10 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import CutoverRecord
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Batch, Plan
@@ -142,8 +144,7 @@ class BatchRefused(Refused):
         return cls(refused.message, cause=refused.cause, hint=refused.hint)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """A batch with the trees that a run copies (`whole`: all that it may), and the trees that it leaves alone."""
 
     batch: Batch

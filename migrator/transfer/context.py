@@ -3,8 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.beegfs.rules import fullest_words, lost_targets
@@ -16,7 +19,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.core.tasks import Blocking, SharedCall, drop_error, to_the_end
-from migrator.core.values import dataclass, field
 from migrator.fs.kinds.model import Answer
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
@@ -190,8 +192,7 @@ _RECONNECTED_S = 60.0
 LOG = logging.getLogger("migrator.run")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """All external resources of a run. The first lane reads the mount on this machine. `storage` is None if the target
     has no storage targets of its own. `target_state` asks what of the target is missing. `layouts` finds, in a catalog, the
     directories of trees with a layout of their own. `governing` None: all streams may run at any time, without a limit.

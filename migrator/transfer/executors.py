@@ -4,8 +4,9 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from migrator.core.errors import Refused, ToolFailed
 from migrator.gluster.model import BrickRules

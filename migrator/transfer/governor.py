@@ -5,15 +5,18 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.tasks import cancel_and_wait
 from migrator.core.units import format_rate, several
-from migrator.core.values import dataclass, field, replace
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
 from migrator.plan.model import TransferCost
 from migrator.report.model import RunLife, run_life
@@ -79,8 +82,7 @@ _BYTES_OF_A_FILE = 1_000_000
 _FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Governing:
+class Governing(Struct, frozen=True, kw_only=True):
     """The ports, and the settings at the start. `ledger` has the operators' settings. `in_words` formats a time for display."""
 
     ledger: "Ledger"
@@ -394,8 +396,7 @@ _SUBJECT = "governor"
 _PAUSE = "pause"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class Tuning(Struct, frozen=True, kw_only=True):
     """The ports, and the author of the command. `given` are the limits of site.toml; `windows` returns those of
     [transfer] at a time.
     """

@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter, methodcaller
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
 from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words

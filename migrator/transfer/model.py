@@ -3,10 +3,12 @@
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.beegfs.model import LayoutRule
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
-from migrator.core.values import dataclass, field, replace
 from migrator.core.windows import WindowStanding
 from migrator.delta.model import Changes, TreeChanges
 from migrator.hosts.model import ProcessIdentity
@@ -26,8 +28,7 @@ class FileProblemKind(StrEnum):
     CHANGED = "changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileProblem:
+class FileProblem(Struct, frozen=True, kw_only=True):
     """One file that did not arrive complete. `path` is relative to the source root."""
 
     path: bytes
@@ -60,8 +61,7 @@ class Verdict(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCounters:
+class StreamCounters(Struct, frozen=True, kw_only=True):
     """The progress of one stream: files and bytes written to the target."""
 
     files: int = 0
@@ -71,8 +71,7 @@ class StreamCounters:
         return StreamCounters(files=self.files + other.files, size_bytes=self.size_bytes + other.size_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that."""
 
     verdict: Verdict
@@ -82,8 +81,7 @@ class Outcome:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamView:
+class StreamView(Struct, frozen=True, kw_only=True):
     """The locations of the tree as a stream sees it: absolute paths of the tree itself on both sides, inside the
     confinement.
     """
@@ -92,8 +90,7 @@ class StreamView:
     target_tree: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRecord:
+class ChunkRecord(Struct, frozen=True, kw_only=True):
     """A chunk in the ledger. `list_path` is set for the halves of a split chunk."""
 
     id: int
@@ -109,8 +106,7 @@ class ChunkRecord:
     brick: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedChunk:
+class CopiedChunk(Struct, frozen=True, kw_only=True):
     """A chunk with the attempt that copied it, and the directory of that run. None: no attempt has."""
 
     chunk: ChunkRecord
@@ -118,16 +114,14 @@ class CopiedChunk:
     directory: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedChunk:
+class ListedChunk(Struct, frozen=True, kw_only=True):
     """The location of a chunk's path list."""
 
     chunk_list: str
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotArrived:
+class NotArrived(Struct, frozen=True, kw_only=True):
     """The parts of a batch that are not known to have arrived, under their listed names. In order, without duplicates.
 
     `paths` were bad, changed during their copy, or were listed and not found. (A look-up proves that, but a path that
@@ -141,8 +135,7 @@ class NotArrived:
     trees: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
+class AttemptRecord(Struct, frozen=True, kw_only=True):
     """An attempt in the ledger. `token` is in the environment of every process of the attempt."""
 
     id: int
@@ -161,8 +154,7 @@ class AttemptRecord:
     stderr_tail: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """Throughput over one interval; `attempt_id` is None for all streams together."""
 
     at_s: float
@@ -178,8 +170,7 @@ class Sample:
 # Times in seconds since the epoch, durations in seconds, rates per hour.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassFacts:
+class PassFacts(Struct, frozen=True, kw_only=True):
     """Facts of one finished pass, for predictions.
 
     `scanned_at_s` is the start of the scan that its list was made from, `scan_s` its duration; for a seed pass, the
@@ -213,8 +204,7 @@ class PassFacts:
         return not (self.renames or self.gone or any(tally.paths for tally in tallies))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreezeCheck:
+class FreezeCheck(Struct, frozen=True, kw_only=True):
     """The cost of verifying in the freeze, with all workers: `fixed_s`, and a cost per file and per byte.
 
     `files` and `size_bytes` have to be verified in any case; the paths that the final pass copies are extra.
@@ -227,16 +217,14 @@ class FreezeCheck:
     fixed_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassLimits:
+class PassLimits(Struct, frozen=True, kw_only=True):
     """The limits of delta passes: they end if the freeze is short enough, or one run has made its maximum of passes."""
 
     max_freeze_s: float
     max_delta_passes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeChurn:
+class TreeChurn(Struct, frozen=True, kw_only=True):
     """The rate at which one tree changes."""
 
     tree: bytes
@@ -244,8 +232,7 @@ class TreeChurn:
     bytes_per_h: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Struct, frozen=True, kw_only=True):
     """A prediction from the passes so far.
 
     `next_pass_s`: from the start of the next scan to the end of its pass. `freeze_s`: from the freeze to the end of the
@@ -271,8 +258,7 @@ class ConvergenceOutcome(StrEnum):
     NOTHING_CHANGED = "nothing-changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """Whether another delta pass follows. `prediction` is None before the first delta pass. `sentence` is for
     display.
     """
@@ -286,8 +272,7 @@ class Decision:
         return self.outcome is ConvergenceOutcome.GO_ON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvergenceRecord:
+class ConvergenceRecord(Struct, frozen=True, kw_only=True):
     """Prediction and decision after one pass; `max_freeze_s` is the limit at that time."""
 
     pass_id: int
@@ -301,8 +286,7 @@ class ConvergenceRecord:
 # A run: its request, its findings before the start, and its summary.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """The options of `run`.
 
     `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the
@@ -327,16 +311,14 @@ class RunRequest:
     layout: tuple[LayoutRule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardFinding:
+class GuardFinding(Struct, frozen=True, kw_only=True):
     """One guard and its problems; empty if it passed."""
 
     guard: str
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeWork:
+class TreeWork(Struct, frozen=True, kw_only=True):
     """The remaining work on one user tree, or on a whole batch."""
 
     tree: bytes
@@ -345,8 +327,7 @@ class TreeWork:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class Stopped(Struct, frozen=True, kw_only=True):
     """Why the pool of streams stopped, for display. `unended` names processes that could not be ended."""
 
     reason: StopReason
@@ -356,8 +337,7 @@ class Stopped:
     unended: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """Why a batch was not copied, and the next step."""
 
     message: str
@@ -365,8 +345,7 @@ class Refusal:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSummary:
+class DeltaSummary(Struct, frozen=True, kw_only=True):
     """One delta pass of this run: the data sent in `elapsed_s` after `scan_s` of scanning and comparing, the changes,
     and the decision after it (`outcome` None: the pass stopped, or covered only some trees of the batch). `freeze_s` is
     the predicted freeze now.
@@ -383,8 +362,7 @@ class DeltaSummary:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSummary:
+class BatchSummary(Struct, frozen=True, kw_only=True):
     """The result of one batch in this run. Files and bytes are those that this run copied, by its chunks.
 
     `left` is the remaining work, by tree (in a dry run: the planned work); `guards` are the findings. `bad` lists the
@@ -401,7 +379,7 @@ class BatchSummary:
     size_bytes: int = 0
     written_bytes: int = 0
     elapsed_s: float = 0.0
-    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
+    chunks_by_kind: Mapping[ChunkKind, int] = {}
     vanished: int = 0
     bad: tuple[FileProblem, ...] = ()
     trees_gone: tuple[bytes, ...] = ()
@@ -423,8 +401,7 @@ class BatchSummary:
         return self.refusal is not None or any(finding.problems for finding in self.guards)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True, kw_only=True):
     """The result of a run; `run_id` and `directory` are None for a dry run."""
 
     run_id: int | None
@@ -467,8 +444,7 @@ class StreamsBy(StrEnum):
     FIXED = "fixed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Limits of a migration. None: not given. `jobs` is for each host, `bwlimit_bytes_per_s` for all streams
     together.
     """
@@ -484,8 +460,7 @@ class Limits:
         return self == Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class Tuned(Struct, frozen=True, kw_only=True):
     """Limits set by `tune`; each overrides the one of site.toml and of the command line."""
 
     limits: Limits
@@ -493,8 +468,7 @@ class Tuned:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """The migration is paused: no chunk starts until it is resumed."""
 
     since_s: float
@@ -502,8 +476,7 @@ class Hold:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Controls:
+class Controls(Struct, frozen=True, kw_only=True):
     """The operators' settings; None: none."""
 
     hold: Hold | None = None
@@ -533,8 +506,7 @@ class Bound(StrEnum):
     PAUSE = "pause"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GovernorRecord:
+class GovernorRecord(Struct, frozen=True, kw_only=True):
     """The allowance of the governor from `at_s` on. `streams` is the number in all, `hosts` the number on each host;
     the limits would allow `most`. `bwlimit_bytes_per_s` is for all together. `until_s` is the start of the next window.
     `max_latency_s` and `max_load` are the limits of the brakes (None: none).
@@ -558,8 +530,7 @@ class GovernorRecord:
         return replace(self, at_s=other.at_s, reason=other.reason) == other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLoad:
+class HostLoad(Struct, frozen=True, kw_only=True):
     """The last reading of the one-minute load average of a host with streams."""
 
     host: str
@@ -567,8 +538,7 @@ class HostLoad:
     load: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoverningFacts:
+class GoverningFacts(Struct, frozen=True, kw_only=True):
     """The operators' settings, and the allowance of the governor in the newest run (None: no run yet); `at_work`: that
     run is in progress. `given` are the limits of site.toml and `windows` those of [transfer], if requested. `loads` are
     the last readings of the hosts of that run.

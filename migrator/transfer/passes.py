@@ -3,8 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core import states
@@ -14,7 +18,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import SharedCall, cancel_and_wait, through_cancellation, to_the_end
 from migrator.core.units import several
-from migrator.core.values import dataclass, field, replace
 from migrator.delta.model import SENT
 from migrator.fs.model import Need, TargetCapabilities
 from migrator.gluster.model import SourceHealth
@@ -372,14 +375,13 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 # The remaining work of a batch, counted without changing anything.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
+class Remaining(Struct, frozen=True, kw_only=True):
     """Chunks still to copy, by tree, and the room that they need on the target."""
 
     record: PassRecord | None
     trees: tuple[transfer.TreeWork, ...] = ()
-    chunks_by_kind: Mapping[states.ChunkKind, int] = field(default_factory=dict)
-    need: Need = field(default_factory=Need)
+    chunks_by_kind: Mapping[states.ChunkKind, int] = {}
+    need: Need = Need()
 
     @property
     def chunks(self) -> int:
@@ -451,8 +453,7 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]
 # The common part of all passes over a batch: guards, steps in order, the closing check, and the summary.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Struct, frozen=True, kw_only=True):
     """The findings of a pass before it starts, when all guards have passed."""
 
     findings: tuple[transfer.GuardFinding, ...]

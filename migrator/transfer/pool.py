@@ -5,6 +5,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.tasks import cancel_and_wait, task_group, through_cancellation, to_the_end
-from migrator.core.values import dataclass, field
 from migrator.hosts.ports import HostLost
 from migrator.plan.model import Chunk, ListedPath
 from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, OpenAttempt, Result, Unended, intend, look_at_all

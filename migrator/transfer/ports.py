@@ -5,10 +5,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from migrator.core.errors import MigratorError
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
-from migrator.core.values import dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 # Engines turn a chunk into a command, and its output into an outcome. Executors run that command on a host, confined.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkWork:
+class ChunkWork(Struct, frozen=True, kw_only=True):
     """One chunk for an engine. Paths are relative to the source root and lie in `tree`.
 
     `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times
@@ -170,15 +170,13 @@ class Engine(Protocol):
 # omitted files, so nothing depends on the driver's own report.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverView(StreamView):
+class DriverView(StreamView, frozen=True, kw_only=True):
     """The locations of the tree, and of the driver's own directory, as the driver sees them."""
 
     work: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverWork:
+class DriverWork(Struct, frozen=True, kw_only=True):
     """One tree for a driver, of about `size_bytes`. `jobs` concurrent streams share `bwlimit_bytes_per_s` (None: no
     limit); a part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever the state
     of the target.
@@ -193,8 +191,7 @@ class DriverWork:
     recopy: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driving:
+class Driving(Struct, frozen=True, kw_only=True):
     """The parts of the driver step."""
 
     driver: "Driver"
@@ -212,8 +209,7 @@ class BrickRefused(MigratorError):
     """The path of a brick on its host is not that brick. The host itself and its other bricks may be fine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """A connected host: its executor over one root of the source, and its engines by name.
 
     `brick` is None if it reads a mount.
@@ -224,8 +220,7 @@ class Way:
     brick: BrickRules | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickLook:
+class BrickLook(Struct, frozen=True, kw_only=True):
     """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint
     of the volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them. `held` has the reason
     against each brick whose set alone may not be read.
@@ -234,4 +229,4 @@ class BrickLook:
     reasons: tuple[str, ...]
     fingerprint: str
     lasting: bool = False
-    held: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = {}

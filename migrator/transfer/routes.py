@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
@@ -11,7 +12,6 @@ from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import SharedCall
 from migrator.core.units import several
-from migrator.core.values import dataclass, field
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource

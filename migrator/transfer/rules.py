@@ -3,9 +3,9 @@
 import errno
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
 import xxhash
+from msgspec.structs import replace
 
 from migrator.core.units import several
 from migrator.fs.rules import TEMPORARY_PREFIX

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from types import MappingProxyType
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSide
 from migrator.core.units import MIB, several
-from migrator.core.values import dataclass, field, replace
 from migrator.core.windows import Opening
 from migrator.report.model import Blocker
 from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
@@ -24,8 +26,7 @@ _BACK = 4
 """A series of low readings raises the cap by a quarter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brake:
+class Brake(Struct, frozen=True, kw_only=True):
     """At most `cap` streams on a host (None: no brake). `over` and `under` count the last readings in a row above the
     limit, and well below it.
     """
@@ -122,8 +123,7 @@ REST_S = 600.0
 LONGEST_REST_S = 4 * REST_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class Flow(Struct, frozen=True, kw_only=True):
     """Work over an interval in which all hosts with work had all their allowed streams."""
 
     interval_s: float
@@ -135,16 +135,14 @@ class Flow:
         return self.work / self.interval_s if self.interval_s > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """The mean rate of a number of streams."""
 
     level: int
     rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Climb:
+class Climb(Struct, frozen=True, kw_only=True):
     """The state of the search. `level` is its number of streams for a host; `base` is the measurement for
     comparison.
     """
@@ -234,8 +232,7 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 """No host is known to have streams in flight."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """The present settings. `hosts` has the most streams of each host, 0 for one that only watches."""
 
     gate: Gate
@@ -277,16 +274,15 @@ def settings_while_frozen(hosts: Mapping[str, int], settings: Settings) -> Setti
     return Settings(gate=Gate.OPEN, hosts=hosts, limits=limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GovernorState:
+class GovernorState(Struct, frozen=True, kw_only=True):
     """The measurements so far. `readings` are the newest readings of the brakes, for the reason."""
 
     climb: Climb
     by: StreamsBy = StreamsBy.MEASURED
-    latencies: Mapping[ProbeSide, Brake] = field(default_factory=dict)
-    loads: Mapping[str, Brake] = field(default_factory=dict)
-    latency_s: Mapping[ProbeSide, float] = field(default_factory=dict)
-    load: Mapping[str, float] = field(default_factory=dict)
+    latencies: Mapping[ProbeSide, Brake] = {}
+    loads: Mapping[str, Brake] = {}
+    latency_s: Mapping[ProbeSide, float] = {}
+    load: Mapping[str, float] = {}
 
 
 def first_state(settings: Settings, by: StreamsBy = StreamsBy.MEASURED) -> GovernorState:

@@ -2,8 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import Interrupted, LockHeld, MigratorError, Refused
@@ -11,7 +15,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import by_numbers, several
-from migrator.core.values import dataclass, replace
 from migrator.delta.delta import DeltaPass, Deltas, Scan, expire_trash
 from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
@@ -33,8 +36,7 @@ from migrator.transfer.meter import capacity_watch
 # Which hooks belong to a step of a run.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A step of a run: a batch, or (with `kind`) one pass over it. `number` is that of a delta pass."""
 
     batch: Batch
@@ -183,8 +185,7 @@ def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
 # One batch of a run: its seed pass, and delta passes until another one is not useful.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRun:
+class BatchRun(Struct, frozen=True, kw_only=True):
     """All passes of one batch in this run. Without `deltas` there is only the seed pass.
 
     If the run does not copy all trees of the batch (`chosen.whole`), the seed pass is already done.

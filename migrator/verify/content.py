@@ -6,9 +6,11 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
@@ -17,7 +19,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
 from migrator.core.units import GIB, NS_PER_S
-from migrator.core.values import dataclass, field
 from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
@@ -42,8 +43,7 @@ _UNIT_FILES, _UNIT_BYTES = 1000, GIB
 """The most that is read together of several chunks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readers:
+class Readers(Struct, frozen=True, kw_only=True):
     """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
     lists trees from the bricks, and raises Refused if that cannot be; None: no host reads bricks. `governing` has the limits of
     streams; None: there are none. `reread`: read the source's content even if it was digested while it was copied.
@@ -57,8 +57,7 @@ class Readers:
     reread: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(Struct, frozen=True):
     of_pass: PassRecord
     copied: CopiedChunk
 

@@ -9,12 +9,12 @@ from itertools import compress
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow._compute import SetLookupOptions, call_function
 from pyarrow._csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.manifest import READINGS_SCHEMA
-from migrator.core.values import dataclass
 from migrator.fs.rules import is_sampled
 from migrator.verify.model import ContentReading, DigestPolicy
 
@@ -44,8 +44,7 @@ def total_bytes(digests: pa.RecordBatch) -> int:
     return call_function("sum", [digests.column("size")]).as_py() or 0
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """Paths, each once; for each what is known of its content on the source (nulls: nothing); and the places of those that have
     to be read there: none if no other can have content.
     """

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
+from msgspec import Struct
 
 from migrator.catalog.brick_parts import decode_rows, write_part
 from migrator.catalog.database import connect
@@ -21,7 +23,6 @@ from migrator.catalog.ports import Scratch
 from migrator.core.errors import Refused
 from migrator.core.paths import show, tree_of
 from migrator.core.units import format_count
-from migrator.core.values import KW_ONLY, dataclass, field, fields
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import BLOCK_BYTES, SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
 from migrator.gluster.walks import BrickHello
@@ -32,8 +33,7 @@ from migrator.verify.model import DigestPolicy, ReadContent
 # --- Listings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """One side: files with the rows of a catalog, and what could not be read."""
 
     files: tuple[str, ...] = ()
@@ -225,8 +225,7 @@ _READINGS = f"""
 """The condition of `model.is_carried_over` that does not depend on the present state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EqualTotals:
+class EqualTotals(Struct, frozen=True, kw_only=True):
     """What was added to the manifest as equal; `carried_*` by an earlier verification. Sizes as in `paths.Tally`."""
 
     paths: int
@@ -240,14 +239,12 @@ class EqualTotals:
     symlink_modes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """A path to look at. `on_source` and `on_target`: it was a directory there, whose entries were listed. `now`: it was
     listed now, and not only by an earlier scan. `readings` are of its content, some of an earlier state.
     """
 
     path: bytes
-    _: KW_ONLY
     on_source: bool = False
     on_target: bool = False
     now: bool = True
@@ -361,7 +358,7 @@ class Joined:
             self._database.execute(f"COPY ({_LEFT}) TO $file (FORMAT parquet)", left)
             (totals,) = self._database.execute(_TOTALS, {"verification": self._verification}).fetchall()
             self._database.execute("DROP TABLE alike")
-            yield EqualTotals(**dict(zip((one.name for one in fields(EqualTotals)), totals, strict=True)))
+            yield EqualTotals(**dict(zip(EqualTotals.__struct_fields__, totals, strict=True)))
 
     def left(self) -> Iterator[Sequence[Left]]:
         """After `equal`: all other paths of both sides and of earlier catalogs, in blocks; those of a part in order."""

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import ExitCode
 from migrator.core.units import NS_PER_S
-from migrator.core.values import dataclass, field
 
 # --- Records
 
@@ -33,8 +34,7 @@ class DifferenceKind(StrEnum):
     UNPROVEN = "unproven"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One difference at one path, with both sides described."""
 
     path: bytes
@@ -43,8 +43,7 @@ class Difference:
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DigestPolicy:
+class DigestPolicy(Struct, frozen=True, kw_only=True):
     """The files whose content is compared: `share` of them (1.0: all), selected by a seeded hash of the path."""
 
     algorithm: str
@@ -52,8 +51,7 @@ class DigestPolicy:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideFacts:
+class SideFacts(Struct, frozen=True, kw_only=True):
     """Attributes of a file on one side when it was listed. Every change of content changes one of them."""
 
     ino: int
@@ -62,8 +60,7 @@ class SideFacts:
     ctime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentReading:
+class ContentReading(Struct, frozen=True, kw_only=True):
     """The verification that read the content, and the clock of each side before its sync, which came before any content
     was read. None: unknown.
     """
@@ -73,8 +70,7 @@ class ContentReading:
     target_clock_ns: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadContent:
+class ReadContent(Struct, frozen=True, kw_only=True):
     """A file whose content was read on both sides and was equal: the attributes of both sides then, and the digest."""
 
     source: SideFacts
@@ -83,8 +79,7 @@ class ReadContent:
     reading: ContentReading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationRecord:
+class VerificationRecord(Struct, frozen=True, kw_only=True):
     """The result of one verification. It is `whole` if both sides were read without error and the source was healthy.
 
     `expected` counts, by kind, losses that the target is known to have; they are reported, but are no differences.
@@ -122,7 +117,7 @@ class VerificationRecord:
     trees: tuple[bytes, ...] = ()
     carried_files: int = 0
     carried_bytes: int = 0
-    examples: tuple[Difference, ...] = field(default=(), compare=False)
+    examples: tuple[Difference, ...] = ()
 
     @property
     def percent_content(self) -> float | None:

@@ -7,7 +7,10 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import Struct
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.catalog.model import ScanProblem
@@ -16,7 +19,6 @@ from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
-from migrator.core.values import KW_ONLY, dataclass, field
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest, ReadablePaths
 from migrator.fs.reading import problem_of
@@ -105,15 +107,13 @@ def _leads_nowhere(file_system: ReadablePaths, path: bytes) -> bool:
 # --- Tally: thread-safe counters that feed the manifest
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """The digest of content that is equal on both sides, the verification that read it, and whether that was an earlier
     one, or hosts before the comparison.
     """
 
     digest: bytes
     reading: model.ContentReading
-    _: KW_ONLY
     carried: bool = False
     by_hosts: bool = False
 
@@ -367,16 +367,14 @@ def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> 
 # --- Expected absences: paths that the target cannot keep, and reaped ones
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absence:
+class Absence(Struct, frozen=True, kw_only=True):
     """Why a path may be absent; `member` is its place in an archive, None if it is on the source only."""
 
     loss: Loss
     member: ArchivedMember | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absences:
+class Absences(Struct, frozen=True, kw_only=True):
     """Decides which absences are expected. Thread-safe.
 
     `reaped` is the plan's reap list of the `trees`, None if it reaps nothing. An archived path may be absent only if a

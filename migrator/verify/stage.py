@@ -7,11 +7,14 @@ import os
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.ports import ClosedManifest, Examples
@@ -24,7 +27,6 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import DAY_S, NS_PER_S, format_count, format_size, several
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of

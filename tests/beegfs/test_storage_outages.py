@@ -3,12 +3,13 @@
 import asyncio
 import errno
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.beegfs import model as beegfs
 from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TreeOwner, UserQuota
@@ -52,7 +53,7 @@ def target(number: int, **changes: object) -> beegfs.StorageTarget:
         total_inodes=10**6,
         free_inodes=10**5,
     )
-    return replace(well, **changes)  # type: ignore[arg-type]
+    return replace(well, **changes)
 
 
 def well(one: beegfs.StorageTarget) -> beegfs.StorageTarget:

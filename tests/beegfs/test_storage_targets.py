@@ -6,10 +6,10 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.beegfs import model as beegfs
 from migrator.beegfs import rules as beegfs_rules
@@ -347,7 +347,7 @@ def seen(state: str = "", version: str = "8.2.2") -> beegfs.StorageSeen:
 def with_one(number: int, **changes: object) -> beegfs.StorageSeen:
     found = seen()
     return beegfs.StorageSeen(
-        targets=tuple(replace(one, **changes) if one.number == number else one for one in found.targets)  # type: ignore[arg-type]
+        targets=tuple(replace(one, **changes) if one.number == number else one for one in found.targets)
     )
 
 

@@ -4,11 +4,11 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from migrator.bench import model as bench
 from migrator.bench.hosts import WorkDirectory
@@ -42,7 +42,7 @@ def own_directory(site: BenchSite, place: int = 0) -> Path:
 
 def request(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> bench.BenchmarkRequest:
     made = bench.BenchmarkRequest(suites=suites, places=site.places, hosts=("localhost",), runs=1, scale=TINY)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def work_path(directory: WorkDirectory) -> Path:

@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bench import far_consistency as far
 from migrator.bench import model

@@ -1,7 +1,8 @@
 """What is told of bricks, from a look and a catalog."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.bricks.list import Uses, brick_listing
 from migrator.bricks.model import BrickListing, BrickRoom, BrickState, BrickUse

@@ -1,12 +1,12 @@
 """A catalog of what walks of bricks send: one row a path, what cannot be in a quiet volume, and who uses which brick."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import TreeOnBricks
 from migrator.bricks.model import BrickUse

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, RecordUnreadable, numbered, open_closed
 from migrator.catalog.manifest import ManifestDirectories

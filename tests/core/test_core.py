@@ -1,16 +1,12 @@
-"""Frozen values, windows over simulated clocks, units, statistics of repeated runs, and calls beside the event loop."""
+"""Windows over simulated clocks, units, statistics of repeated runs, and calls beside the event loop."""
 
 import asyncio
-import copy
-import dataclasses
 import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,36 +14,8 @@ from hypothesis import strategies as st
 from migrator.core.paths import is_beneath, overlap
 from migrator.core.statistics import factor_between
 from migrator.core.tasks import DaemonThreads, SharedCall
-from migrator.core.values import dataclass
 from migrator.core.windows import Opening, Window, opening, opens_at, standings
 from tests.support.run_world import in_loop
-
-
-def test_values_are_what_dataclasses_makes_of_them() -> None:
-    theirs = dataclasses.dataclass
-    bad = (lambda one: setattr(one, "size", 2), lambda one: type(one)(size=-1))
-    uses: Any = (repr, hash, copy.deepcopy, dataclasses.replace, lambda one: one == dataclasses.replace(one), *bad)
-    for use in uses:
-        made = []
-        for of, derived in ((theirs, theirs), (dataclass, dataclass), (dataclass, theirs)):
-
-            @of(frozen=True, slots=True, kw_only=True)
-            class Base:
-                size: int
-                names: list[str] = dataclasses.field(default_factory=list, hash=False)
-
-            @derived(frozen=True, slots=True, kw_only=True)
-            class Value(Base):
-                def __post_init__(self) -> None:
-                    if self.size < 0:
-                        raise ValueError(self.size)
-
-            try:
-                made.append(repr(use(msgspec.convert({"size": 1}, Value))))
-            except (AttributeError, ValueError) as error:
-                made.append(repr(error))
-        assert made == made[:1] * 3
-
 
 WORKDAYS = (0, 1, 2, 3, 4)
 NIGHTS = Window(days=WORKDAYS, start_minute=19 * 60, end_minute=7 * 60)

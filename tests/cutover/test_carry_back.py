@@ -5,11 +5,12 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError

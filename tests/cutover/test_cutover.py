@@ -1,9 +1,9 @@
 """What a cutover does next, where the simulated user of `test_cutover_machine` does not come to, and what it needs for a switch."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover

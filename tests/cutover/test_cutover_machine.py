@@ -1,10 +1,11 @@
 """Cutovers and rollbacks over a simulated user, killed and disturbed anywhere: he loses nothing, and it always ends."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover.model import (
@@ -125,7 +126,7 @@ class World:
             changes["times"] = {**self.record.times, state: self.tick()}
             if state in (S.FROZEN, S.ROLLBACK_FROZEN):
                 self.frozen_serial = self.serial
-        self.record = replace(self.record, state=state, **changes)  # type: ignore[arg-type]
+        self.record = replace(self.record, state=state, **changes)
 
     def carry_out(self, act: CutoverAct, luck: Luck) -> None:
         """One act as the stage does it: intent, act, result, or killed in between."""

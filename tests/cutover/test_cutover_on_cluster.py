@@ -6,12 +6,13 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, users_copied

@@ -1,10 +1,10 @@
 """What is said of cutovers, and which preflight checks refuse one."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState

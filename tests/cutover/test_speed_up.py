@@ -1,10 +1,10 @@
 """What measurements before and after a cutover say, and what they do not."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState, SpeedUp, TreeMeasurement, TreeTest, Verdict

@@ -1,11 +1,11 @@
 """What a freeze needs, and what the top of a tree is: as it was written down, on the target, and after a rollback."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import Entry, EntryType
@@ -186,8 +188,7 @@ def change(source: Source, step: Step, *, size_bytes: int | None = None) -> None
     actions[operation]()
 
 
-@dataclass(eq=False, kw_only=True)
-class Copy:
+class Copy(Struct, eq=False, kw_only=True):
     """What stands under a name of the target; shared by the names of a link group."""
 
     type: EntryType
@@ -205,7 +206,7 @@ class Copy:
 
 
 def _copy(inode: Inode) -> Copy:
-    return Copy(**{one.name: getattr(inode, one.name) for one in fields(Copy)})
+    return Copy(**{name: getattr(inode, name) for name in Copy.__struct_fields__})
 
 
 CHANGED_NOW = -1

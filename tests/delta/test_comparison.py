@@ -4,13 +4,14 @@ import copy
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
@@ -103,7 +104,7 @@ class World:
 def change(entries: Sequence[Entry], path: bytes, **facts: object) -> list[Entry]:
     """The rows with other facts of one path."""
     assert any(entry.path == path for entry in entries)
-    return [replace(entry, **facts) if entry.path == path else entry for entry in entries]  # type: ignore[arg-type]
+    return [replace(entry, **facts) if entry.path == path else entry for entry in entries]
 
 
 def one_file(world: World) -> list[Entry]:

@@ -8,12 +8,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from msgspec import Struct
 
 import migrator
 from migrator.bench.model import SuiteName
@@ -124,18 +124,18 @@ def test_every_publication_is_named_by_its_authors() -> None:
 TEXT = (ROOT / "docs" / "json.md").read_text()
 
 
-def values() -> Iterator[type]:
-    """The values of all features: the dataclasses of their models, and of the modules that have none."""
+def values() -> Iterator[type[Struct]]:
+    """The values of all features: the structs of their models, and of the modules that have none."""
     for module in pkgutil.walk_packages(migrator.__path__, "migrator."):
         if module.name.endswith(
             ("model", "bench.rules", "core.statistics", "core.probe", "core.windows", "report.serve")
         ):
             for kind in vars(importlib.import_module(module.name)).values():
-                if isinstance(kind, type) and is_dataclass(kind):
+                if isinstance(kind, type) and issubclass(kind, Struct):
                     yield kind
 
 
-BY_NAME: dict[str, set[type]] = {}
+BY_NAME: dict[str, set[type[Struct]]] = {}
 for one in values():
     BY_NAME.setdefault(one.__name__, set()).add(one)
 
@@ -146,9 +146,9 @@ def documented(name: str) -> set[str]:
     return {key for cell in cells for key in re.findall(r"`([a-z_]+)`", cell)}
 
 
-def keys(kind: type) -> set[str]:
+def keys(kind: type[Struct]) -> set[str]:
     properties = {name for name in dir(kind) if not name.startswith("_") and isinstance(getattr(kind, name), property)}
-    return properties | {field.name for field in fields(kind)}
+    return properties | set(kind.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", re.findall(r"^### (\w+)$", TEXT, re.MULTILINE))

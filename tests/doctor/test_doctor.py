@@ -8,11 +8,11 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as change
 
 from migrator.bricks.retire.model import RetirementState

@@ -1,8 +1,7 @@
 """Judging file systems, the state directory, the clock, hosts and programs."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, FindingStatus

@@ -1,12 +1,12 @@
 """ACLs, what a target will show, and what differs and should not."""
 
 import os
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB

@@ -6,12 +6,12 @@ import socket
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem

@@ -4,9 +4,9 @@ import errno
 import os
 import stat
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB

@@ -1,10 +1,10 @@
 """Gluster's answers, as a real GlusterFS 10.3 gave them, and whether the mount is to be trusted."""
 
-from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import ToolFailed
 from migrator.fs.model import MountIdentity

@@ -9,12 +9,12 @@ import struct
 import subprocess
 import uuid
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import PlaceSeen
 from migrator.core.units import MIB

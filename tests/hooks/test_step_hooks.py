@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, ToolFailed

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.hosts.connection import Transport
 from migrator.hosts.far_wire import HEADER

@@ -108,8 +108,8 @@ def test_output_and_exit_code(
 ) -> None:
     code, stdout, stderr = expected
     completed = run(processes, *argv, **options)
-    assert completed == Completed(exit_code=code, stdout=stdout, stderr=stderr, timed_out=False)
-    assert completed.alone == (isinstance(processes, RemoteProcesses) and far_looks.children() is not None)
+    alone = isinstance(processes, RemoteProcesses) and far_looks.children() is not None
+    assert completed == Completed(exit_code=code, stdout=stdout, stderr=stderr, timed_out=False, alone=alone)
 
 
 def test_one_output_keeps_the_order_of_what_is_said() -> None:

@@ -5,10 +5,10 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, UsageError
@@ -27,7 +27,7 @@ SPEC = LabSpec(
 
 
 def bring_up(directory: Path, **fields: int) -> LabState:
-    spec = replace(SPEC, directory=os.fsencode(directory), **fields)  # type: ignore[arg-type]
+    spec = replace(SPEC, directory=os.fsencode(directory), **fields)
     return asyncio.run(lab_up(spec, LocalProcesses(), SystemClock()))
 
 

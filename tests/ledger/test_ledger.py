@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, LedgerCorrupt, Refused, UsageError
@@ -37,7 +37,7 @@ def test_there_is_one_site_and_it_learns_identities_and_capabilities(ledger: Led
     capabilities = TargetCapabilities(keeps_acls=False, reserved_names=(b"#fSiDs#", b"\xff"))
     ledger.site.record_capabilities(capabilities, 99.0)
     learned = {"source": SITE.target, "target": SITE.source, "capabilities": capabilities}
-    assert ledger.site.read() == replace(SITE, **learned, capabilities_probed_at_s=99.0)  # type: ignore[arg-type]
+    assert ledger.site.read() == replace(SITE, **learned, capabilities_probed_at_s=99.0)
 
 
 # Plans.

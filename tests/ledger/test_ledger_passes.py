@@ -1,10 +1,10 @@
 """What every ledger keeps of passes, chunks, attempts at them, files that need attention, and samples."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt

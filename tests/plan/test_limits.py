@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.beegfs.model import LimitState, OwnerLimit, TreeOwner
 from migrator.beegfs.rules_limits import owner_limits
@@ -14,7 +16,6 @@ from migrator.beegfs.tool import BeegfsTargets
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Refused
 from migrator.core.events import Severity
-from migrator.core.values import dataclass, replace
 from migrator.cutover.model import act_of
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger

@@ -1,11 +1,11 @@
 """How the source grows, which user trees are left alone, and what surprises a plan names."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree

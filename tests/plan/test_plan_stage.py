@@ -1,10 +1,11 @@
 """The planning stage with real catalogs, plan files and ledger, and the states of batches."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as change
 
 from migrator.beegfs.model import LayoutRule, StorageTarget, StripeSettings, TargetKind, UserQuota

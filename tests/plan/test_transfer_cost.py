@@ -1,12 +1,12 @@
 """The fit of costs per file and per byte, ranking, forecast and room."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.fs.model import Capacity, Need
 from migrator.plan import model

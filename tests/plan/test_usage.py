@@ -2,10 +2,10 @@
 
 import json
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import MigratorError, UsageError
 from migrator.plan import usage

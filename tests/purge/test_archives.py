@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.hooks.model import HookStep

@@ -1,6 +1,7 @@
 """A purge that is killed anywhere goes on by the same command, and frees what is proven and nothing else."""
 
 import asyncio
+import dataclasses
 import gc
 import os
 import shutil
@@ -8,10 +9,11 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.cutover.model import CutoverState
 from migrator.ledger.ledger import Ledger
@@ -104,7 +106,7 @@ def test_it_goes_on_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None
         for left in (site.source, site.closed.parent):
             shutil.rmtree(left, ignore_errors=True)
         subprocess.run(["cp", "-a", tree, site.source], check=True)
-        return replace(site, world=replace(site.world, ledger=ledger), backups=[])
+        return dataclasses.replace(site, world=dataclasses.replace(site.world, ledger=ledger), backups=[])
 
     for one, _ in killed_everywhere(prepared, again, Dying.killed, died_in):
         done = one.purge()

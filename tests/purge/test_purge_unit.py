@@ -3,11 +3,12 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
 from migrator.core.errors import Refused
@@ -163,7 +164,7 @@ ENTRY = entry(
     ino=99,
     xattrs=XATTRS,
 )
-_OF_ENTRY: dict[str, Any] = {one.name: getattr(ENTRY, one.name) for one in fields(Proof) if hasattr(ENTRY, one.name)}
+_OF_ENTRY: dict[str, Any] = {name: getattr(ENTRY, name) for name in Proof.__struct_fields__ if hasattr(ENTRY, name)}
 ROW = Proof(**_OF_ENTRY | {"xattr_digest": xattr_digest(XATTRS), "digest": b"d", "algorithm": "xxh3_128"})
 LET_IN_NS = 10_000_000_000_000
 

@@ -7,10 +7,10 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.beegfs.model import CapacityPool
 from migrator.core.entry import Entry, UserTree

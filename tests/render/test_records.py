@@ -3,11 +3,11 @@
 import io
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from migrator.cli.invocation import output_width

@@ -9,10 +9,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.bricks.drain.model import DrainSample
@@ -288,7 +289,7 @@ def look_at(file: Path, share: float) -> Look:
         return Look(
             status=read_status(ledger, now_s=now_s, attention_limit=200, events_limit=30),
             watch=read_watch(ledger, now_s=now_s),
-            report=read_report(ledger, OnePlan(weeks.plan), now_s=now_s),
+            report=read_report(ledger, OnePlan(plan=weeks.plan), now_s=now_s),
             metrics=read_metrics(ledger, now_s=now_s),
         )
 

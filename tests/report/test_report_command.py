@@ -6,11 +6,11 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import UsageError
 from migrator.core.paths import show
@@ -181,13 +181,15 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
 
 
 def read(ledger: Ledger, now_s: float = WEEKS.now_s) -> ReportFacts:
-    return read_report(ledger, OnePlan(WEEKS.plan), now_s=now_s)
+    return read_report(ledger, OnePlan(plan=WEEKS.plan), now_s=now_s)
 
 
 def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_path: Path) -> None:
     before = read(ledger)
     (tmp_path / "report.json").write_text(to_json(before))
-    later = read_report(ledger, OnePlan(WEEKS.plan), now_s=WEEKS.now_s + 10 * DAY_S, earlier=read_earlier(tmp_path))
+    later = read_report(
+        ledger, OnePlan(plan=WEEKS.plan), now_s=WEEKS.now_s + 10 * DAY_S, earlier=read_earlier(tmp_path)
+    )
     assert later.since is not None
     assert later.since.standing is Standing.BEHIND
     assert later.since.end_moved_s is not None

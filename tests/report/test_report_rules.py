@@ -1,12 +1,12 @@
 """Decisions behind status and report, and their pages: the first one, and a plan's."""
 
 import io
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from migrator.bricks.drain.model import DrainStanding, DrainState

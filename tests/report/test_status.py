@@ -1,8 +1,7 @@
 """`status` and `report` over a real ledger, from the empty one to the end, and beside a writer."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
@@ -125,7 +124,7 @@ def test_before_and_after_init(ledger: Ledger) -> None:
     with pytest.raises(UsageError, match="week9"):
         read_status(ledger, now_s=T0_S, plan="week9")
     ledger.site.create(SITE)
-    report = read_report(ledger, OnePlan(PLAN), now_s=T0_S)
+    report = read_report(ledger, OnePlan(plan=PLAN), now_s=T0_S)
     assert report.status.site == "rehearsal"
     assert [one.hint for one in report.status.blocked] == ["migrator scan"]
     assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
@@ -215,8 +214,8 @@ class TestHalfWay:
     @pytest.mark.parametrize(
         ("documents", "said"),
         [
-            (OnePlan(PLAN, error=Refused("plans/week1.json was edited by hand")), "edited by hand"),
-            (OnePlan(PLAN, checksum="other"), "is not the recorded plan"),
+            (OnePlan(plan=PLAN, error=Refused("plans/week1.json was edited by hand")), "edited by hand"),
+            (OnePlan(plan=PLAN, checksum="other"), "is not the recorded plan"),
         ],
     )
     def test_a_bad_plan_stops_no_report(self, ledger: Ledger, pass_id: int, documents: OnePlan, said: str) -> None:
@@ -250,7 +249,7 @@ class TestHalfWay:
             )
         )
         ledger.plans.set_batch_state("week1", 1, BatchState.VERIFIED)
-        report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 300)
+        report = read_report(ledger, OnePlan(plan=PLAN), now_s=T0_S + 300)
         assert report.status.blocked == ()
         assert (report.status.verified.done_bytes, report.status.verified.done_users) == (1000, 1)
         assert report.status.verified_content_bytes == 100

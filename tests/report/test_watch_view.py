@@ -11,12 +11,12 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 from rich.screen import Screen
@@ -54,7 +54,7 @@ def drawn(facts: WatchFacts, width: int, height: int, problem: str = "") -> str:
 
 
 def changed(**fields: object) -> WatchFacts:
-    return replace(FACTS, news=(), status=replace(STATUS, **fields))  # type: ignore[arg-type]
+    return replace(FACTS, news=(), status=replace(STATUS, **fields))
 
 
 @given(

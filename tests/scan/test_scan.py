@@ -4,10 +4,10 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.catalog.model import ScanProblem, ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError

@@ -3,13 +3,13 @@
 import asyncio
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.catalog.model import BrickFindings, PathFinding, ScanTimes, StrangeFiles
 from migrator.core.entry import UserTree
@@ -234,7 +234,7 @@ def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
     ],
 )
 def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, object], said: str) -> None:
-    way = choose_way(replace(DISTRIBUTE, **changes), reachable=HOSTS)  # type: ignore[arg-type]
+    way = choose_way(replace(DISTRIBUTE, **changes), reachable=HOSTS)
     assert way.bricks == ()
     assert any(said in reason for reason in way.reasons), way.reasons
 

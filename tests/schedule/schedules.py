@@ -1,9 +1,11 @@
 """Invented facts of schedules, and a plain replay of what a schedule says, for tests."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+
+from msgspec.structs import replace
 
 from migrator.core.units import DAY_S, MIB, TIB
 from migrator.schedule import model as schedule

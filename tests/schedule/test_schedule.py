@@ -1,10 +1,12 @@
 """The conversion schedule: worked examples, every obstacle by itself, what drains cost, and what holds for every schedule."""
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.units import DAY_S, TIB
@@ -278,12 +280,12 @@ def any_way(site: ScheduleFacts) -> bool:
         if way.moved == len(site.batches) and len(way.drained) == goal:
             return True
         if way.moved < len(site.batches) and target_takes(site, way):
-            waiting.append(replace(way, moved=way.moved + 1))
+            waiting.append(dataclasses.replace(way, moved=way.moved + 1))
         for place in set(range(len(site.subvolumes))) - way.drained:
             if len(way.drained) < goal and others_take(site, way.moved, way.drained | {place}):
-                waiting.append(replace(way, drained=way.drained | {place}))
+                waiting.append(dataclasses.replace(way, drained=way.drained | {place}))
         for place in way.drained - way.joined if site.bricks_join else ():
-            waiting.append(replace(way, joined=way.joined | {place}))
+            waiting.append(dataclasses.replace(way, joined=way.joined | {place}))
     return False
 
 

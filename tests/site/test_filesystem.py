@@ -4,10 +4,10 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import ToolFailed
 from migrator.fs.kinds.hdfs import HDFS

@@ -5,12 +5,12 @@ import re
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import ExitCode, UsageError

@@ -1,9 +1,9 @@
 """Judging the places that a site names, and drafting a site.toml from what is mounted."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import UsageError
 from migrator.core.events import FindingStatus

@@ -1,10 +1,11 @@
 """Catalogs of invented entries, written by the product's own writer, for tests of what reads catalogs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.catalog.files import ClosedCatalogs, open_closed
 from migrator.catalog.model import BrickWalk, CatalogRecord

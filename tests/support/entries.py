@@ -1,7 +1,8 @@
 """Entries for tests of pure decisions."""
 
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.core.entry import Entry, EntryType
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
@@ -40,5 +41,5 @@ def acl(
 
 def reap_row(found: Entry, tree: bytes, action: ReapAction) -> ReapRow:
     """The row of a reap list that names this entry."""
-    facts = {one.name: getattr(found, one.name) for one in fields(ReapRow) if one.name not in ("tree", "action")}
+    facts = {name: getattr(found, name) for name in ReapRow.__struct_fields__ if name not in ("tree", "action")}
     return ReapRow(tree=tree, action=action, **facts)

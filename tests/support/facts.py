@@ -1,6 +1,6 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.events import EventKind, Severity

@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.core.states import ChunkKind, ChunkState, PassKind
 from migrator.fs.model import MountIdentity
@@ -35,7 +36,7 @@ SITE = SiteRecord(
 
 def site_record(source: MountIdentity, target: MountIdentity | None = None, **changes: object) -> SiteRecord:
     """What `init` records; both sides are the same file system unless a target is given."""
-    return replace(SITE, source=source, target=target or source, **changes)  # type: ignore[arg-type]
+    return replace(SITE, source=source, target=target or source, **changes)
 
 
 def rows_of(ledger: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -112,4 +113,4 @@ def verification(**changes: object) -> VerificationRecord:
         manifest="m",
         manifest_digest="d",
     )
-    return replace(record, **changes)  # type: ignore[arg-type]
+    return replace(record, **changes)

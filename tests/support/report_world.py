@@ -3,9 +3,9 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from sqlalchemy import insert
 
 from migrator.core.entry import UserTree
@@ -30,12 +30,11 @@ DAY_S = 86400.0
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj")
 
 
-@dataclass(frozen=True)
-class OnePlan(PlanFiles):
+class OnePlan(PlanFiles, frozen=True, kw_only=True):
     """Plan documents with one plan, or with what went wrong with it."""
 
-    directory: Path = field(default=Path("plans"), init=False)
-    site_id: str | None = field(default=None, init=False)
+    directory: Path = Path("plans")
+    site_id: str | None = None
     plan: Plan
     checksum: str = "c"
     error: Refused | None = None

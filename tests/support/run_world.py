@@ -4,9 +4,11 @@ import asyncio
 import functools
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec
+
+from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.entry import UserTree

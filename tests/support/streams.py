@@ -7,9 +7,11 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities

@@ -4,11 +4,12 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories

@@ -1,6 +1,6 @@
 """Invented volumes, and counters of what Gluster moves in them."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import DrainSample
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
@@ -10,7 +10,7 @@ from tests.support.making import made
 def brick(name: str, **changes: object) -> Brick:
     """The brick `HOST:PATH`, which is up; with other facts."""
     host, _, path = name.partition(":")
-    return replace(Brick(name=name, host=host, path=path.encode(), online=True), **changes)  # type: ignore[arg-type]
+    return replace(Brick(name=name, host=host, path=path.encode(), online=True), **changes)
 
 
 def volume(*bricks: Brick | str, **changes: object) -> VolumeState:
@@ -24,7 +24,7 @@ def volume(*bricks: Brick | str, **changes: object) -> VolumeState:
         options=(),
         tasks=(),
     )
-    return replace(state, **changes)  # type: ignore[arg-type]
+    return replace(state, **changes)
 
 
 def drain_sample(files: int = 0, size_bytes: int = 0, **changes: object) -> DrainSample:

@@ -1,6 +1,6 @@
 """A migration in full swing, for the live view; `path` and `text` are in every place where a user's may be."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionState
 from migrator.bricks.drain.model import DrainStanding, DrainState

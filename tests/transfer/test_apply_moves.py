@@ -2,10 +2,10 @@
 
 import errno
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused

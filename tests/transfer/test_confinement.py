@@ -3,10 +3,10 @@
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED

@@ -4,10 +4,11 @@ import json
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB

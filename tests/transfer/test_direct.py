@@ -1,13 +1,14 @@
 """The engine of our own, confined: whole trees as rsync would have copied them, bricks, bad input and failing file systems."""
 
+import dataclasses
 import errno
 import os
 import struct
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB
@@ -306,7 +307,7 @@ def test_times_are_the_volume_s_and_its_attributes_stay_behind(brick_sides: tupl
     assert times == expected | {"old": BEFORE_1970_NS, "without": (source / "without").stat().st_mtime_ns}
     # The copies of a replica set differ in the time of a file without the attribute: that of the scanned one counts.
     listed = [ListedPath(path=path, size_bytes=7, mtime_ns=5) for path in full("without", "file")]
-    assert not replace(streams, recopy=True).run(listed, tree=TREE).outcome.suspects
+    assert not dataclasses.replace(streams, recopy=True).run(listed, tree=TREE).outcome.suspects
     assert [(target / name).stat().st_mtime_ns for name in ("without", "file")] == [5, MTIME_NS]
     assert os.listxattr(target / "file") == ["user.mine"]
     for name in ("link", "fifo", "directory"):

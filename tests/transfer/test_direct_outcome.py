@@ -2,12 +2,12 @@
 
 import errno
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities

@@ -2,10 +2,10 @@
 
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.states import ChunkKind

@@ -1,11 +1,13 @@
 """Runs over bricks: which chunks are read where, and what happens when a host, a brick or the volume does not stay."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind
@@ -104,7 +106,7 @@ NOT_READ = (EventKind.HOST_LOST, EventKind.BRICKS_UNFIT)
 async def test_a_brick_that_no_host_reads_is_read_through_the_mount(
     world: World, facts: dict[str, Any], said: str
 ) -> None:
-    world.more_lanes[1] = replace(world.more_lanes[1], **facts)
+    world.more_lanes[1] = dataclasses.replace(world.more_lanes[1], **facts)
     await world.run()
     wanted = listed_bricks(world)
     assert read_by(world.streams) == wanted[None] | wanted[TWO]
@@ -131,7 +133,7 @@ async def test_bricks_of_a_set_that_waits_to_be_healed_are_read_through_the_moun
 async def test_every_copy_of_a_replica_set_is_read_by_its_own_host(tmp_path: Path, facts: dict[str, Any]) -> None:
     world = brick_world(tmp_path, ONE)
     world.source.volume = volume(ONE, TWO, brick("gl3:/bricks/1", arbiter=True), replica_count=3)
-    world.more_lanes[0] = replace(world.more_lanes[0], **facts)
+    world.more_lanes[0] = dataclasses.replace(world.more_lanes[0], **facts)
     await world.run()
     assert world.is_copied()
     streams = (world.streams, streams_of(world, 0), streams_of(world, 1))
@@ -168,7 +170,7 @@ async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stre
 async def test_the_bricks_of_a_host_are_read_evenly(tmp_path: Path) -> None:
     """By size alone all streams would read the first brick to its end, and then the second one."""
     world = brick_world(tmp_path, ONE, ONE, ONE, TWO, TWO, TWO)
-    (lane,) = world.more_lanes = [replace(world.more_lanes[0], bricks=frozenset({ONE, TWO}))]
+    (lane,) = world.more_lanes = [dataclasses.replace(world.more_lanes[0], bricks=frozenset({ONE, TWO}))]
     await world.run()
     assert world.is_copied()
     assert [set(lane.asked[at : at + 2]) for at in (0, 2, 4)] == [{ONE, TWO}] * 3

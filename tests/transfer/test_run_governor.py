@@ -5,7 +5,7 @@ Streams take time on a virtual clock; the ledger is real.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.events import EventKind
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes

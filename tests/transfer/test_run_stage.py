@@ -3,10 +3,10 @@
 import asyncio
 import errno
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.errors import ExitCode, Interrupted, Refused
 from migrator.core.events import EventKind, Severity

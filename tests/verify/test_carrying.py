@@ -1,9 +1,10 @@
 """Which content need not be read again: only what nobody can have changed since it was read."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.core.entry import Entry
 from migrator.verify import model as verify

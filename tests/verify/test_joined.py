@@ -3,7 +3,6 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict, astuple, replace
 
 from migrator.catalog.brick_parts import write_part
 from migrator.catalog.files import ClosedCatalogs, rows_of

@@ -8,11 +8,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType
 from migrator.core.errors import ExitCode

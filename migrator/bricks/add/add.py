@@ -2,8 +2,9 @@
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from migrator.bricks.add import model
 from migrator.bricks.add.rules import problems_before

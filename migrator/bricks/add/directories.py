@@ -2,6 +2,9 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from migrator.bricks.add import rules_directories
 from migrator.bricks.add.known_directories import KnownDirectoryFile
@@ -12,7 +15,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import beside
 from migrator.core.units import several
-from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
 from migrator.operations.engine import reason_of
 

@@ -6,7 +6,6 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from migrator.gluster.model import DirectoryFacts
 # The database: on disk and queried by gfid, so that memory stays bounded.
 
 
-_COLUMNS = tuple(one.name for one in fields(DirectoryFacts))
+_COLUMNS = DirectoryFacts.__struct_fields__
 _SCHEMA = f"""
     CREATE TABLE IF NOT EXISTS directories (gfid PRIMARY KEY, {", ".join(f'"{name}"' for name in _COLUMNS if name != "gfid")}) WITHOUT ROWID;
 """

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_options
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.values import dataclass, field, replace
 from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
 from migrator.operations.model import Act, Finished, Halt, Kind, added
 
@@ -132,8 +134,7 @@ class AdditionStep(StrEnum):
     """Changes nothing: records why an admin must act."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRoom:
+class TargetRoom(Struct, frozen=True, kw_only=True):
     """The size of the target: the bytes of its file system, and the number of storage targets that its own tool lists.
     None means not known.
     """
@@ -142,8 +143,7 @@ class TargetRoom:
     storage_targets: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionNotes:
+class AdditionNotes(Struct, frozen=True, kw_only=True):
     """Facts that a step adds to the record. None leaves the recorded value.
 
     `task_id` is Gluster's id of the fix-layout or rebalance in progress; `task_before` is the task that was listed when
@@ -169,8 +169,7 @@ class AdditionNotes:
 NO_ADDITION_NOTES = AdditionNotes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionRecord(BrickOperation[AdditionState, AdditionNotes]):
+class AdditionRecord(BrickOperation[AdditionState, AdditionNotes], frozen=True, kw_only=True):
     """One attempt to add bricks, in the order in which they make sets. `instead_of` is the brick that the only one
     replaces.
     """
@@ -225,8 +224,7 @@ ADDITIONS: Kind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = Ki
 # Snapshots of the volume, and the acts that follow from them.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPlace:
+class NewPlace(Struct, frozen=True, kw_only=True):
     """The content of the path of a new brick, on its host. `unread` is the reason if it is not known.
 
     `mount` is the mount point of its file system; `own` is set if that is not the host's root. `exists`: the directory
@@ -262,8 +260,7 @@ class NewPlace:
         return bool(self.volume_id or self.gfid or self.has_gluster_directory or self.marked_above)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionSeen:
+class AdditionSeen(Struct, frozen=True, kw_only=True):
     """A snapshot of the world, taken after the record was read. None always means not read or unreadable.
 
     `state` is the source volume with its peers, bricks and heals, `tasks` has every task in its status, and `progress`
@@ -280,8 +277,8 @@ class AdditionSeen:
     tasks: tuple[VolumeTask, ...]
     progress: TaskProgress | None = None
     owners: Mapping[str, str] | None = None
-    places: Mapping[str, NewPlace] = field(default_factory=dict)
-    disks: Mapping[str, DiskFacts] = field(default_factory=dict)
+    places: Mapping[str, NewPlace] = {}
+    disks: Mapping[str, DiskFacts] = {}
     rooms: Mapping[str, BrickRoom] | None = None
     versions: Mapping[str, str | None] | None = None
     drains: tuple[str, ...] = ()
@@ -296,8 +293,7 @@ class AdditionSeen:
         return self.places.get(name) or NewPlace(name=name, unread="it was not looked at")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """The options of the admin. Without `rebalance`, no file is moved to the new bricks. `accept_unlike` accepts bricks
     that differ from the others in size or file system. `take_back`: a brick that was taken offline for the exchange of
     its disk serves its old content again.
@@ -315,8 +311,7 @@ Step = AdditionAct | Halt | Finished
 # Request and summary of `brick add`.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionRequest(BrickRequest):
+class AdditionRequest(BrickRequest, frozen=True, kw_only=True):
     """The bricks to add, to which side, and the options of the call. `seen_within_s` is how long the target may take to
     show its new capacity. `once_more`: replace the disk of a brick again.
     """
@@ -331,8 +326,7 @@ class AdditionRequest(BrickRequest):
 AdditionEnding = Ending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionSummary(CallSummary):
+class AdditionSummary(CallSummary, frozen=True, kw_only=True):
     """The result of a call. `state` is that of the record. `places` are the contents of the bricks' places, if they
     were inspected. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last task that moved files,
     and `size_bytes` is the size of all new bricks. `directories` lost owner or mode on the new bricks and wait for an
@@ -355,8 +349,7 @@ class AdditionSummary(CallSummary):
 # Progress of an addition, from its record and its samples.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionStanding(BrickStanding):
+class AdditionStanding(BrickStanding, frozen=True, kw_only=True):
     """The progress of one attempt to add bricks. `size_bytes` is the size of all new bricks. `files` is the number that
     a rebalance will examine, a file of a replica set once for each copy, and `lookups` the number that the last task
     has examined. Gluster counts nothing during a fix-layout. `directories` wait for an admin.
@@ -369,8 +362,7 @@ class AdditionStanding(BrickStanding):
     directories: tuple[ListedDirectory, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickStandings:
+class BrickStandings(Struct, frozen=True, kw_only=True):
     """All drains and additions: the newest attempt for each set of bricks, oldest first."""
 
     drains: tuple[DrainStanding, ...]

@@ -8,8 +8,9 @@ there on every copy and leaves mtime. A file created in the directory sets both,
 """
 
 import stat
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from migrator.core.paths import parent, shell_quoted, show
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl, show_acl

@@ -2,7 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.bricks import shared
 from migrator.bricks.add import model
@@ -16,7 +20,6 @@ from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S, format_duration, several
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
 from migrator.gluster.looks import HostDirectories
@@ -25,8 +28,7 @@ from migrator.hooks.model import HookStep
 from migrator.hooks.stage import HookedStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryWorld:
+class DirectoryWorld(Struct, frozen=True, kw_only=True):
     """The means to restore owner and mode of directories that lost them. `mount` is the path at which users see the
     volume.
     """
@@ -41,8 +43,7 @@ Scan = Callable[[], Awaitable[CatalogRecord]]
 Blamed = Callable[[gluster.VolumeState, str], Awaitable[Mapping[str, int] | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionWorld(BrickWorld):
+class AdditionWorld(BrickWorld, frozen=True, kw_only=True):
     """The ports. `places` inspects the paths of new bricks on their hosts, and `disks` the rest of those disks.
     `versions` returns the GlusterFS version by host, and `target_room` the capacity of the target. None of these
     raises. `strange` returns the paths of a brick that still have

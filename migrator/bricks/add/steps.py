@@ -1,7 +1,10 @@
 """The steps of an addition, each of which may be repeated after a crash."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from migrator.bricks.add import model, rules, stage
 from migrator.bricks.add.directories import (
@@ -21,7 +24,6 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
-from migrator.core.values import dataclass, replace
 from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind
 from migrator.hooks.model import HookState, HookStep

@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+
+from msgspec.structs import replace
 
 from migrator.bricks.drain.model import AuditSeen, LeftKind
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, BrickAudit, audit_of
@@ -13,7 +16,6 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
 from migrator.core.probe import is_probe
-from migrator.core.values import dataclass, replace
 from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
 from migrator.scan.rules import brick_problem

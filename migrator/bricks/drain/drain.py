@@ -2,20 +2,21 @@
 
 from collections.abc import Callable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.bricks.drain import model
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld
 from migrator.bricks.drain.steps import DrainMachine, wipe_permission
 from migrator.bricks.shared import restore_left
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind
-from migrator.core.values import dataclass, replace
 from migrator.gluster.model import VolumeState
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Asked(Struct, frozen=True, kw_only=True):
     """The bricks as the volume and the ledger have them."""
 
     state: VolumeState

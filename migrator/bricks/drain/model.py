@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.values import dataclass, replace
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.operations.model import Act, Finished, Halt, Kind, added
 
@@ -108,8 +110,7 @@ class DrainStep(StrEnum):
     """Restores the options that this drain changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedOption:
+class ChangedOption(Struct, frozen=True, kw_only=True):
     """An option of the volume that a drain changes: its value before (None: not set), and every value that this program
     has given it since. Both are recorded before the change.
     """
@@ -119,8 +120,7 @@ class ChangedOption:
     given: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainNotes:
+class DrainNotes(Struct, frozen=True, kw_only=True):
     """Facts that a step adds to the record. None leaves the recorded value.
 
     `options` are those that the drain changes. For a recorded option `before` stays, and `given` is extended; an empty
@@ -145,8 +145,7 @@ class DrainNotes:
 NO_DRAIN_NOTES = DrainNotes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRecord(BrickOperation[DrainState, DrainNotes]):
+class DrainRecord(BrickOperation[DrainState, DrainNotes], frozen=True, kw_only=True):
     """One attempt to drain bricks."""
 
     kind: ClassVar[str] = "drain"
@@ -164,8 +163,7 @@ class DrainRecord(BrickOperation[DrainState, DrainNotes]):
         return f"{self.shown_bricks} {'is' if len(self.bricks) == 1 else 'are'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSample:
+class DrainSample(Struct, frozen=True, kw_only=True):
     """Gluster's counters of one host at one time. They restart at zero with every task."""
 
     task_id: str
@@ -259,8 +257,7 @@ def is_drained(records: Iterable[DrainRecord], before: str, after: str, *, since
 # Copy throughput while drains move files, and at other times.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyTally:
+class CopyTally(Struct, frozen=True, kw_only=True):
     """The sum of all streams, over the `busy_s` seconds in which any stream was copying."""
 
     files: int = 0
@@ -268,8 +265,7 @@ class CopyTally:
     busy_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainCopying:
+class DrainCopying(Struct, frozen=True, kw_only=True):
     """The sampled copying of a site: while a drain moved files, and while none did."""
 
     in_drains: CopyTally
@@ -279,8 +275,7 @@ class DrainCopying:
 # Facts for the preflight checks. None always means unknown.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickLoad:
+class BrickLoad(Struct, frozen=True, kw_only=True):
     """The content of a brick, from its walk or the catalog: names of files, allocated bytes, and the largest file."""
 
     files: int
@@ -288,8 +283,7 @@ class BrickLoad:
     largest_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOnBricks:
+class TreeOnBricks(Struct, frozen=True, kw_only=True):
     """The part of one user tree that is on bricks, from a catalog: names of files, and bytes of content. The bytes of a
     hard-linked file count once.
     """
@@ -299,8 +293,7 @@ class TreeOnBricks:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedSource:
+class RetainedSource(Struct, frozen=True, kw_only=True):
     """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover. `due_in_s` is the
     time until their source may be purged ([cutover] retain).
     """
@@ -313,8 +306,7 @@ class RetainedSource:
     due_in_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickMarks:
+class BrickMarks(Struct, frozen=True, kw_only=True):
     """Hard-linked files of a brick with the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
     data file): their number, and the first names. `strange` files have no gfid, because they were created on the brick
     without Gluster. `unseen` counts files that could not be read.
@@ -328,8 +320,7 @@ class BrickMarks:
     unseen: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainFacts:
+class DrainFacts(Struct, frozen=True, kw_only=True):
     """The facts for the preflight checks of a drain.
 
     `task_of_record` is the id of a failed drain that this attempt started itself. `rooms` covers all bricks; `load` is
@@ -365,8 +356,7 @@ class DrainFacts:
     marks: tuple[BrickMarks, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickContent:
+class BrickContent(Struct, frozen=True, kw_only=True):
     """The catalog's facts about bricks to drain: names of files, bytes of content, the largest file on disk, the first
     symlinks with several names, and the share of each user tree. The bytes of a hard-linked file count once.
     """
@@ -402,8 +392,7 @@ class LeftKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSeen:
+class AuditSeen(Struct, frozen=True, kw_only=True):
     """The newest audit by this process: every brick of the drain, walked on its host.
 
     `left` counts entries that are not directories, link-to files or Gluster's own. `unsure` counts entries whose kind
@@ -427,8 +416,7 @@ class AuditSeen:
         return self.whole and not self.left and not self.unsure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSeen:
+class DrainSeen(Struct, frozen=True, kw_only=True):
     """A snapshot of the volume, taken after the record was read. None always means not read or unreadable.
 
     `state` is the volume with its peers and bricks, `tasks` has every task in its status, and `progress` the counters
@@ -464,8 +452,7 @@ Step = DrainAct | Halt | Finished
 _EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainStanding(BrickStanding):
+class DrainStanding(BrickStanding, frozen=True, kw_only=True):
     """The progress of one attempt to drain bricks. `files` (names) and `size_bytes` (content) were to be moved when it
     began.
     """
@@ -491,8 +478,7 @@ class DrainStanding(BrickStanding):
 # Request and summary of `brick drain` and `brick stop`.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRequest(BrickRequest):
+class DrainRequest(BrickRequest, frozen=True, kw_only=True):
     """The bricks to drain, and the options of the call. `commit` False ends with the audit. `confirm` is the word that
     allows wiping. `accept_open_files` allows a drain despite open files on the bricks, and `accept_retained` one
     despite sources due to be purged first. `recover` brings leftovers on the bricks back through the mount, once per
@@ -509,8 +495,7 @@ class DrainRequest(BrickRequest):
 DrainEnding = Ending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainCheck:
+class DrainCheck(Struct, frozen=True, kw_only=True):
     """The facts of the preflight checks. None means not known. `rooms` has the remaining bricks by name. `used_bytes`
     and `used_inodes` are those of the leaving bricks. `catalog` is the source of `files`, `size_bytes`,
     `largest_bytes`, `linked_symlinks` and `retained` (files of users who work on the target). `problems` are the
@@ -533,8 +518,7 @@ class DrainCheck:
     retained: tuple[RetainedSource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSummary(CallSummary):
+class DrainSummary(CallSummary, frozen=True, kw_only=True):
     """The result of a call. `back` is set if the call was to stop the drain. `left_behind` has the first paths that an
     audit found on the bricks, and `left_file` names the full list. `confirm` is the word that allows wiping;
     `wipe_problems` are the reasons against a wipe. `check` is set if the preflight checks ran.

@@ -3,8 +3,9 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import ceil
+
+from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain import model

@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from migrator.bricks.drain import model
 from migrator.bricks.model import BrickOperation
 from migrator.core.units import MINUTE_S, format_duration, several
-from migrator.core.values import dataclass, field
 from migrator.gluster.model import MOVING, DiskFacts, TaskProgress, TaskStatus
 from migrator.report.model import Blocker
 
@@ -17,8 +19,7 @@ from migrator.report.model import Blocker
 # stay `in progress` for good.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRate:
+class DrainRate(Struct, frozen=True, kw_only=True):
     """The rate over the last `span_s` of a drain: files and bytes moved, and files examined, per second,
     over all hosts.
     """

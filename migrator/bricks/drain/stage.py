@@ -3,7 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
 from migrator.bricks.drain import model, rules
@@ -18,7 +21,6 @@ from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import EntryType
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
-from migrator.core.values import dataclass, replace
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster.looks import HostLeftovers
@@ -28,8 +30,7 @@ from migrator.hooks.model import HookEvent, HookStage, HookStep
 from migrator.hooks.stage import HookedStep, find_hooks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainWorld(BrickWorld):
+class DrainWorld(BrickWorld, frozen=True, kw_only=True):
     """The ports. `versions` returns the GlusterFS version by host. `open_files` returns the number of files open on
     bricks below trees (None: not known). `places` inspects the bricks' paths, given the volume's id. `contents` is
     called in a thread. `retain_s` is how long sources are kept. Without `probing` no probes run while Gluster moves

@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain import model, rules
@@ -24,7 +27,6 @@ from migrator.bricks.recover.stage import Recovery
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
-from migrator.core.values import dataclass, replace
 from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import disk_problems, drained, is_on, volume_fingerprint

@@ -7,8 +7,9 @@ Times in nanoseconds since the epoch. Names are relative to the root of the volu
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.core.entry import EntryType
-from migrator.core.values import dataclass
 
 WORK_DIRECTORY = b".migrator-recover"
 """A directory in the root of the volume that only root can enter. Copies are made in it, and originals stay there until
@@ -19,8 +20,7 @@ ASIDE = WORK_DIRECTORY + b"/aside/"
 COPIES = WORK_DIRECTORY + b"/copy/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class Leftover(Struct, frozen=True, kw_only=True):
     """One leftover inode on a brick, with its names there.
 
     `gfid` is empty if Gluster has assigned none. `link_count` excludes Gluster's own link. `open` is set if any process
@@ -59,8 +59,7 @@ class Leftover:
         return self.gfid.hex().encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetLeftover:
+class SetLeftover(Struct, frozen=True, kw_only=True):
     """A leftover of all bricks of a set: the copy that is read, and why the copies do not allow that
     (empty: they do).
     """
@@ -69,8 +68,7 @@ class SetLeftover:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickLeftovers:
+class BrickLeftovers(Struct, frozen=True, kw_only=True):
     """All leftovers on one brick. `unseen` says what could not be read, and why open files cannot be detected."""
 
     brick: str
@@ -78,8 +76,7 @@ class BrickLeftovers:
     unseen: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeName:
+class VolumeName(Struct, frozen=True, kw_only=True):
     """The target of a name in the volume, seen through the mount. `gfid` is empty if it is not reported."""
 
     type: EntryType
@@ -104,8 +101,7 @@ class NameState(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoverySummary:
+class RecoverySummary(Struct, frozen=True, kw_only=True):
     """The result of a recovery: the numbers of inodes and names brought back, and why others were not."""
 
     recovered: int

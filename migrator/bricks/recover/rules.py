@@ -4,8 +4,9 @@ In doubt a file is left on the brick.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from migrator.bricks.recover import model
 from migrator.core.collected import collected

@@ -11,8 +11,11 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from migrator.bricks.recover import model, rules
 from migrator.core.clock import Clock
@@ -20,7 +23,6 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.beneath import Root, entry_path
 from migrator.fs.writing import descriptor_path, set_capability, set_xattrs, write_piece
 from migrator.gluster.looks import HostLeftovers

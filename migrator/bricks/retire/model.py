@@ -5,8 +5,9 @@ seconds since the epoch.
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from migrator.bricks.model import CallSummary, Ending
-from migrator.core.values import dataclass, field
 from migrator.operations.model import Kind, Operation
 from migrator.purge.model import PathFacts
 
@@ -39,8 +40,7 @@ def subject_of(volume: str) -> str:
     return f"retirement of {volume}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retirement(Operation[RetirementState, None]):
+class Retirement(Operation[RetirementState, None], frozen=True, kw_only=True):
     """One attempt. `catalog` is the catalog checked before the intent. `files` and `size_bytes` are what it proved,
     counting names of everything except directories. `failure` is the reason why the attempt was aborted.
     """
@@ -75,8 +75,7 @@ RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogedPath(PathFacts):
+class CatalogedPath(PathFacts, frozen=True, kw_only=True):
     """A path of the newest catalog of the source, not a directory. `tree` is None outside every user tree."""
 
     tree: bytes | None
@@ -97,8 +96,7 @@ class UncoveredKind(StrEnum):
     CONTENT = "content"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uncovered:
+class Uncovered(Struct, frozen=True, kw_only=True):
     """A path that no manifest covers. `words` follow the path in messages."""
 
     path: bytes
@@ -117,16 +115,14 @@ class Cover(StrEnum):
     OWN = "own"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSum:
+class PathSum(Struct, frozen=True, kw_only=True):
     """A number of names, and the bytes of regular files. Each name of a hard-linked file counts."""
 
     paths: int = 0
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoverFound:
+class CoverFound(Struct, frozen=True, kw_only=True):
     """The result for every path of a catalog that is not a directory. `read` are those of `proven` whose content was
     read again. `uncovered` has the sums by kind, and `examples` the first paths of each kind. `list_file` lists all of
     them; it is None if there are none, and in a dry run.
@@ -137,7 +133,7 @@ class CoverFound:
     proven: PathSum = PathSum()
     own: PathSum = PathSum()
     read: PathSum = PathSum()
-    uncovered: Mapping[UncoveredKind, PathSum] = field(default_factory=dict)
+    uncovered: Mapping[UncoveredKind, PathSum] = {}
     examples: tuple[Uncovered, ...] = ()
     list_file: str | None = None
 
@@ -145,8 +141,7 @@ class CoverFound:
 RetireEnding = Ending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetireRequest:
+class RetireRequest(Struct, frozen=True, kw_only=True):
     """The options of a call. `confirm` must be the name of the volume, except in a dry run."""
 
     pid: int
@@ -156,8 +151,7 @@ class RetireRequest:
     workers: int = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetirementSummary(CallSummary):
+class RetirementSummary(CallSummary, frozen=True, kw_only=True):
     """The result of a call. `cover` is None if another check had failed before the paths were checked."""
 
     cover: CoverFound | None = None

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
+from msgspec import Struct
+
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.bricks.retire import model
@@ -10,7 +12,6 @@ from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
-from migrator.core.values import dataclass
 from migrator.cutover.model import CutoverRecord, CutoverState, Writers
 from migrator.cutover.rules import hosts_of
 from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
@@ -145,8 +146,7 @@ def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, di
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetireFacts:
+class RetireFacts(Struct, frozen=True, kw_only=True):
     """The facts for the preflight checks. None means not known.
 
     `tasks` has every listed task. `cutovers` has the newest attempt of each tree. `drains` and `additions` have not

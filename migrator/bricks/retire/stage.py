@@ -5,10 +5,12 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
+from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
@@ -27,7 +29,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import told
-from migrator.core.values import dataclass, field, replace
 from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.rules import newest_attempts
 from migrator.cutover.writers import WriterSearch, other_clients
@@ -132,8 +133,7 @@ def _facts(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 WriteList = Callable[[Iterable[model.Uncovered]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetirementWorld(BrickWorld):
+class RetirementWorld(BrickWorld, frozen=True, kw_only=True):
     """The ports. `scan` makes a new catalog of the whole source. `endpoints` returns the connections to bricks of this
     site's mount and of Gluster's own processes, by local end, with a sentence for each host that could not be queried.
     `cover` is `cover_paths`. `list_to` opens the list of uncovered paths in a run's directory, and returns a function

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from migrator.core.units import KIB
-from migrator.core.values import dataclass
 from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question
 from migrator.fs.model import Capacity
 
@@ -20,8 +21,7 @@ _FLAGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _Target(Struct, frozen=True, kw_only=True):
     name: str
     is_mdt: bool
     total: int

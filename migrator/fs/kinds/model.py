@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from migrator.core.values import dataclass, field
+from msgspec import Struct
+
 from migrator.fs.model import Capacity
 
 
@@ -19,8 +20,7 @@ class Fact(NamedTuple):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A mounted directory: the mount's point and source, and the directory itself, all absolute."""
 
     point: bytes
@@ -33,8 +33,7 @@ class Place:
         return b"/" + self.root[len(self.point.rstrip(b"/")) :].strip(b"/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """What a command told. `problems`: parts of the file system cannot be read now; `doubts`: that may be so. `notes` are
     worth knowing.
     """
@@ -49,8 +48,7 @@ Words = Callable[[Place], Sequence[str | bytes]]
 Parse = Callable[[Sequence[bytes], Place], Answer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """Commands whose outputs are parsed together. `parse` raises Malformed. If a command fails, the question has no answer;
     if `last_may_fail`, the output of the last one is empty then.
     """
@@ -60,8 +58,7 @@ class Question:
     last_may_fail: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(Struct, frozen=True, kw_only=True):
     """One kind. `types` are its types in mountinfo; a FUSE mount without a subtype is told by the beginning of its source,
     `fuse_source`. `partial` is how an incomplete view looks, `layouts` what a copy does with stripes and layouts. `statfs_inodes` False:
     statfs makes up the number of free inodes. `groups` are the most groups of a user that a client sends to the servers.
@@ -81,7 +78,7 @@ class Kind:
     room: Question | None = None
     health: Question | None = None
     layout: Question | None = None
-    environment: tuple[str, ...] = field(default=())
+    environment: tuple[str, ...] = ()
     """Variables of this program's environment that its commands need."""
 
     def matches(self, filesystem: str, mounted_from: str) -> bool:

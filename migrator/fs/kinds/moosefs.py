@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from migrator.core.units import several
-from migrator.core.values import replace
 from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, number
 from migrator.fs.model import Capacity
 

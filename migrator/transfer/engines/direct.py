@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import ClassVar
 
+from msgspec import Struct
+
 from migrator.core.paths import show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
-from migrator.core.values import dataclass
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
@@ -33,8 +34,7 @@ _SHOWN_STDERR_BYTES = 300
 _EVENT = re.compile(rb"F ([0-9]{1,18}) (vanished|moved|changed|bad) (source|target) ([0-9]{1,9}) ([a-z -]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathEvent:
+class PathEvent(Struct, frozen=True, kw_only=True):
     """One path with an anomaly. `index` is its position in the list; `errno` is 0 if no call failed, `error` the
     system's text for it.
     """
@@ -47,8 +47,7 @@ class PathEvent:
     operation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedDirect(rules.Ended):
+class EndedDirect(rules.Ended, frozen=True, kw_only=True):
     """The end of a stream. `paths` are the listed ones in order, relative to the source root. `stderr` has only the
     beginning. `garbled`: a line of output was no valid event.
     """
@@ -159,8 +158,7 @@ _KINDS: Mapping[ChunkKind, bytes] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectEngine:
+class DirectEngine(Struct, frozen=True, kw_only=True):
     """Turns chunks into runs of the native program. `program` is its path on the host that it runs on.
 
     `privileged`: the streams run as root.

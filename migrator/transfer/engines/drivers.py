@@ -9,10 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import KIB, MIB, several
-from migrator.core.values import dataclass, replace
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.transfer.engines.rsync import ProgressParser, bandwidth, capability_options
@@ -34,8 +36,7 @@ _SHOWN_PARTS = 3
 _SHOWN_BYTES = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartLog:
+class PartLog(Struct, frozen=True, kw_only=True):
     """Standard error of the stream of one part, or a section of it. `number` is None if the driver mixes all parts."""
 
     number: int | None
@@ -45,8 +46,7 @@ class PartLog:
         return "" if self.number is None else f"part {self.number}: "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedDriver(Ended):
+class EndedDriver(Ended, frozen=True, kw_only=True):
     """The end of a run. `parts` are the parts with messages; `stdout` and `stderr` may be truncated. `completed` and
     `crawl_failed` are fpsync's report on the whole run.
     """

@@ -4,11 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec import Struct
+
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
-from migrator.core.values import dataclass
 from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
@@ -92,8 +93,7 @@ _COMMENT_STARTS = (b"#", b";")
 """rsync drops list entries that start with these, even with --from0 (3.2.7 and 3.5.0); a `./` in front avoids that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RsyncEngine:
+class RsyncEngine(Struct, frozen=True, kw_only=True):
     """Turns chunks into rsync commands. `privileged`: the streams run as root."""
 
     name: ClassVar[str] = "rsync"

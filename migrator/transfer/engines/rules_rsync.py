@@ -5,8 +5,10 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from migrator.core.paths import join, show
-from migrator.core.values import dataclass, field, replace
 from migrator.fs.model import Side, syncfs_reaches_disks
 from migrator.transfer import model
 from migrator.transfer.rules import stop_reason
@@ -27,8 +29,7 @@ _ABILITIES = re.compile(rb"^Capabilities:\n((?:[ \t]+.*\n?)+)", re.MULTILINE)
 _OPTION = re.compile(rb"^ *(--[a-z0-9-]+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RsyncFeatures:
+class RsyncFeatures(Struct, frozen=True, kw_only=True):
     """`lacks` names abilities that were left out of this build; `confine_root`: it has `--confine-root` (3.5), `fsync`:
     it has `--fsync` (3.2.4).
     """
@@ -129,8 +130,7 @@ class MessageKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """One line. `names` are all candidates for the name in it, absolute or relative to the tree. `step` is the
     confinement's. `error` is the system's own error text, which `text` omits.
     """
@@ -278,8 +278,7 @@ def _is_cut_to(name: bytes, stem: bytes) -> bool:
 # The end of any stream.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """The end of a stream. `stderr` may be incomplete: it is the part that was kept."""
 
     exit_code: int
@@ -360,8 +359,7 @@ _UNUSABLE = (1, 126, 127)
 _SHOWN_LINES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRsync(Ended):
+class EndedRsync(Ended, frozen=True, kw_only=True):
     """The end of an rsync. `names` are relative to the tree, `tree` to the source root. `stderr` is complete unless
     `stderr_cut` is set. `link_groups` has the names of hard-linked files.
     """
@@ -369,7 +367,7 @@ class EndedRsync(Ended):
     tree: bytes
     names: Sequence[bytes]
     view: model.StreamView
-    link_groups: Mapping[bytes, int] = field(default_factory=dict)
+    link_groups: Mapping[bytes, int] = {}
     stderr_cut: bool = False
 
 

@@ -1,6 +1,8 @@
 """A volume that a brick is added to, simulated, and what may happen to it meanwhile. It shares no code with the decision."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from migrator.bricks.add import model as add_model
 from migrator.bricks.model import BrickRoom

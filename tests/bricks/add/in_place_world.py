@@ -1,6 +1,8 @@
 """A volume of three copies, one brick of which gets a new disk in its place, simulated. It shares no code with the decision."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from migrator.bricks.add.model import NewPlace
 from migrator.core.errors import ToolFailed
@@ -151,4 +153,4 @@ class ReplicaWorld:
             return empty
         entries = ("home",) if self.disk.files else ()
         marks = {"exists": True, "volume_id": "7601", "gfid": "01", "has_gluster_directory": True}
-        return replace(empty, entries=entries, **marks)  # type: ignore[arg-type]
+        return replace(empty, entries=entries, **marks)

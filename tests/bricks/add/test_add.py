@@ -1,10 +1,10 @@
 """`brick add` over a simulated volume: the target, hooks, the throttle, what ends without a word, and the audit."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import forget_addition

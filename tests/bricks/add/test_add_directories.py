@@ -3,12 +3,13 @@
 import asyncio
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add.directories import (
     forget_directories,
@@ -439,7 +440,7 @@ MADE_ANEW = [
 def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
     known: DirectoryFacts, changes: dict[str, int], above: DirectoryFacts
 ) -> None:
-    seen = replace(known, **changes)  # type: ignore[arg-type]
+    seen = replace(known, **changes)
     assert judge(known, seen, above) is V.TAKEN
     # A file was made in it since, so its times tell nothing.
     assert judge(known, later(seen), above) is V.DOUBTFUL
@@ -461,7 +462,7 @@ def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
     ],
 )
 def test_what_gluster_makes_of_nothing_was_made_by_people(changes: dict[str, int]) -> None:
-    seen = replace(MADE, **changes)  # type: ignore[arg-type]
+    seen = replace(MADE, **changes)
     assert judge(MADE, later(seen), ABOVE) is judge(MADE, after_chmod(seen), ABOVE) is V.CHANGED
     # The clock of somebody's client is behind, or this is not known yet of Gluster.
     assert judge(MADE, seen, ABOVE) is V.DOUBTFUL

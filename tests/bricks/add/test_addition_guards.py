@@ -1,9 +1,9 @@
 """Reasons against adding bricks, as sentences, and how far additions are."""
 
 import shlex
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import addition_blockers, grown, next_step, problems_before, standing
@@ -254,7 +254,7 @@ NINE = "gl9:/srv/b/data"
 
 def moving(state: add.AdditionState, **changes: object) -> add.AdditionRecord:
     notes = add.AdditionNotes(task_id="balance", size_bytes=1000, files=400)
-    return replace(record(NINE), state=state, times={state: 5.0}, **{"notes": notes, **changes})  # type: ignore[arg-type]
+    return replace(record(NINE), state=state, times={state: 5.0}, **{"notes": notes, **changes})
 
 
 @pytest.mark.parametrize("state", list(add.AdditionState))

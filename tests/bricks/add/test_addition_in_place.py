@@ -1,8 +1,9 @@
 """What speaks against the exchange of a brick's disk in its place, and what is done next where it is not clear how far it is."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import next_step, problems_before
@@ -59,7 +60,7 @@ def only(look: add.AdditionSeen) -> str:
 
 
 def away(disk: Disk | None = OLD) -> ReplicaWorld:
-    return ReplicaWorld(disk=None if disk is None else replace(disk), up=False)
+    return ReplicaWorld(disk=None if disk is None else dataclasses.replace(disk), up=False)
 
 
 def test_every_other_copy_has_to_be_up_and_whole() -> None:

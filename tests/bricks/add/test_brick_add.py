@@ -1,5 +1,6 @@
 """`brick add` on a real cluster: a brick that was drained comes back, while users write."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -155,7 +156,7 @@ class DirectoryUsers:
                     self.made.add(home + path)
                 case ["set", path, mode]:
                     # A chmod changes the mask of an ACL.
-                    self.wanted[home + path] = replace(self.wanted[home + path], mode=mode, acls=None)
+                    self.wanted[home + path] = dataclasses.replace(self.wanted[home + path], mode=mode, acls=None)
                 case ["renamed", path, new]:
                     self.wanted[home + new] = self.wanted.pop(home + path)
                     if home + path in self.made:
@@ -181,8 +182,8 @@ class DirectoryUsers:
                 has = Wanted(mode=stat.S_IMODE(facts.st_mode), uid=facts.st_uid, gid=facts.st_gid, acls=_acls(path))
                 if name in self.made and (has.mode ^ wanted.mode) & ~_INHERITED == 0:
                     # The bits were set or cleared before the first look: nobody can know that (docs/bricks.md).
-                    has = replace(has, mode=wanted.mode)
-                if has != replace(wanted, acls=acls):
+                    has = dataclasses.replace(has, mode=wanted.mode)
+                if has != dataclasses.replace(wanted, acls=acls):
                     found.setdefault(name, []).append(f"{where}: {has} in place of {wanted}")
         return found
 

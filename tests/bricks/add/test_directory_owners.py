@@ -7,10 +7,10 @@ import struct
 import subprocess
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
@@ -100,7 +100,7 @@ def facts(number: int, **changes: object) -> DirectoryFacts:
         changed_ns=-(2**62),
         modified_ns=None,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.bricks.drain import model as drain_model
 from migrator.bricks.drain.drain import drain_bricks, stop_drain

@@ -1,6 +1,8 @@
 """A volume, its bricks and its glusterd, simulated without code of the decision. Every file is a number."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from migrator.bricks.drain import model as drain
 from migrator.gluster.model import TaskCounters, TaskProgress, TaskStatus, VolumeState, VolumeTask

@@ -1,9 +1,9 @@
 """The preflight checks of a drain, and sources that it would move for nothing."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain.model import (

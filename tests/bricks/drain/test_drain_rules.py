@@ -1,9 +1,9 @@
 """The next step of a drain, where the simulated volume of `test_drain_machine` does not come to, or must never come to."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.drain import model as drain
 from migrator.bricks.drain import rules

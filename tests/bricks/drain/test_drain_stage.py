@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionNotes
 from migrator.bricks.drain.model import BrickMarks, ChangedOption, DrainEnding, TreeOnBricks

@@ -4,10 +4,11 @@ import asyncio
 import errno
 import hashlib
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftover, RecoverySummary, VolumeName
 from migrator.bricks.recover.stage import Recovery

@@ -1,9 +1,9 @@
 """What a drain left on a brick: which names may be touched, and what is proven."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.recover import rules as recover_rules
 from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, VolumeName

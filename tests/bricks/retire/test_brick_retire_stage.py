@@ -1,12 +1,14 @@
 """`brick retire` as a stage: a real ledger, with a volume that is told what to say, killed and disturbed at every place."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.retire import model as retire_model
@@ -238,7 +240,7 @@ def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) 
 
 
 def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Site) -> None:
-    site.source.nodes[b"home/alice/y"] = replace(site.source.nodes[b"home/alice/y"], content=b"another")
+    site.source.nodes[b"home/alice/y"] = dataclasses.replace(site.source.nodes[b"home/alice/y"], content=b"another")
     refused = site.retire()
     assert refused.cover is not None
     assert list(refused.cover.uncovered) == [UncoveredKind.CHANGED]

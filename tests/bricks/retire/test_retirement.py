@@ -1,6 +1,5 @@
 """Whether the source volume may be retired, by its catalog and manifests: the reasons against it, and the next step."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.bricks.retire import model as retire
 from migrator.bricks.retire import rules as retire_rules
@@ -62,7 +62,7 @@ def test_what_is_covered_is_what_was_verified_in_every_fact(kind: EntryType, cha
         "digest": None,
         "archive": Archive(path=b"a", size_bytes=1),
     }
-    proof = replace(PROOF, **{"type": kind, **{name: others[name] for name in changed}})  # type: ignore[arg-type]
+    proof = replace(PROOF, **{"type": kind, **{name: others[name] for name in changed}})
     ignored = {"digest", "archive", "ctime_ns", "ino"} | (set() if kind is EntryType.FILE else {"size_bytes"})
     if changed - ignored:
         expected: retire.Cover | retire.UncoveredKind = retire.UncoveredKind.CHANGED

@@ -2,10 +2,10 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, sync_playwright
 
 from migrator.ledger.ledger import open_ledger
@@ -45,7 +45,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weeks = Weeks(names=HOSTILE)
     weeks.fill(directory / "ledger.db")
     with open_ledger(directory / "ledger.db", read_only=True) as ledger:
-        facts = read_report(ledger, OnePlan(weeks.plan), now_s=weeks.now_s)
+        facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
     hostile = report(HOSTILE[0], HOSTILE[0].decode())
     names = ("since", "bricks", "reaped", "benchmarks", "verifications")
     others = {name: getattr(hostile, name) for name in names}

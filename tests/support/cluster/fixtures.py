@@ -6,11 +6,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.units import GIB, MIB
 from migrator.lab.machine import why_no_cluster

@@ -5,8 +5,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart
