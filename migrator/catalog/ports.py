@@ -111,5 +111,5 @@ class ClosedManifest(Struct, frozen=True, kw_only=True):
 class Examples(Struct, frozen=True, kw_only=True):
     """Some differences and expected losses of each kind."""
 
-    differences: tuple[Difference, ...]
-    losses: tuple[Loss, ...]
+    differences: tuple[Difference, ...] = ()
+    losses: tuple[Loss, ...] = ()
