@@ -31,11 +31,6 @@ def load_program() -> None:
             _load(found.name)
     for name in _LIBRARIES:
         _load(name)
-    for kind in gc.get_objects():
-        # Values get their methods at the first use of one (core/values.py): not in each fork.
-        equals = vars(kind).get("__eq__", object.__eq__) if isinstance(kind, type) else object.__eq__
-        if "_made_at_first_use" in getattr(equals, "__qualname__", ""):
-            equals(kind, None)
 
 
 def _load(name: str) -> None:
