@@ -137,7 +137,7 @@ PLAN = planned((A, 2 * GIB), (B, 3 * GIB), (b"home", 9 * GIB))
 
 
 def test_limits_are_set_at_the_cutover_if_they_were_confirmed(world: World) -> None:
-    # Carol's limit is set on the target already. Bob's is not, because his tree is still being copied.
+    # The target has carol's limit. Bob's limit is not set, because his tree is still being copied.
     assert world.states(PLAN) == [(1003, LimitState.SET), (1004, LimitState.LATER)]
     assert world.cut_over(B) == ()  # nothing was confirmed
     assert world.states(PLAN) == [(1003, LimitState.SET), (1004, LimitState.DUE)]

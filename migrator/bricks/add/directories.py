@@ -111,13 +111,13 @@ async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> No
 async def _look_closer(
     call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, sweep: "_Sweep", *, copies: bool
 ) -> None:
-    """Examine the copies of doubtful directories on other bricks; with `copies` also those on the new bricks."""
+    """Examine the copies of undecided directories on other bricks; with `copies` also those on the new bricks."""
     if copies:
         await walk_new(call, record, world, sweep.take_copies)
     if sweep.copies:
         # The older brick now has any change that users made between the two walks.
         await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
-    await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
+    await look_everywhere_at(call, world, sweep.undecided, sweep.take_other_copies)
 
 
 def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
@@ -210,14 +210,14 @@ class _Sweep:
             if rules_directories.same_owner(known, one):
                 self._suspect(one.gfid, _Suspect(verdict=_V.TAKEN, known=known, seen=one, copy=copy))
 
-    def doubtful(self) -> list[bytes]:
+    def undecided(self) -> list[bytes]:
         """Paths of changed directories whose own times do not decide; another copy may."""
         return [
             one.seen.path for one in self.suspects.values() if one.verdict in rules_directories.UNDECIDED and one.later
         ]
 
     def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
-        """Decide doubtful directories by their copies on another brick."""
+        """Decide such directories by their copies on another brick."""
         for copy in found:
             one = self.suspects.get(copy.gfid)
             if one is None or one.known is None or not one.later:
