@@ -134,6 +134,8 @@ make_venv() {
     # The build tool is pinned there too, so nothing is fetched for the build.
     "$venv/bin/python" -m pip install "${options[@]}" --no-deps --no-build-isolation -e . ||
         fail "migrator could not be built: see above"
+    # As pip does where it copies a program: otherwise the first call of each verb would compile what it loads.
+    "$venv/bin/python" -m compileall -q migrator
     set_up_from >"$stamp"
 }
 
