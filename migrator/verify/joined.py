@@ -301,26 +301,19 @@ class Joined:
             "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
         ).fetchall()
         self._parts = most // _JOINED_ROWS + 1
-        self._rows(earlier, ROW_SCHEMA).create_view("earlier_rows")
-        self._rows(accounted, MANIFEST_SCHEMA).create_view("accounted_rows")
+        # Of a manifest, which is in order of path, only the row groups of these trees are read.
+        within = _within(self._trees)
+        of_trees = f"tree IN (SELECT tree FROM wanted) OR {within}"  # noqa: S608 - literals of DuckDB's own
+        self._rows(earlier, ROW_SCHEMA).filter(of_trees).create_view("earlier_rows")
+        self._rows(accounted, MANIFEST_SCHEMA).filter(within).create_view("accounted_rows")
         self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
 
     def _cut_into_parts(self) -> None:
-        """Write the rows of each side, and of the readings, to a file per part; those of earlier scans always."""
-        bounds = [(tree, tree + b"/", tree + _FIRST_AFTER_SLASH) for tree in self._trees]
-        # Only placeholders are composed: every path is a parameter. Of a manifest, which is in order of path, only the row groups
-        # of these trees are read.
-        within = [f"path = $a{n} OR (path >= $b{n} AND path < $c{n})" for n in range(len(bounds))]
-        given = {f"{name}{n}": path for n, three in enumerate(bounds) for name, path in zip("abc", three, strict=True)}
-        where = {
-            "earlier": f"WHERE {' OR '.join(['tree IN (SELECT tree FROM wanted)', *within])}",  # noqa: S608
-            "accounted": f"WHERE {' OR '.join(['false', *within])}",
-        }
-        for name in _CUT if self._parts > 1 else where:
-            cut = f"SELECT {_CUT[name]}, hash(path) % $parts AS part FROM {name}_rows {where.get(name, '')}"  # noqa: S608
-            cutting = f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))"
-            numbers = given if name in where else {}
-            self._database.execute(cutting, {**numbers, "parts": self._parts, "cut": f"{self._cut.name}/{name}"})
+        """Write the rows of each side, of the readings, and of earlier scans, to a file per part."""
+        for name in _CUT if self._parts > 1 else ():
+            cut = f"SELECT {_CUT[name]}, hash(path) % $parts AS part FROM {name}_rows"  # noqa: S608
+            given = {"parts": self._parts, "cut": f"{self._cut.name}/{name}"}
+            self._database.execute(f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))", given)
 
     def _take(self, part: int) -> dict[str, object]:
         """Let the views show one part; returns its parameters."""
@@ -329,8 +322,7 @@ class Joined:
             if files:
                 rows: Any = self._database.read_parquet(files, hive_partitioning=False)
             else:
-                whole = self._parts == 1 and name not in ("earlier", "accounted")
-                rows = self._database.view(f"{name}_rows").filter("true" if whole else "false")
+                rows = self._database.view(f"{name}_rows").filter("true" if self._parts == 1 else "false")
             rows.create_view(f"{name}_part")
         return {"parts": self._parts, "part": part}
 
@@ -420,6 +412,20 @@ class Joined:
         self._database.register("given", pa.table(dict(columns)))
         self._database.execute(f"INSERT INTO {table} SELECT * FROM given")  # noqa: S608 - a name of this module
         self._database.unregister("given")
+
+
+def _within(trees: Sequence[bytes]) -> str:
+    """The SQL condition of a path that is the root of a tree or beneath it."""
+
+    def text(path: bytes) -> str:
+        # DuckDB's own text of the value. As one expression, a thousand trees are too deep for it.
+        return str(duckdb.ConstantExpression(path))
+
+    every = [
+        f"path = {text(tree)} OR (path > {text(tree + b'/')} AND path < {text(tree + _FIRST_AFTER_SLASH)})"
+        for tree in trees
+    ]
+    return " OR ".join(["false", *every])
 
 
 def _left(rows: Sequence[tuple[Any, ...]]) -> Left:

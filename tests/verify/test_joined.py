@@ -28,7 +28,7 @@ from migrator.verify.model import CTIME_MARGIN_NS, ContentReading, DigestPolicy,
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
 
-TREE = b"home/alice"
+TREE = b"home/o'al\\x41\xffe"
 CLOCK_NS = 2_000_000_000 * NS_PER_S
 CAPABILITIES = st.sampled_from([TargetCapabilities(), BEEGFS_CAPABILITIES])
 TIMES_NS = st.sampled_from([0, 7, -1_500_000_000, -2_000_000_000, 1_500_000_000, NS_PER_S, -(2**63), 2**63 - 1])
