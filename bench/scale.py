@@ -1,5 +1,6 @@
 """Time, memory and disk by number of paths: `python -m bench scale`. Synthetic catalogs, without a lab."""
 
+import math
 import multiprocessing
 import resource
 import shutil
@@ -7,7 +8,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.options import Options
 from bench.results import Section
@@ -34,7 +37,7 @@ from migrator.verify.model import DigestPolicy
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 NAME = "scale"
-PATHS, LARGE_PATHS = (10**6,), (10**6, 10**7, 10**8)
+PATHS, LARGE_PATHS = (10**6,), (10**6, 10**7, 3 * 10**7, 10**8)
 MEMORY_BYTES = 512 * MIB
 ASKED_AT_ONCE = 1000
 TREES = 200
@@ -264,39 +267,60 @@ def scale(options: Options) -> Section:
         "memory": f"`[site] memory` is {format_size(MEMORY_BYTES)}; peaks are of the whole process",
         "paths": f"in {TREES + 1} trees, 40 in a directory, 2 % with two names",
     }
-    for paths in dict.fromkeys(options.count(one, at_least=1000) for one in (LARGE_PATHS if options.large else PATHS)):
+    measured: dict[tuple[int, str], _Measured] = {}
+    sizes = sorted({options.count(one, at_least=1000) for one in (LARGE_PATHS if options.large else PATHS)})
+    for paths in sizes:
         work = options.directory / f"scale-{paths}"
         shutil.rmtree(work, ignore_errors=True)
         try:
             for number, name in enumerate(CATALOGS, start=1):
                 write_catalog(work / "catalogs" / name, paths, scan_id=number)
             for job in JOBS:
-                facts[f"{paths:,} paths, {job}"] = _measured(job, work)
-                say(f"{NAME}: {paths:,} paths, {job}: {facts[f'{paths:,} paths, {job}']}")
+                one = measured[paths, job] = _measured(job, work)
+                facts[f"{paths:,} paths, {job}"] = one.words()
+                say(f"{NAME}: {paths:,} paths, {job}: {one.words()}")
         finally:
             shutil.rmtree(work, ignore_errors=True)
+    for fewer, more in pairwise(sizes):
+        grown = (f"{job} {measured[more, job].processor_s / measured[fewer, job].processor_s:.1f}" for job in JOBS)
+        n_log_n = more * math.log(more) / (fewer * math.log(fewer))
+        facts[f"growth from {fewer:,} to {more:,} paths"] = (
+            f"of processor time, where n log n is {n_log_n:.1f}: {', '.join(grown)}"
+        )
     return Section(name=NAME, title="Size: time, memory and disk", facts=facts, tables=())
 
 
-def _measured(job: str, work: Path) -> str:
+class _Measured(NamedTuple):
+    """One job over so many paths; the peaks are of its process and of its files."""
+
+    found: int
+    elapsed_s: float
+    processor_s: float
+    memory_bytes: int
+    disk_bytes: int = 0
+
+    def words(self) -> str:
+        return (
+            f"{self.found:,} found in {self.elapsed_s:.1f} s ({self.processor_s:.1f} s of processor time), at most "
+            f"{format_size(self.memory_bytes)} of memory and {format_size(self.disk_bytes)} of disk"
+        )
+
+
+def _measured(job: str, work: Path) -> _Measured:
     before_bytes, most_bytes = _disk_bytes(work), 0
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         future = pool.submit(_run, job, work)
         while not wait([future], timeout=0.5).done:
             most_bytes = max(most_bytes, _disk_bytes(work) - before_bytes)
-        found, elapsed_s, processor_s, peak_bytes = future.result()
-    return (
-        f"{found:,} found in {elapsed_s:.1f} s ({processor_s:.1f} s of processor time), at most {format_size(peak_bytes)} of memory and "
-        f"{format_size(most_bytes)} of disk"
-    )
+        return future.result()._replace(disk_bytes=most_bytes)
 
 
-def _run(job: str, work: Path) -> tuple[int, float, float, int]:
+def _run(job: str, work: Path) -> _Measured:
     begun_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
     found = JOBS[job](work)
     elapsed_s, after = time.monotonic() - begun_s, resource.getrusage(resource.RUSAGE_SELF)
     processor_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return found, elapsed_s, processor_s, after.ru_maxrss * 1024
+    return _Measured(found, elapsed_s, processor_s, after.ru_maxrss * 1024)
 
 
 def _disk_bytes(directory: Path) -> int:
