@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
+from msgspec import structs
+
 from bench.options import Options
 from bench.program import Program
 from bench.results import Rate, Section, Table
@@ -180,7 +182,7 @@ async def _measure(site_file: Path, hold_s: float) -> Measured:
                 HostLane(host.name, STREAMS, reads_mount=True, reach=reach, make_way=partial(way, places=places))
                 for host in hosts
             ]
-            world = dataclasses.replace(own, lanes=[dataclasses.replace(own.lanes[0], jobs=0), *lanes])
+            world = structs.replace(own, lanes=[dataclasses.replace(own.lanes[0], jobs=0), *lanes])
             holding = threading.Thread(target=_hold, args=(site.ledger_file, hold_s))
             holding.start()
             before, began_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()

@@ -14,7 +14,7 @@ from migrator.fs.model import Side, TargetCapabilities
 from migrator.ledger import measures
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.transfer import model as transfer
-from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.support.fakes import FakeRunFiles, VirtualClock
 from tests.support.making import made
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
@@ -83,8 +83,9 @@ def verified(ledger: Ledger, batch: int = 1, plan: str = "p", **changes: object)
         "batch": batch,
     }
     record = verification(**(facts | changes))
-    for _ in range(2):
-        ledger.verifications.finish(record)
+    shown = Difference(path=b"home/alice/a", kind=DifferenceKind.CONTENT, source="a", target="b")
+    for examples in ((shown,), (shown,), ()):
+        ledger.verifications.finish(replace(record, examples=examples))
     return record
 
 
