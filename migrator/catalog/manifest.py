@@ -264,9 +264,8 @@ class ParquetDraft:
             each = {**given, "every": max(count // (_DRAWN_PATHS * every), 1)}
             drawn = self._database.execute(drawing, each).fetchall()
         cuts = [cut for (cut,) in drawn[len(drawn) // every :: len(drawn) // every or 1]]
-        beyond = "".join(f" WHEN path < $cut{number} THEN {number}" for number in range(1, len(cuts) + 1))
-        query = f"SELECT *, CASE{beyond} WHEN true THEN {len(cuts) + 1} END AS part FROM {rows}"  # noqa: S608
-        given |= {f"cut{place}": cut for place, cut in enumerate(cuts, start=1)}
+        query = f"SELECT *, {_between(1, len(cuts) + 1)} AS part FROM {rows}"  # noqa: S608
+        given |= {f"cut{number}": cut for number, cut in enumerate(cuts, start=1)}
         if without:
             query += " ANTI JOIN read_parquet($without) AS without USING (path)"
             given["without"] = without
@@ -282,6 +281,14 @@ class ParquetDraft:
                 writer.write_batch(rows_of_kind, row_group_size=_ROW_GROUP_ROWS)
         sync(temporary)
         temporary.replace(file)
+
+
+def _between(first: int, last: int) -> str:
+    """SQL for the number of a path's part: part N ends where `$cutN` begins. Halves the parts with each comparison."""
+    if first == last:
+        return str(first)
+    middle = (first + last) // 2
+    return f"CASE WHEN path < $cut{middle} THEN {_between(first, middle)} ELSE {_between(middle + 1, last)} END"
 
 
 _ROW_GROUP_ROWS = 20_480
