@@ -107,7 +107,7 @@ class ListingWriter:
 
 
 _JOINED_ROWS = 1_000_000
-"""Of one join, at most: larger batches are cut into parts first, by a hash of the path. In 512 MiB, a join
+"""Of one join, about: larger batches are cut into parts first, by a hash of the path. In 512 MiB, a join
 of a million rows needs no disk; 3 x 10^7 rows take 2.5 times as long in parts of 7.5 millions.
 """
 _ROW_COLUMNS = """
@@ -302,7 +302,7 @@ class Joined:
         ((most,),) = self._database.execute(
             "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
         ).fetchall()
-        self._parts = most // _JOINED_ROWS + 1
+        self._parts = max(most // _JOINED_ROWS, 1)
         # Of a manifest, which is in order of path, only the row groups of these trees are read.
         within = _within(self._trees)
         of_trees = f"tree IN (SELECT tree FROM wanted) OR {within}"  # noqa: S608 - literals of DuckDB's own
