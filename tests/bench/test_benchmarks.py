@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import ON_THEIR_OWN
 from bench.page import PAGE_NAME
 from bench.results import JSON_NAME, read_results
+from bench.scale import NAME as SCALE
 from migrator.lab.machine import loops_beneath, mounts_beneath, why_no_cluster
 
 pytestmark = pytest.mark.exhaustive
@@ -34,6 +36,20 @@ def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
     facts = read_results(tmp_path)["scale-large"]["facts"]
     assert facts["5,000 paths, plan"].startswith("5,000 found")
     assert facts["5,000 paths, a verification with 1 % changed"].startswith("5,000 found")
+
+
+@pytest.mark.cluster
+def test_the_others_run_and_leave_no_lab_behind(scratch: Path) -> None:
+    if reason := why_no_cluster():
+        pytest.skip(f"needs a Gluster cluster: {reason}")
+    names = [name for name in ON_THEIR_OWN if name != SCALE]
+    options = ["--dir", str(scratch / "lab"), "--output", str(scratch / "out"), "--scale", "0.002", "--repeat", "1"]
+    done = bench(*names, *options, "--warm")
+    assert done.returncode == 0, done.stderr
+    assert set(read_results(scratch / "out")) == set(names)
+    assert mounts_beneath(os.fsencode(scratch)) == ()
+    assert loops_beneath(os.fsencode(scratch)) == ()
+    assert [path.name for path in scratch.iterdir()] == ["out"]
 
 
 @pytest.mark.cluster
