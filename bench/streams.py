@@ -122,7 +122,10 @@ def _words(rounds: list[Measured]) -> str:
     chunk_ms = statistics.median(1000 * one.processor_s / one.chunks for one in rounds)
     late = [sorted(s for one in rounds for s in one.beats_s), sorted(s for one in rounds for s in one.loop_s)]
     beats, loop = (
-        f"{1000 * some[-1]:.0f} ms at most, {1000 * some[len(some) * 99 // 100]:.0f} ms 99 of 100" for some in late
+        f"{1000 * some[-1]:.0f} ms at most, {1000 * some[len(some) * 99 // 100]:.0f} ms 99 of 100"
+        if some
+        else "a time that is not known, the run was too short"
+        for some in late
     )
     return f"{chunk_ms:.1f} ms of processor time of the program a chunk; heartbeats late by {beats}; the event loop by {loop}"
 
