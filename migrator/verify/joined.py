@@ -108,7 +108,7 @@ class ListingWriter:
 
 _JOINED_ROWS = 1_000_000
 """Of one join, about: larger batches are cut into parts first, by a hash of the path. In 512 MiB, a join
-of a million rows needs no disk; 3 x 10^7 rows take 2.5 times as long in parts of 7.5 millions.
+of a million rows needs no disk. The joins of 3 x 10^7 rows take 2.5 times as much processor time in parts of 7.5 million.
 """
 _ROW_COLUMNS = """
     path, type, size, blocks, mtime_ns, ctime_ns, ino, uid, gid, mode, symlink_target, rdev, link_group, xattr_digest, nlink
@@ -420,7 +420,7 @@ def _within(trees: Sequence[bytes]) -> str:
     """The SQL condition of a path that is the root of a tree or beneath it."""
 
     def text(path: bytes) -> str:
-        # DuckDB's own text of the value. As one expression, a thousand trees are too deep for it.
+        # DuckDB's own text of the value. One expression object for a thousand trees would exceed Python's recursion limit.
         return str(duckdb.ConstantExpression(path))
 
     every = [
