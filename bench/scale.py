@@ -126,6 +126,15 @@ def write_catalog(directory: Path, rows: int, *, scan_id: int = 1) -> CatalogRec
     return close_catalog(directory, record, parts)
 
 
+def write_readings(work: Path) -> None:
+    """What hosts have read, a file for each part of the first catalog."""
+    (work / "readings").mkdir()
+    with connect(_scratch(work)) as connection:
+        for file in open_closed(work / "catalogs" / CATALOGS[0]).part_files:
+            query = READINGS.replace("$files", f"'{file}'")
+            connection.execute(f"COPY ({query}) TO '{work}/readings/{file.name}' (FORMAT parquet, COMPRESSION zstd)")
+
+
 def _ledger(file: Path) -> Ledger:
     """A real ledger that knows the site and both scans."""
     identity = MountIdentity(
@@ -199,18 +208,12 @@ def verification(work: Path) -> int:
     catalogs = [open_closed(work / "catalogs" / name) for name in CATALOGS]
     directories = ManifestDirectories(work / "manifests", catalogs=_catalogs(work), scratch=_scratch(work))
     draft = directories.create("bench", algorithm="xxh3_128")
-    readings: list[str] = []
-    with connect(_scratch(work)) as connection:
-        for file in catalogs[0].part_files:
-            readings.append(str(work / "manifests" / f"read-{file.name}"))
-            query = READINGS.replace("$files", f"'{file}'")
-            connection.execute(f"COPY ({query}) TO '{readings[-1]}' (FORMAT parquet, COMPRESSION zstd)")
     source, target = (Listing(files=tuple(map(str, catalog.part_files))) for catalog in catalogs)
     joined = Joined(
         source,
         target,
         trees=[tree.path for tree in catalogs[0].record.trees],
-        now=readings,
+        now=[str(file) for file in (work / "readings").iterdir()],
         before=(),
         earlier=source.files,
         accounted=(),
@@ -222,7 +225,7 @@ def verification(work: Path) -> int:
     equal = sum(totals.paths for totals in joined.equal(draft))
     left = sum(len(block) for block in joined.left())
     joined.close()
-    rows = draft.close().rows
+    rows = draft.close(joined.cuts).rows
     if rows != equal:
         raise ValueError(f"{rows} of {equal} equal paths are in the manifest")
     return rows + left
@@ -275,6 +278,7 @@ def scale(options: Options) -> Section:
         try:
             for number, name in enumerate(CATALOGS, start=1):
                 write_catalog(work / "catalogs" / name, paths, scan_id=number)
+            write_readings(work)
             for job in JOBS:
                 one = measured[paths, job] = _measured(job, work)
                 facts[f"{paths:,} paths, {job}"] = one.words()

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from migrator.catalog import ports
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import connect, sorted_parts
+from migrator.catalog.database import connect, ranges
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
 from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
@@ -217,13 +217,15 @@ class ParquetDraft:
             some.flush()
         return [file for some in parts for file in some.files()]
 
-    def close(self) -> ports.ClosedManifest:
-        """Sort the parts into the final files, durably; the manifest has no path with a difference. Raises OSError."""
+    def close(self, cuts: Sequence[bytes] = ()) -> ports.ClosedManifest:
+        """Sort the parts into the final files, durably; the manifest has no path with a difference. `cuts` are paths, in order,
+        with so few of the rows between two of them that memory suffices to sort these. Raises OSError.
+        """
         for parts in self._parts:
             parts.flush()
-        self._write(MANIFEST_FILE, self._verified, order="path", without=self._differences.files())
-        self._write(DIFFERENCES_FILE, self._differences, order="ALL")
-        self._write(EXPECTED_FILE, self._losses, order="ALL")
+        self._write(MANIFEST_FILE, self._verified, cuts, order="path", without=self._differences.files())
+        self._write(DIFFERENCES_FILE, self._differences, cuts, order="ALL")
+        self._write(EXPECTED_FILE, self._losses, cuts, order="ALL")
         self._closed = True
         shutil.rmtree(self._draft)
         os.close(self._lock)
@@ -251,50 +253,29 @@ class ParquetDraft:
         shutil.rmtree(self._directory)
         os.close(self._lock)
 
-    def _write(self, name: str, parts: "_Parts[Any]", *, order: str, without: Sequence[str] = ()) -> None:
+    def _write(
+        self, name: str, parts: "_Parts[Any]", cuts: Sequence[bytes], *, order: str, without: list[str] | None = None
+    ) -> None:
         """Write rows to a file, except the paths of `without`, in order (of the path first): temporary name, fsync, rename."""
-        rows = f"(SELECT {', '.join(parts.schema.names)} FROM read_parquet($rows))"  # noqa: S608 - our own columns
-        given: dict[str, object] = {"rows": parts.files()}
-        ((count,),) = self._database.execute(f"SELECT count(*) FROM {rows}", given).fetchall()  # noqa: S608
-        every = count // _SORTED_AT_ONCE + 1
-        # Paths that cut the rows into parts of about that many.
-        drawn: list[Any] = []
-        if every > 1:
-            drawing = f"SELECT path FROM {rows} WHERE hash(path) % $every = 0 ORDER BY path"  # noqa: S608
-            each = {**given, "every": max(count // (_DRAWN_PATHS * every), 1)}
-            drawn = self._database.execute(drawing, each).fetchall()
-        cuts = [cut for (cut,) in drawn[len(drawn) // every :: len(drawn) // every or 1]]
-        query = f"SELECT *, {_between(1, len(cuts) + 1)} AS part FROM {rows}"  # noqa: S608
-        given |= {f"cut{number}": cut for number, cut in enumerate(cuts, start=1)}
-        if without:
-            query += " ANTI JOIN read_parquet($without) AS without USING (path)"
-            given["without"] = without
         file = self._directory / name
         temporary = temporary_name(file)
-        in_order = sorted_parts(
-            self._database, query, given, parts=len(cuts) + 1, order=order, rows_at_once=_ROW_GROUP_ROWS
-        )
         # Nearly all values differ: with dictionaries, a manifest is a third larger.
         with pq.ParquetWriter(temporary, parts.schema, compression="zstd", use_dictionary=False) as writer:
-            for batch in in_order:
-                rows_of_kind = pa.RecordBatch.from_arrays(batch.columns, schema=parts.schema)
-                writer.write_batch(rows_of_kind, row_group_size=_ROW_GROUP_ROWS)
+            for within in ranges(cuts):
+                found: Any = self._database.read_parquet(parts.files()).filter(within)
+                if without:
+                    others = self._database.read_parquet(without).filter(within)
+                    found = found.join(others, "path", how="anti")
+                found = found.project(", ".join(parts.schema.names)).order(order)
+                for batch in found.to_arrow_reader(_ROW_GROUP_ROWS):
+                    rows_of_kind = pa.RecordBatch.from_arrays(batch.columns, schema=parts.schema)
+                    writer.write_batch(rows_of_kind, row_group_size=_ROW_GROUP_ROWS)
         sync(temporary)
         temporary.replace(file)
 
 
-def _between(first: int, last: int) -> str:
-    """SQL for the number of a path's part: part N ends where `$cutN` begins. Halves the parts with each comparison."""
-    if first == last:
-        return str(first)
-    middle = (first + last) // 2
-    return f"CASE WHEN path < $cut{middle} THEN {_between(first, middle)} ELSE {_between(middle + 1, last)} END"
-
-
 _ROW_GROUP_ROWS = 20_480
 """Small, so that a reader can hold some row groups."""
-_SORTED_AT_ONCE = 4_000_000
-_DRAWN_PATHS = 1000
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from migrator.catalog.brick_parts import decode_rows, write_part
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, literal, numbered_range, ranges
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
 from migrator.catalog.model import ScanProblem
@@ -106,10 +106,12 @@ class ListingWriter:
 # (`model.is_carried_over`). Paths that are listed twice on a side, or had a problem, are left.
 
 
-_JOINED_ROWS = 1_000_000
-"""Of one join, about: larger batches are cut into parts first, by a hash of the path. In 512 MiB, a join
-of a million rows needs no disk. The joins of 3 x 10^7 rows take 2.5 times as much processor time in parts of 7.5 million.
+_JOINED_ROWS = 500_000
+"""Of each side in one join, about: larger batches are first cut into parts, each a range of paths. Twice as many take a quarter
+more processor time in 512 MiB (3 x 10^7 rows, `python -m bench scale`).
 """
+_DRAWN_OF_A_PART = 100
+"""The paths of each side that are drawn for one part, to choose the ranges: parts then differ by a tenth."""
 _ROW_COLUMNS = """
     path, type, size, blocks, mtime_ns, ctime_ns, ino, uid, gid, mode, symlink_target, rdev, link_group, xattr_digest, nlink
 """
@@ -129,6 +131,11 @@ _SETTINGS = """
     CREATE TEMP TABLE wanted (tree BLOB);
     CREATE TEMP TABLE doubtful (path BLOB, of_source BOOLEAN);
     CREATE TEMP TABLE found_late (path BLOB)
+"""
+
+_DRAWN = """
+    SELECT path FROM (SELECT path FROM source_rows UNION ALL SELECT path FROM target_rows)
+    WHERE hash(path) % {every} = 0 ORDER BY path
 """
 
 _TWICE = """
@@ -202,7 +209,7 @@ _LEFT = """
             UNION ALL
             SELECT path, false, type = 'directory' AND path NOT IN (SELECT path FROM doubtful WHERE NOT of_source), true
             FROM target_part
-            UNION ALL SELECT path, false, false, true FROM doubtful WHERE hash(path) % $parts = $part
+            UNION ALL SELECT path, false, false, true FROM doubtful WHERE {within}
             UNION ALL SELECT path, false, false, false FROM earlier_part
             UNION ALL SELECT path, false, false, false FROM accounted_part
         ) AS seen ANTI JOIN alike USING (path)
@@ -260,7 +267,8 @@ class Joined:
     """Both sides of some trees. Blocking, except `next_of`; one call at a time; to be closed.
 
     `now` are readings of this `verification`, whatever number they were made under; `before` those of earlier manifests.
-    `earlier` are the files of earlier catalogs, `accounted` those of earlier manifests that have their paths. The roots of the trees are neither added nor left.
+    `earlier` are the files of earlier catalogs, `accounted` those of earlier manifests that have their paths. The roots of the
+    trees are neither added nor left. `cuts` are the paths that begin the parts but the first, in order.
     """
 
     def __init__(
@@ -299,10 +307,12 @@ class Joined:
         read = self._rows(now, READINGS_SCHEMA).project(of_now)
         read.union(self._rows(before, READINGS_SCHEMA).project(_READING_COLUMNS)).create_view("readings")
         self._database.execute(f"CREATE TEMP VIEW readings_rows AS {_READINGS.format(margin_ns=model.CTIME_MARGIN_NS)}")
-        ((most,),) = self._database.execute(
-            "SELECT greatest((SELECT count(*) FROM source_rows), (SELECT count(*) FROM target_rows))"
-        ).fetchall()
-        self._parts = max(most // _JOINED_ROWS, 1)
+        # A parameter would make it a division of 128 bits: ten times the processor time.
+        every = max(_JOINED_ROWS // _DRAWN_OF_A_PART, 1)
+        drawn = [path for (path,) in self._database.execute(_DRAWN.format(every=every)).fetchall()]
+        of_a_part = 2 * _JOINED_ROWS // every
+        self.cuts: Sequence[bytes] = drawn[of_a_part::of_a_part]
+        self._ranges = ranges(self.cuts)
         # Of a manifest, which is in order of path, only the row groups of these trees are read.
         within = _within(self._trees)
         of_trees = f"tree IN (SELECT tree FROM wanted) OR {within}"  # noqa: S608 - literals of DuckDB's own
@@ -312,21 +322,21 @@ class Joined:
 
     def _cut_into_parts(self) -> None:
         """Write the rows of each side, of the readings, and of earlier scans, to a file per part."""
-        for name in _CUT if self._parts > 1 else ():
-            cut = f"SELECT {_CUT[name]}, hash(path) % $parts AS part FROM {name}_rows"  # noqa: S608
-            given = {"parts": self._parts, "cut": f"{self._cut.name}/{name}"}
+        part = numbered_range(self.cuts)
+        for name, columns in _CUT.items() if self.cuts else ():
+            cut = f"SELECT {columns}, {part} AS part FROM {name}_rows"  # noqa: S608 - literals of DuckDB's own
+            given = {"cut": f"{self._cut.name}/{name}"}
             self._database.execute(f"COPY ({cut}) TO $cut (FORMAT parquet, PARTITION_BY (part))", given)
 
-    def _take(self, part: int) -> dict[str, object]:
-        """Let the views show one part; returns its parameters."""
+    def _take(self, part: int) -> None:
+        """Let the views show one part."""
         for name in _CUT:
             files = [str(file) for file in Path(self._cut.name, name, f"part={part}").glob("*.parquet")]
             if files:
                 rows: Any = self._database.read_parquet(files, hive_partitioning=False)
             else:
-                rows = self._database.view(f"{name}_rows").filter("true" if self._parts == 1 else "false")
+                rows = self._database.view(f"{name}_rows").filter("false" if self.cuts else "true")
             rows.create_view(f"{name}_part")
-        return {"parts": self._parts, "part": part}
 
     def equal(self, draft: ParquetDraft) -> Iterator[EqualTotals]:
         """Add all equal paths to a draft, part by part, and keep the rest for `left`. Call once. Raises OSError."""
@@ -337,8 +347,8 @@ class Joined:
             given |= {"seed": sample_seed(self._policy), "limit": sample_limit(self._policy)}
         query = _ALIKE.format(sampled=sampled)
         self._cut_into_parts()
-        for part in range(self._parts):
-            taken = self._take(part)
+        for part, within in enumerate(self._ranges):
+            self._take(part)
             self._database.execute(_TWICE)
             self._database.execute(query, given)
             # Content may have been read for several passes that listed the same file.
@@ -348,15 +358,15 @@ class Joined:
             for name, rows in _OUTPUTS.items():
                 if (file := draft.place_for(name)) is not None:
                     self._database.execute(f"COPY ({rows}) TO $file (FORMAT parquet)", {"file": file})
-            left = {"file": str(self._left_of(part)), **taken}
-            self._database.execute(f"COPY ({_LEFT}) TO $file (FORMAT parquet)", left)
+            left = f"COPY ({_LEFT.format(within=within)}) TO $file (FORMAT parquet)"
+            self._database.execute(left, {"file": str(self._left_of(part))})
             (totals,) = self._database.execute(_TOTALS, {"verification": self._verification}).fetchall()
             self._database.execute("DROP TABLE alike")
             yield EqualTotals(**dict(zip(EqualTotals.__struct_fields__, totals, strict=True)))
 
     def left(self) -> Iterator[Sequence[Left]]:
-        """After `equal`: all other paths of both sides and of earlier catalogs, in blocks; those of a part in order."""
-        for part in range(self._parts):
+        """After `equal`: all other paths of both sides and of earlier catalogs, in order, in blocks."""
+        for part in range(len(self._ranges)):
             yield from self._blocks("read_parquet($file)", {"file": str(self._left_of(part))})
 
     def late(self, draft: ParquetDraft) -> Iterator[Sequence[Left]]:
@@ -418,13 +428,8 @@ class Joined:
 
 def _within(trees: Sequence[bytes]) -> str:
     """The SQL condition of a path that is the root of a tree or beneath it."""
-
-    def text(path: bytes) -> str:
-        # DuckDB's own text of the value. One expression object for a thousand trees would exceed Python's recursion limit.
-        return str(duckdb.ConstantExpression(path))
-
     every = [
-        f"path = {text(tree)} OR (path > {text(tree + b'/')} AND path < {text(tree + _FIRST_AFTER_SLASH)})"
+        f"path = {literal(tree)} OR (path > {literal(tree + b'/')} AND path < {literal(tree + _FIRST_AFTER_SLASH)})"
         for tree in trees
     ]
     return " OR ".join(["false", *every])

@@ -498,7 +498,7 @@ class Verification:
             joined.close()
         # Last, because paths found through a catalog may be further names of a file.
         await asyncio.to_thread(compare_links, draft, tally, self._capabilities)
-        manifest = await asyncio.to_thread(draft.close)
+        manifest = await asyncio.to_thread(draft.close, joined.cuts)
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest

@@ -153,7 +153,7 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
         joined.add([*named, *named, TREE + b"/late"])
         late = [[one.path for block in joined.late(draft) for one in block] for _ in range(2)]
         joined.close()
-        manifest = draft.close()
+        manifest = draft.close(joined.cuts)
         rows = {row["path"]: row for row in pq.read_table(manifest.file).to_pylist()}
         losses = pq.read_table(Path(manifest.file).with_name("expected.parquet")).to_pylist()
     assert {path: row["digest"] for path, row in rows.items()} == {
