@@ -84,23 +84,14 @@ def numbered_range(cuts: Sequence[bytes], first: int = 0) -> str:
     return f"CASE WHEN path < {literal(cuts[middle])} THEN {before} ELSE {after} END"
 
 
-def sorted_parts(
-    connection: duckdb.DuckDBPyConnection,
-    query: str,
-    parameters: Mapping[str, object],
-    *,
-    parts: int,
-    order: str,
-    rows_at_once: int,
+def in_parts(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], *, parts: int
 ) -> Iterator[Any]:
-    """Record batches with the rows of a query part by part, from 1 to `parts` (its column `part`, which is left out),
-    each in this order. DuckDB 2.0 needs memory for every run that it merges: 10^8 rows of a plan are not sorted at once
-    in 512 MiB.
+    """The rows of a query part by part, from 1 to `parts` (its column `part`), each a relation until the next is asked for. A
+    part without rows is passed over.
     """
-    select = f"SELECT * EXCLUDE (part) FROM {{}} AS rows ORDER BY {order}"  # noqa: S608 # a constant of the caller
     if parts <= 1:
-        one: Any = connection.sql(select.format(f"({query})"), params=dict(parameters))
-        yield from one.to_arrow_reader(rows_at_once)
+        yield connection.sql(query, params=dict(parameters))
         return
     (scratch,) = connection.execute("SELECT current_setting('temp_directory')").fetchone() or ("",)
     with TemporaryDirectory(prefix="parts-", dir=scratch) as directory:
@@ -111,9 +102,24 @@ def sorted_parts(
         for number in range(1, parts + 1):
             part = Path(directory, f"part={number}")
             if part.exists():
-                files: Any = connection.read_parquet(f"{part}/*.parquet", hive_partitioning=False)
-                yield from files.query("files", select.format("files")).to_arrow_reader(rows_at_once)
+                yield connection.read_parquet(f"{part}/*.parquet", hive_partitioning=False)
                 shutil.rmtree(part)
+
+
+def sorted_parts(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    parameters: Mapping[str, object],
+    *,
+    parts: int,
+    order: str,
+    rows_at_once: int,
+) -> Iterator[Any]:
+    """Record batches with the rows of a query part by part, as `in_parts` without the column `part`, each in this order. DuckDB
+    2.0 needs memory for every run that it merges: 10^8 rows of a plan are not sorted at once in 512 MiB.
+    """
+    for rows in in_parts(connection, query, parameters, parts=parts):
+        yield from rows.order(order).project("* EXCLUDE (part)").to_arrow_reader(rows_at_once)
 
 
 _TOTALS = """

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import ABOVE, connect
+from migrator.catalog.database import ABOVE, connect, in_parts
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
@@ -86,15 +86,16 @@ _SETTINGS = f"""
 
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
 _CONTENT = f"hash({', '.join(column for column in _COLUMNS if column not in ('tree', 'dev'))})"
-_CANDIDATES = f"""
-    CREATE TEMP TABLE candidates AS
-    SELECT DISTINCT key FROM (
+_KEYS = f"""
+    SELECT key, content, 1 + key % {{parts}} AS part FROM (
         SELECT hash(path) AS key, CASE WHEN NOT unsettled THEN {_CONTENT} END AS content FROM base
         UNION ALL SELECT hash(path), {_CONTENT} FROM now
-    ) GROUP BY key, content HAVING count(*) <> 2
+    )
 """
-"""Hashes of the paths that may differ. For 10^8 paths on each side, DuckDB 2.0 groups two numbers per path in 512 MiB,
-but cannot join the rows in it.
+_KEYS_AT_ONCE = 8_000_000
+_CANDIDATES = "SELECT DISTINCT key FROM keys GROUP BY key, content HAVING count(*) <> 2"
+"""Hashes of the paths that may differ, in parts: those of 10^8 paths on each side are not grouped at once in 512 MiB, and their
+rows are not joined in it.
 """
 
 _PART = "(SELECT * FROM {} SEMI JOIN candidates ON hash(path) = key WHERE hash(path) % {{parts}} = {{part}})"
@@ -375,13 +376,16 @@ class Comparisons:
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
-            differ = _compare(connection, reap_list)
+            differ = _compare(connection, rows, reap_list)
             yield Comparison(connection, before.record, after.record, sorted(set(trees)), differ=differ)
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> bool:
-    """Create all tables of a comparison; False, without them, if no path differs."""
-    connection.execute(_CANDIDATES)
+def _compare(connection: duckdb.DuckDBPyConnection, rows: int, reap_list: Path | None) -> bool:
+    """Create all tables of a comparison of catalogs with so many rows; False, without them, if no path differs."""
+    connection.execute("CREATE TEMP TABLE candidates (key UBIGINT)")
+    parts = rows // _KEYS_AT_ONCE + 1
+    for keys in in_parts(connection, _KEYS.format(parts=parts), {}, parts=parts):
+        keys.query("keys", _CANDIDATES).insert_into("candidates")
     (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
     if not candidates:
         return False
