@@ -75,51 +75,37 @@ def ranges(cuts: Sequence[bytes]) -> list[str]:
     return [f"{start} AND {end}" for start, end in zip(["true", *starts], [*ends, "true"], strict=True)]
 
 
-def numbered_range(cuts: Sequence[bytes], first: int = 0) -> str:
-    """For SQL: the place in `ranges` of the condition that a path meets. Halves the ranges with each comparison."""
-    if not cuts:
+def numbered_part(ends: Sequence[str], first: int = 0) -> str:
+    """For SQL: the number of a row's part, where `ends` are the conditions of a row that is in a part before the second one, before
+    the third, and so on. Halves the parts with each condition.
+    """
+    if not ends:
         return str(first)
-    middle = len(cuts) // 2
-    before, after = numbered_range(cuts[:middle], first), numbered_range(cuts[middle + 1 :], first + middle + 1)
-    return f"CASE WHEN path < {literal(cuts[middle])} THEN {before} ELSE {after} END"
+    middle = len(ends) // 2
+    before, after = numbered_part(ends[:middle], first), numbered_part(ends[middle + 1 :], first + middle + 1)
+    return f"CASE WHEN {ends[middle]} THEN {before} ELSE {after} END"
 
 
 def in_parts(
-    connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], *, parts: int
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], *, part: str, parts: int
 ) -> Iterator[Any]:
-    """The rows of a query part by part, from 1 to `parts` (its column `part`), each a relation until the next is asked for. A
-    part without rows is passed over.
+    """The rows of a query part by part, each a relation that is used before the next is asked for. `part` is SQL for the number
+    of a row's part, from 0. A part without rows is passed over.
     """
-    if parts <= 1:
+    if parts == 1:
         yield connection.sql(query, params=dict(parameters))
         return
     (scratch,) = connection.execute("SELECT current_setting('temp_directory')").fetchone() or ("",)
     with TemporaryDirectory(prefix="parts-", dir=scratch) as directory:
         connection.execute(
-            f"COPY ({query}) TO $parts_in (FORMAT parquet, PARTITION_BY (part), WRITE_PARTITION_COLUMNS true)",
+            f"COPY (SELECT *, {part} AS part FROM ({query})) TO $parts_in (FORMAT parquet, PARTITION_BY (part))",  # noqa: S608
             {**parameters, "parts_in": directory},
         )
-        for number in range(1, parts + 1):
-            part = Path(directory, f"part={number}")
-            if part.exists():
-                yield connection.read_parquet(f"{part}/*.parquet", hive_partitioning=False)
-                shutil.rmtree(part)
-
-
-def sorted_parts(
-    connection: duckdb.DuckDBPyConnection,
-    query: str,
-    parameters: Mapping[str, object],
-    *,
-    parts: int,
-    order: str,
-    rows_at_once: int,
-) -> Iterator[Any]:
-    """Record batches with the rows of a query part by part, as `in_parts` without the column `part`, each in this order. DuckDB
-    2.0 needs memory for every run that it merges: 10^8 rows of a plan are not sorted at once in 512 MiB.
-    """
-    for rows in in_parts(connection, query, parameters, parts=parts):
-        yield from rows.order(order).project("* EXCLUDE (part)").to_arrow_reader(rows_at_once)
+        for number in range(parts):
+            of_part = Path(directory, f"part={number}")
+            if of_part.exists():
+                yield connection.read_parquet(f"{of_part}/*.parquet", hive_partitioning=False)
+                shutil.rmtree(of_part)
 
 
 _TOTALS = """

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
-from migrator.catalog.database import connect, sorted_parts
+from migrator.catalog.database import connect, in_parts, numbered_part
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
@@ -41,8 +42,8 @@ _DRAW = """
 
 STEP_DIRECTORIES, STEP_FILES, STEP_GROUPS, STEP_LINKS = range(4)
 STEPS = 4
-"""The order of the lists within one brick's part of a tree. A slot combines the tree's ordinal, the brick's place and
-the step in one number."""
+"""The order of the lists within one brick's part of a tree. A slot combines the batch, the kind of lists, the tree's ordinal, the
+brick's place and the step in one number, in the order of the lists."""
 
 _BYTES = "CASE WHEN type = 'file' THEN size ELSE 0 END"
 """Bytes of a path's content. The sizes of directories and symlinks are not user data."""
@@ -85,14 +86,18 @@ LISTINGS = f"""
         SELECT batch, {STEP_LINKS}, ordinal, 0, position, 0, path, 0, mtime_ns, link_group, first_path
         FROM linked WHERE ordinal <> home
     )
-    SELECT batch AS part, (ordinal * $places + brick) * {STEPS} + step AS slot, place, own, path, bytes, link_group, link_to,
-        mtime_ns
+    SELECT (batch * {STEPS} + CASE step WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE step END) * $slots::BIGINT
+        + (ordinal * $places + brick) * {STEPS} + step AS slot, place, own, path, bytes, link_group, link_to, mtime_ns
     FROM listed
 """
-LISTED_ORDER = f"CASE slot % {STEPS} WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE slot % {STEPS} END, slot, place, own"
-"""Sorted by numbers only. The order of the scan keeps the files of a directory together; a link group has the position
-of its first name. Its content goes to the first tree of the batch that has one of its names. All names of a file are on
-one brick; if rows disagree, the file moved during the scan, and its brick is unknown."""
+_LISTED_ORDER = "slot, place, own"
+"""Numbers only. The order of the scan keeps the files of a directory together; a link group has the position of its first name.
+Its content goes to the first tree of the batch that has one of its names. All names of a file are on one brick; if rows
+disagree, the file moved during the scan, and its brick is unknown."""
+_SORTED_AT_ONCE = 1_000_000
+"""More are cut into parts first. DuckDB 2.0 needs memory for every run that it merges: 10^8 rows are not sorted at once in 512 MiB."""
+_DRAWN_OF_A_PART = 100
+_SOME = "(SELECT * FROM {rows} WHERE hash(position) % {every} = 0)"
 
 
 # --- Lists to pack: all rows of `entries` on the connection, or some
@@ -137,12 +142,18 @@ def listed(
     for ordinal, (number, tree) in enumerate(placed):
         connection.execute("INSERT INTO placement VALUES (?, ?, ?)", [tree, number, ordinal])
     places = len(bricks) + 1
-    query, parameters = LISTINGS.format(rows=rows), {"places": places}
-    for block in sorted_parts(
-        connection, query, parameters, parts=len(batches), order=LISTED_ORDER, rows_at_once=ROWS_AT_ONCE
-    ):
+    slots = len(placed) * places * STEPS
+    parameters = {"places": places, "slots": slots}
+    every = max(_SORTED_AT_ONCE // _DRAWN_OF_A_PART, 1)
+    some = LISTINGS.format(rows=_SOME.format(rows=rows, every=every))
+    drawn = connection.sql(some, params=parameters).project("slot, place").order("slot, place").fetchall()
+    of_a_part = _SORTED_AT_ONCE // every
+    ends = [f"slot < {slot} OR (slot = {slot} AND place < {place})" for slot, place in drawn[of_a_part::of_a_part]]
+    query, part = LISTINGS.format(rows=rows), numbered_part(ends)
+    of_parts = in_parts(connection, query, parameters, part=part, parts=len(ends) + 1)
+    for block in chain.from_iterable(one.order(_LISTED_ORDER).to_arrow_reader(ROWS_AT_ONCE) for one in of_parts):
         for start, end, slot in _runs(block.column("slot")):
-            place, step = divmod(slot, STEPS)
+            place, step = divmod(slot % slots, STEPS)
             ordinal, brick_place = divmod(place, places)
             piece = block.slice(start, end - start)
             batch, tree = placed[ordinal]

@@ -87,10 +87,8 @@ _SETTINGS = f"""
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
 _CONTENT = f"hash({', '.join(column for column in _COLUMNS if column not in ('tree', 'dev'))})"
 _KEYS = f"""
-    SELECT key, content, 1 + key % {{parts}} AS part FROM (
-        SELECT hash(path) AS key, CASE WHEN NOT unsettled THEN {_CONTENT} END AS content FROM base
-        UNION ALL SELECT hash(path), {_CONTENT} FROM now
-    )
+    SELECT hash(path) AS key, CASE WHEN NOT unsettled THEN {_CONTENT} END AS content FROM base
+    UNION ALL SELECT hash(path), {_CONTENT} FROM now
 """
 _KEYS_AT_ONCE = 8_000_000
 _CANDIDATES = "SELECT DISTINCT key FROM keys GROUP BY key, content HAVING count(*) <> 2"
@@ -384,7 +382,7 @@ def _compare(connection: duckdb.DuckDBPyConnection, rows: int, reap_list: Path |
     """Create all tables of a comparison of catalogs with so many rows; False, without them, if no path differs."""
     connection.execute("CREATE TEMP TABLE candidates (key UBIGINT)")
     parts = rows // _KEYS_AT_ONCE + 1
-    for keys in in_parts(connection, _KEYS.format(parts=parts), {}, parts=parts):
+    for keys in in_parts(connection, _KEYS, {}, part=f"key % {parts}", parts=parts):
         keys.query("keys", _CANDIDATES).insert_into("candidates")
     (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
     if not candidates:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from migrator.catalog.brick_parts import decode_rows, write_part
-from migrator.catalog.database import connect, literal, numbered_range, ranges
+from migrator.catalog.database import connect, literal, numbered_part, ranges
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
 from migrator.catalog.model import ScanProblem
@@ -322,7 +322,7 @@ class Joined:
 
     def _cut_into_parts(self) -> None:
         """Write the rows of each side, of the readings, and of earlier scans, to a file per part."""
-        part = numbered_range(self.cuts)
+        part = numbered_part([f"path < {literal(cut)}" for cut in self.cuts])
         for name, columns in _CUT.items() if self.cuts else ():
             cut = f"SELECT {columns}, {part} AS part FROM {name}_rows"  # noqa: S608 - literals of DuckDB's own
             given = {"cut": f"{self._cut.name}/{name}"}

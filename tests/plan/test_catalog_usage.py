@@ -253,6 +253,24 @@ def test_the_listings_hold_every_path_of_the_batches_once(queries_of: Opener, se
         assert one.tree != batches[one.batch - 1][0]
 
 
+@pytest.mark.parametrize("sorted_at_once", [1, 7])
+def test_the_listings_are_the_same_in_however_many_parts_they_were_sorted(
+    queries_of: Opener, monkeypatch: pytest.MonkeyPatch, sorted_at_once: int
+) -> None:
+    queries = queries_of(odd_entries(3), bricks=("one:/b", "two:/b"))
+
+    def listed() -> list[tuple[object, ...]]:
+        return [
+            (one.batch, one.kind, one.tree, one.grouped, one.brick, *row)
+            for one in queries.listings([[TREES[1], TREES[0]], [TREES[2]]])
+            for row in zip(one.paths, one.sizes_bytes, one.link_groups, one.links_to, one.mtimes_ns, strict=True)
+        ]
+
+    at_once = listed()
+    monkeypatch.setattr("migrator.catalog.queries._SORTED_AT_ONCE", sorted_at_once)
+    assert listed() == at_once
+
+
 def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> None:
     bricks = ("two:/b", "one:/b")
     tree = TREES[0]
