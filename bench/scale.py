@@ -22,7 +22,8 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
 from migrator.core.units import GIB, MIB, TIB, format_size
-from migrator.delta.store import Comparisons
+from migrator.delta.model import ExtrasOfTree
+from migrator.delta.store import Comparisons, Extras
 from migrator.fs.model import Capacity, MountIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
@@ -201,6 +202,15 @@ def delta(work: Path) -> int:
         return moved + sum(len(listing.paths) for listing in comparison.listings([trees]))
 
 
+def extras(work: Path) -> int:
+    """Search the first catalog, of an earlier plan, for paths that the second lists no more: there are none."""
+    trees = [tree.path for tree in open_closed(work / "catalogs" / CATALOGS[0]).record.trees]
+    brought, now = CATALOGS
+    wanted = [ExtrasOfTree(tree=tree, brought=(brought,), earlier=(brought,)) for tree in trees]
+    with Extras(_catalogs(work), scratch=_scratch(work)).open(wanted, base=now, now=now) as found:
+        return sum(1 for _ in found.gone())
+
+
 def verification(work: Path) -> int:
     """Join both catalogs as the two sides of a verification, and sort its manifest; the paths of both. Those that differ are
     only counted: looking at them takes real files.
@@ -250,6 +260,7 @@ def purge(work: Path) -> int:
 JOBS: dict[str, Callable[[Path], int]] = {
     "plan": plan,
     "a comparison with 1 % changed": delta,
+    "a search for extras": extras,
     "a verification with 1 % changed": verification,
     "the proofs of a purge, five trees": purge,
 }

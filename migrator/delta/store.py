@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import ABOVE, connect, in_parts
-from migrator.catalog.files import ClosedCatalogs
+from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.ports import Scratch
@@ -92,9 +92,7 @@ _KEYS = f"""
 """
 _KEYS_AT_ONCE = 8_000_000
 _CANDIDATES = "SELECT DISTINCT key FROM keys GROUP BY key, content HAVING count(*) <> 2"
-"""Hashes of the paths that may differ, in parts: those of 10^8 paths on each side are not grouped at once in 512 MiB, and their
-rows are not joined in it.
-"""
+"""Hashes of the paths that may differ: DuckDB 2.0 cannot join the rows of 10^8 paths on each side in 512 MiB."""
 
 _PART = "(SELECT * FROM {} SEMI JOIN candidates ON hash(path) = key WHERE hash(path) % {{parts}} = {{part}})"
 _DIFFERING_PART = f"""
@@ -374,16 +372,31 @@ class Comparisons:
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
-            differ = _compare(connection, rows, reap_list)
+            differ = _compare(connection, (before, after), reap_list)
             yield Comparison(connection, before.record, after.record, sorted(set(trees)), differ=differ)
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, rows: int, reap_list: Path | None) -> bool:
-    """Create all tables of a comparison of catalogs with so many rows; False, without them, if no path differs."""
-    connection.execute("CREATE TEMP TABLE candidates (key UBIGINT)")
-    parts = rows // _KEYS_AT_ONCE + 1
-    for keys in in_parts(connection, _KEYS, {}, part=f"key % {parts}", parts=parts):
-        keys.query("keys", _CANDIDATES).insert_into("candidates")
+def _keep_keys(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    keys: str,
+    kept: str,
+    parameters: Mapping[str, object],
+    *,
+    of: Sequence[ClosedCatalog],
+) -> None:
+    """Create a table with those of the `keys` (hashes of paths, of rows of these catalogs) that the query `kept` selects, in parts:
+    those of 10^8 paths on each side are not grouped at once in 512 MiB.
+    """
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} (key UBIGINT)")
+    parts = sum(catalog.record.rows for catalog in of) // _KEYS_AT_ONCE + 1
+    for some in in_parts(connection, keys, parameters, part=f"key % {parts}", parts=parts):
+        some.query("keys", kept).insert_into(table)
+
+
+def _compare(connection: duckdb.DuckDBPyConnection, catalogs: Sequence[ClosedCatalog], reap_list: Path | None) -> bool:
+    """Create all tables of a comparison of two catalogs; False, without them, if no path differs."""
+    _keep_keys(connection, "candidates", _KEYS, _CANDIDATES, {}, of=catalogs)
     (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
     if not candidates:
         return False
@@ -658,24 +671,35 @@ _TABLES = """
     CREATE TEMP TABLE of_others (path BLOB)
 """
 
-_BROUGHT = """
+_IN_TREES = "tree IN (SELECT unnest($trees)) AND path <> tree"
+
+_BROUGHT = f"""
     SELECT path, any_value(tree) AS tree, max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
-    FROM read_parquet($catalogs) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
+    FROM read_parquet($catalogs) SEMI JOIN found USING (path) WHERE {_IN_TREES} GROUP BY path
 """
 
-_EARLIER = """
+_EARLIER_KEYS = f"""
+    SELECT hash(path) AS key, type = 'directory' AS directory, true AS earlier FROM read_parquet($catalogs) WHERE {_IN_TREES}
+    UNION ALL SELECT hash(path), type = 'directory', false FROM base_rows WHERE {_IN_TREES}
+    UNION ALL SELECT hash(path), type = 'directory', false FROM now_rows WHERE {_IN_TREES}
+"""
+_ONLY_EARLIER = "SELECT DISTINCT key FROM keys GROUP BY key, directory HAVING bool_and(earlier)"
+
+_EARLIER = f"""
     INSERT INTO extras
     SELECT tree, path, type, bytes FROM (
         SELECT path, any_value(tree) AS tree, arg_max(type, ctime_ns) AS type,
             max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
-        FROM read_parquet($catalogs) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
+        FROM read_parquet($catalogs) SEMI JOIN only_earlier ON hash(path) = key WHERE {_IN_TREES} GROUP BY path
     ) e
-    LEFT JOIN (SELECT path, type AS base_type FROM base_rows) b USING (path)
-    LEFT JOIN (SELECT path, type AS now_type FROM now_rows) n USING (path)
+    LEFT JOIN (SELECT path, type AS base_type FROM base_rows SEMI JOIN only_earlier ON hash(path) = key) b USING (path)
+    LEFT JOIN (SELECT path, type AS now_type FROM now_rows SEMI JOIN only_earlier ON hash(path) = key) n USING (path)
     WHERE (now_type IS NULL OR (now_type = 'directory') <> (type = 'directory'))
         AND (base_type IS NULL OR (base_type = 'directory') <> (type = 'directory'))
 """
-"""Another list already contains paths that vanished since the base."""
+"""Another list already contains paths that vanished since the base. `only_earlier` are hashes of all these paths, and of few
+others: a whole catalog is not grouped by path in little memory.
+"""
 
 _FOUND = """
     CREATE OR REPLACE TEMP TABLE found AS
@@ -729,28 +753,35 @@ class Extras:
         for one in wanted:
             groups[replace(one, tree=b"")].append(one.tree)
         with connect(self._scratch) as connection:
-            create_entries(connection, self._catalogs.open(base).part_files, view="base_rows")
-            create_entries(connection, self._catalogs.open(now).part_files, view="now_rows")
+            sides = [self._catalogs.open(base), self._catalogs.open(now)]
+            for side, view in zip(sides, ("base_rows", "now_rows"), strict=True):
+                create_entries(connection, side.part_files, view=view)
             connection.execute(_TABLES)
             for one, trees in groups.items():
-                self._add(connection, _EARLIER, trees, one.earlier)
+                if earlier := self._there(one.earlier):
+                    given = {"catalogs": _files_of(earlier), "trees": trees}
+                    _keep_keys(connection, "only_earlier", _EARLIER_KEYS, _ONLY_EARLIER, given, of=[*sides, *earlier])
+                    connection.execute(_EARLIER, given)
                 if one.manifest is not None:
                     differences = str(differences_of(one.manifest, digest=one.differences_digest))
                     kinds = {"extra": DifferenceKind.EXTRA.value, "type": DifferenceKind.TYPE.value}
                     connection.execute(_FOUND, {"differences": differences, **kinds})
-                    self._add(connection, _NAMED, trees, one.brought)
+                    if brought := self._there(one.brought):
+                        connection.execute(_NAMED, {"catalogs": _files_of(brought), "trees": trees})
                     connection.execute(_OF_OTHERS)
             yield FoundExtras(connection)
 
-    def _add(
-        self, connection: duckdb.DuckDBPyConnection, query: str, trees: Sequence[bytes], catalogs: Sequence[str]
-    ) -> None:
-        files: list[str] = []
-        for name in catalogs:
+    def _there(self, names: Sequence[str]) -> list[ClosedCatalog]:
+        """Those catalogs that can be opened and have rows."""
+        found: list[ClosedCatalog] = []
+        for name in names:
             with suppress(MigratorError):
-                files += [str(file) for file in self._catalogs.open(name).part_files]
-        if files:
-            connection.execute(query, {"catalogs": files, "trees": list(trees)})
+                found.append(self._catalogs.open(name))
+        return [one for one in found if one.part_files]
+
+
+def _files_of(catalogs: Sequence[ClosedCatalog]) -> list[str]:
+    return [str(file) for catalog in catalogs for file in catalog.part_files]
 
 
 class FoundExtras:

@@ -3,10 +3,11 @@
 import copy
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,8 +19,8 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import NS_PER_S
-from migrator.delta.model import ChangeKind, Changes
-from migrator.delta.store import Comparison, Comparisons
+from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree
+from migrator.delta.store import Comparison, Comparisons, Extras
 from migrator.reap.model import PlanReap, ReapAction, Savings
 from migrator.reap.store import ReapListFiles
 from tests.delta import changing_trees
@@ -278,6 +279,18 @@ def unchanged_but_sent(before: Source, after: Source, target: Target, unsettled:
     return found
 
 
+AT_ONCE = st.sampled_from([3, 10_000_000])
+
+
+@contextmanager
+def in_parts_of(rows: int) -> Iterator[None]:
+    """Work on so many rows at once."""
+    with ExitStack() as stack:
+        for name in ("delta.store._KEYS_AT_ONCE", "delta.store._JOINED_PATHS", "catalog.queries._SORTED_AT_ONCE"):
+            stack.enter_context(mock.patch(f"migrator.{name}", rows))
+        yield
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=SEED_STEPS,
@@ -285,6 +298,7 @@ def unchanged_but_sent(before: Source, after: Source, target: Target, unsettled:
     gfids=st.sampled_from([(False, False), (True, True), (False, True), (True, False)]),
     doubt=st.sets(st.integers(0, 40), max_size=3),
     doubtful_tree=st.booleans(),
+    at_once=AT_ONCE,
 )
 def test_applying_a_comparison_makes_the_target_the_same(
     tmp_path: Path,
@@ -294,6 +308,7 @@ def test_applying_a_comparison_makes_the_target_the_same(
     gfids: tuple[bool, bool],
     doubt: set[int],
     doubtful_tree: bool,
+    at_once: int,
 ) -> None:
     source = Source(TREES)
     for step in seed:
@@ -313,9 +328,8 @@ def test_applying_a_comparison_makes_the_target_the_same(
     for name, state, gfid in (("base", before, gfids[0]), ("now", source, gfids[1])):
         write_catalog(tmp_path / "catalogs", state.entries(gfids=gfid), TREES, name=name)
     comparisons = Comparisons(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "tmp"), threads=1)
-    with comparisons.open(
-        "base", "now", trees=TREES, unsettled=unsettled, unsettled_trees=unsettled_trees
-    ) as comparison:
+    opened = comparisons.open("base", "now", trees=TREES, unsettled=unsettled, unsettled_trees=unsettled_trees)
+    with in_parts_of(at_once), opened as comparison:
         renames, gone = list(comparison.renames()), list(comparison.gone())
         listings = list(comparison.listings([TREES]))
         changes = comparison.changes
@@ -332,3 +346,34 @@ def test_applying_a_comparison_makes_the_target_the_same(
     if before.entries() == source.entries() and not unsettled and not doubtful_tree:
         assert changes.nothing
         assert not listings
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(states=st.lists(STEPS, min_size=4, max_size=4), at_once=AT_ONCE)
+def test_extras_are_the_paths_that_only_earlier_catalogs_have(
+    tmp_path: Path, *, states: list[list[Step]], at_once: int
+) -> None:
+    """A path is a directory or not: a directory that became a file is one, a file that was replaced by another is none."""
+    source, catalogs = Source(TREES), {}
+    shutil.rmtree(tmp_path / "catalogs", ignore_errors=True)
+    for name, steps in zip(("one", "two", "base", "now"), states, strict=True):
+        for step in steps:
+            changing_trees.change(source, step)
+        catalogs[name] = source.entries()
+        write_catalog(tmp_path / "catalogs", catalogs[name], TREES, name=name)
+    is_directory = {
+        name: {entry.path: entry.type is DIRECTORY for entry in entries} for name, entries in catalogs.items()
+    }
+    newest = {**is_directory["one"], **is_directory["two"]}
+    expected = sorted(
+        path
+        for path, was in newest.items()
+        if path not in TREES and all(is_directory[name].get(path, not was) is not was for name in ("base", "now"))
+    )
+    outermost = [one for one in expected if not any(one.startswith(other + b"/") for other in expected)]
+    wanted = [ExtrasOfTree(tree=tree, brought=("one", "two"), earlier=("one", "two")) for tree in TREES]
+    extras = Extras(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "tmp"))
+    with in_parts_of(at_once), extras.open(wanted, base="base", now="now") as found:
+        gone = list(found.gone())
+    assert sorted(one.path for one in gone) == outermost
+    assert sum(one.names for one in gone) == len(expected)
