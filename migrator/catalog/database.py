@@ -18,7 +18,7 @@ _BYTES_PER_THREAD = 128 * MIB
 
 
 _SPILLED_BYTES = 256
-"""Of a row, at most: a plan and a comparison of synthetic catalogs spill 150 to 230 (`python -m bench scale`)."""
+"""Of a row, at most: a plan of synthetic catalogs spills up to 140, a comparison less (`python -m bench scale`)."""
 
 
 ABOVE = """CREATE TEMP MACRO above(path) AS
@@ -76,8 +76,8 @@ def ranges(cuts: Sequence[bytes]) -> list[str]:
 
 
 def numbered_part(ends: Sequence[str], first: int = 0) -> str:
-    """For SQL: the number of a row's part, where `ends` are the conditions of a row that is in a part before the second one, before
-    the third, and so on. Halves the parts with each condition.
+    """For SQL: the number of a row's part. `ends` has a condition for each part but the last: it is true of the rows of that part
+    and of those before it. Halves the parts with each condition.
     """
     if not ends:
         return str(first)
