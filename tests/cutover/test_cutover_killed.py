@@ -144,6 +144,8 @@ def death_after(kind: object, name: str) -> Callable[[], None]:
     ],
 )
 def test_killed_in_the_middle_of_carrying_back(site: CutSite, kind: object, name: str) -> None:
+    # The second change renames a directory of the first: only then has every call something to move.
+    change(site.tree())
     site.cutover()
     top = top_facts(site.tree())
     change(site.tree())
