@@ -99,8 +99,8 @@ class RemoteStream:
         loop = asyncio.get_running_loop()
         self.number = number
         self.started: asyncio.Future[ProcessIdentity] = loop.create_future()
-        self.exited: asyncio.Future[tuple[int, bool, bool]] = loop.create_future()
-        """The exit code, whether all its processes could be ended, and whether it is known to have left none."""
+        self.exited: asyncio.Future[tuple[int, bool]] = loop.create_future()
+        """The exit code, and whether all its processes could be ended."""
         self.output = {wire.STDOUT: Output(), wire.STDERR: Output()}
         self.input_window_bytes = wire.STDIN_WINDOW_BYTES
         self.input_room = asyncio.Event()
@@ -329,7 +329,7 @@ class Connection:
             del self._streams[number]
             fields = wire.unpack(payload)[0]
             if kind == wire.EXITED:
-                stream.exited.set_result((fields["code"], fields["ended"], fields["alone"]))
+                stream.exited.set_result((fields["code"], fields["ended"]))
                 stream.fail(ToolFailed("it has ended"))
             else:
                 text = wire.raw(fields["text"]).decode("utf-8", "replace")

@@ -266,7 +266,6 @@ class FarStream:
         self._given: deque[memoryview] = deque()
         self._input_ends = False
         self._code: int | None = None
-        self._alone = False
         self._ending: Ending | None = None
         self._discarding = False
         self._drained_s = 0.0
@@ -328,10 +327,9 @@ class FarStream:
         if self.is_running:  # not reaped, so the pid is its own
             set_limit(self.pid, fields["bytes_per_s"])
 
-    def exited(self, code: int, *, alone: bool) -> None:
-        """The program itself has ended and been reaped. `alone`: it has left no process."""
+    def exited(self, code: int) -> None:
+        """The program itself has ended and been reaped."""
         self._code = code
-        self._alone = alone
 
     def step(self) -> bool:
         """Whether the stream is over, with EXITED sent."""
@@ -350,7 +348,7 @@ class FarStream:
         for fd in [*self._kinds, self._input]:
             self._close(fd)
         code = -_SIGKILL if self._code is None else self._code
-        self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs, "alone": self._alone})
+        self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs})
         return True
 
     def _members(self, snapshot: looks.Snapshot) -> list[looks.Look]:
@@ -795,12 +793,10 @@ class FarEnd:
             os.read(self._wake, 4096)
         except BlockingIOError:
             return
-        if ended := reap():
-            running = {stream.pid for stream in self._streams.values() if stream.is_running}
-            alone = looks.children() == running - ended.keys()
-            for stream in self._streams.values():
-                if stream.pid in ended:
-                    stream.exited(os.waitstatus_to_exitcode(ended[stream.pid]), alone=alone)
+        ended = reap()
+        for stream in self._streams.values():
+            if stream.pid in ended:
+                stream.exited(os.waitstatus_to_exitcode(ended[stream.pid]))
         self._calls.deliver()
 
     def _step(self) -> None:

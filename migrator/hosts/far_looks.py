@@ -194,18 +194,6 @@ def arguments_of(pid: int) -> list[bytes]:
         return []
 
 
-def children() -> set[int] | None:
-    """The children of this process that its main thread started, and the orphans that it adopted, which are that thread's
-    too. None if the kernel does not say (CONFIG_PROC_CHILDREN).
-
-    Exact if no child is reaped meanwhile: each is in the list until then (the kernel's fs/proc/array.c).
-    """
-    try:
-        return {int(pid) for pid in read(b"/proc/self/task/%d/children" % os.getpid()).split()}
-    except OSError:
-        return None
-
-
 def boot_id() -> str:
     """The id of the machine's current boot."""
     return read(b"/proc/sys/kernel/random/boot_id").decode("ascii").strip()

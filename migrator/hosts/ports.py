@@ -31,13 +31,12 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Completed(Struct, frozen=True, kw_only=True):
-    """How a program ended: after a signal, `exit_code` is minus its number. `alone`: it is known to have left no process."""
+    """How a program ended: after a signal, `exit_code` is minus its number."""
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     timed_out: bool
-    alone: bool = False
 
     @property
     def failure(self) -> str:

@@ -58,7 +58,7 @@ class RemoteProcesses(CollectingProcesses):
         finished = False
         try:
             timed_out = await self._supervise(connection, stream, command, on_start, (on_stdout, on_stderr))
-            exit_code, _, alone = await stream.exited
+            exit_code, _ = await stream.exited
             finished = True
         except HostLost as error:
             finished = True  # it cannot be ended from here
@@ -72,7 +72,7 @@ class RemoteProcesses(CollectingProcesses):
             del self._limits[token]
             if not finished:
                 await to_the_end(self._abandon(connection, stream, command))
-        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out, alone=alone)
+        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
     def limit(self, token: str, bytes_per_s: int) -> None:
         if token in self._limits:
@@ -93,7 +93,7 @@ class RemoteProcesses(CollectingProcesses):
         fields, _ = await connection.call("end", tokens=[token], grace_s=grace_s)
         return bool(fields["ended"])
 
-    def _ended(self, stream: RemoteStream, exited: "asyncio.Future[tuple[int, bool, bool]]") -> None:
+    def _ended(self, stream: RemoteStream, exited: "asyncio.Future[tuple[int, bool]]") -> None:
         if not isinstance(exited.exception(), HostLost):
             del self.doubtful[stream]
 
@@ -148,7 +148,7 @@ class RemoteProcesses(CollectingProcesses):
         """End it and wait for its end. A host that is lost meanwhile ends it itself."""
         connection.end(stream, grace_s=self._grace_s, discard=True)
         try:
-            _, ended, _ = await stream.exited
+            _, ended = await stream.exited
         except Exception as error:  # noqa: BLE001 - the caller raises the error that led here
             _log.info("%s was abandoned on a host that is lost: %s", show(command.argv[0]), error)
             return
@@ -213,6 +213,7 @@ class RemoteHost:
         self._connecting = asyncio.Lock()
         self._backoff = Backoff()
         self._placed: dict[tuple[str, bytes], bytes] = {}
+        self._placing = asyncio.Lock()
         self._watched: set[bytes] = set()
         self._unproven: set[bytes] = set()
         """Paths written to over a connection that was lost before a sync."""
@@ -260,12 +261,13 @@ class RemoteHost:
         return None if fields["path"] is None else wire.raw(fields["path"])
 
     async def place(self, name: str, content: bytes) -> bytes:
-        connection = await self.connected()
         key = (name, content)
-        if key not in self._placed:
-            fields, _ = await connection.call("place", content, name=name)
-            self._placed[key] = wire.raw(fields["path"])
-        return self._placed[key]
+        async with self._placing:  # sent once, though several programs wait for it
+            connection = await self.connected()
+            if key not in self._placed:
+                fields, _ = await connection.call("place", content, name=name)
+                self._placed[key] = wire.raw(fields["path"])
+            return self._placed[key]
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
         await self.connected()

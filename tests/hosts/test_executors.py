@@ -149,6 +149,15 @@ def test_no_killed_process_leaves_another_behind(world: World, victim: int) -> N
     world.in_loop(kill())
 
 
+def test_what_a_stream_leaves_behind_ends_before_it_is_over(world: World) -> None:
+    async def leave() -> None:
+        completed = await world.execute("trap '' TERM; for n in 1 2 3; do (while :; do :; done) & done; exit 7")
+        assert completed.exit_code == 7
+        assert not carriers([world.token])
+
+    world.in_loop(leave())
+
+
 def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     world = World(scratch)

@@ -25,7 +25,7 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.proc import TOKEN_VARIABLE, carriers, was_at_work
 from migrator.hosts.process import LocalProcesses
-from migrator.hosts.remote import RemoteHost, RemoteProcesses
+from migrator.hosts.remote import RemoteHost
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.waiting import until
 
@@ -108,8 +108,7 @@ def test_output_and_exit_code(
 ) -> None:
     code, stdout, stderr = expected
     completed = run(processes, *argv, **options)
-    alone = isinstance(processes, RemoteProcesses) and far_looks.children() is not None
-    assert completed == Completed(exit_code=code, stdout=stdout, stderr=stderr, timed_out=False, alone=alone)
+    assert completed == Completed(exit_code=code, stdout=stdout, stderr=stderr, timed_out=False)
 
 
 def test_one_output_keeps_the_order_of_what_is_said() -> None:
@@ -237,7 +236,6 @@ def test_a_daemon_that_keeps_the_pipes_does_not_keep_us(processes: Processes, to
     completed = run(processes, *shell("setsid sleep 1000 & echo up"), token=token)
     assert completed.stdout == b"up\n"
     assert not completed.timed_out
-    assert not completed.alone
     assert len(in_loop(processes.survivors([token]))[token]) == 1
 
 
