@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class ChunkWork(Struct, frozen=True, kw_only=True):
-    """One chunk for an engine. Paths are relative to the source root and lie in `tree`.
+    """One chunk for an engine. Paths are relative to the source root and lie beneath `tree`, whose root is not among them:
+    it stays closed on the target.
 
     `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times
     match. The data on the target may not have reached its disks before a crash, or may be older than the data that a

@@ -16,7 +16,7 @@ from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import CHUNK_ORDER, ChunkKind
-from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
+from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles, ListedPaths
 from migrator.plan.document import FORMAT, PlanFiles, _checksum, read_document, write_document
 from migrator.plan.model import Chunk, ListedPath, Plan, Surprise, SurpriseKind, WrittenList
 from tests.support.making import made
@@ -123,6 +123,18 @@ def test_a_chunk_that_is_not_there_is_refused(lists: ChunkListFiles, number: int
     found = lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"b"]), chunk(5, [b"c"])])
     with pytest.raises(Refused, match=f"chunk {number} "):
         lists.paths(found.chunk_list, number)
+
+
+def test_what_a_stream_gets_lies_beneath_its_tree() -> None:
+    alice = [ListedPath(path=path, size_bytes=1) for path in (b"home/alice/b", b"home/alice", b"home/alice/a/c")]
+    assert list(ListedPaths.of(alice).within(b"home/alice")) == [alice[0], alice[2]]
+
+
+@pytest.mark.parametrize("path", [b"", b"home", b"home/alicex/file", b"home/bob/file", b"/home/alice/file"])
+def test_a_path_outside_its_tree_is_refused(path: bytes) -> None:
+    paths = [ListedPath(path=path, size_bytes=1) for path in (b"home/alice/one", path)]
+    with pytest.raises(ValueError, match="outside"):
+        ListedPaths.of(paths).within(b"home/alice")
 
 
 def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles, write: Writer) -> None:

@@ -96,7 +96,7 @@ class Streams:
             tree=tree,
             paths=ListedPaths.of(
                 [_listed(self.source_root, path) if isinstance(path, bytes) else path for path in paths]
-            ),
+            ).within(tree),
             capabilities=self.capabilities,
             bwlimit_bytes_per_s=bwlimit_bytes_per_s,
             brick=self.brick,

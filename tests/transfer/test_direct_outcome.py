@@ -29,7 +29,7 @@ ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True)
 
 def work(*paths: ListedPath, **keeps: bool) -> ChunkWork:
     keeps_all = TargetCapabilities(**keeps)  # type: ignore[arg-type]
-    return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=ListedPaths.of(paths), capabilities=keeps_all)
+    return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=ListedPaths.of(paths).within(TREE), capabilities=keeps_all)
 
 
 def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:

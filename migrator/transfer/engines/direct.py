@@ -174,8 +174,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
     def command(self, work: ChunkWork, view: model.StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
 
-        The command omits the root of the tree, which stays closed on the target. Raises ValueError for chunks of links,
-        since no stream copies them, and for paths outside the tree.
+        Raises ValueError for chunks of links, since no stream copies them.
         """
         if work.kind is ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
@@ -212,7 +211,7 @@ class DirectReader(StreamReader):
 
     def __init__(self, work: ChunkWork) -> None:
         super().__init__(keep_bytes=_HEAD_BYTES)
-        self._paths = work.paths.within(work.tree)
+        self._paths = work.paths
         self._lines = Lines(self._line, but=_DIGESTS)
         self._counters = model.StreamCounters()
         self._events: dict[int, PathEvent] = {}
@@ -250,8 +249,7 @@ class DirectReader(StreamReader):
 
 def _records(work: ChunkWork) -> bytes:
     """The list in the format of `copy_list.c`."""
-    listed = work.paths.within(work.tree)
-    ranges = work.kind is ChunkKind.RANGES
+    listed, ranges = work.paths, work.kind is ChunkKind.RANGES
     in_ranges = ranges or work.kind is ChunkKind.RANGED_FILES
     needed = (*(("file_size",) if in_ranges else ()), *(("mtime_ns", "range_offset", "range_length") if ranges else ()))
     if lacking := [column for column in needed if listed.columns.column(column).null_count]:

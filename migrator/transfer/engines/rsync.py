@@ -109,10 +109,9 @@ class RsyncEngine(Struct, frozen=True, kw_only=True):
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
 
-        The command omits the root of the tree, which stays closed on the target. Raises ValueError for chunks of links,
-        since no stream copies them, and for paths outside the tree.
+        Raises ValueError for chunks of links, since no stream copies them.
         """
-        names = work.paths.within(work.tree).names(work.tree)
+        names = work.paths.names(work.tree)
         return Command(
             argv=(
                 self.program,
@@ -152,7 +151,7 @@ class RsyncReader(StreamReader):
         return self._progress.counters
 
     def outcome(self, completed: Completed) -> Outcome:
-        listed = self._work.paths.within(self._work.tree)
+        listed = self._work.paths
         names = listed.names(self._work.tree)
         groups = listed.columns.column("link_group").to_pylist()
         return rules.judge_rsync(
