@@ -14,6 +14,7 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.site import HostSpec, SiteHosts, expand
+from migrator.native.program import native_program
 from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import Site
 
@@ -55,14 +56,14 @@ async def reached(site: Site, specs: Mapping[str, HostSpec] | None = None) -> As
 async def connecting(
     site: Site, source: SourceFileSystem, *, via: str | None = None, ahead: bool = True
 ) -> AsyncIterator[SiteHosts]:
-    """As `reached`. With `ahead`, the brick servers are connected and the volume is asked from now on, while the caller loads
-    the rest of the program. `via` is another than that of site.toml.
+    """As `reached`. With `ahead`, the brick servers are connected, with the compiled program, and the volume is asked from now
+    on, while the caller loads the rest of the program. `via` is another than that of site.toml.
     """
     async with reached(site) as hosts:
         if ahead and isinstance(source, GlusterSource):
             source.begin()
             if (via or site.source.via) != "mount":
-                hosts.begin(hosts.names)
+                hosts.begin(hosts.names, native_program().place)
         yield hosts
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -80,6 +80,7 @@ class SiteHosts:
         self._lease_s = lease_s
         self._hosts: dict[str, Host] = {}
         self._begun: dict[str, asyncio.Task[object]] = {}
+        self._ahead: list[asyncio.Task[object]] = []
 
     async def reach(self, name: str) -> Host:
         """The host, connected. Raises HostLost, UsageError."""
@@ -89,16 +90,19 @@ class SiteHosts:
         await (begun or host.identity())
         return host
 
-    def begin(self, names: Iterable[str]) -> None:
-        """Start to connect hosts in the running event loop; a later `reach` waits for the result.
+    def begin(self, names: Iterable[str], ahead: Callable[[Host], Awaitable[object]]) -> None:
+        """Start to connect hosts in the running event loop; a later `reach` waits for the result. `ahead` is done on each
+        as soon as it is connected, in the background: its errors are those of the later call that needs it.
 
         Raises UsageError. May be called again.
         """
         for name in names:
             if name not in self._begun:
-                task: asyncio.Task[object] = asyncio.ensure_future(self.host(name).identity())
-                task.add_done_callback(drop_error)
-                self._begun[name] = task
+                host = self.host(name)
+                self._begun[name] = asyncio.ensure_future(host.identity())
+                self._ahead.append(asyncio.ensure_future(_once_reached(self._begun[name], host, ahead)))
+                for task in (self._begun[name], self._ahead[-1]):
+                    task.add_done_callback(drop_error)
 
     def host(self, name: str) -> Host:
         """The host; it connects at its first use. Raises UsageError."""
@@ -108,10 +112,12 @@ class SiteHosts:
 
     async def close(self) -> None:
         """Close all of them, at once. May be called again."""
-        for task in self._begun.values():
+        tasks = (*self._begun.values(), *self._ahead)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._begun.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._begun.clear()
+        self._ahead.clear()
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     def _make(self, name: str) -> Host:
@@ -131,6 +137,11 @@ class SiteHosts:
             lease_s=self._lease_s,
         )
         return RemoteHost(transport, lease_s=self._lease_s)
+
+
+async def _once_reached(reaching: Awaitable[object], host: Host, ahead: Callable[[Host], Awaitable[object]]) -> None:
+    await reaching
+    await ahead(host)
 
 
 def _named(text: str, host: str) -> str:

@@ -23,6 +23,7 @@ from tests.hosts.local_pipe import LocalPipe
 from tests.support.one_host import OneHost
 from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd
+from tests.support.waiting import until
 from tests.support.xfs import XfsMount
 
 OTHER_PYTHONS_VARIABLE = "MIGRATOR_TEST_PYTHONS"
@@ -111,6 +112,24 @@ def test_files_that_several_place_at_once_can_be_started_by_each(reached: Reache
         return await asyncio.gather(*(place_and_start(number) for number in range(48)))
 
     assert reached.do(all_at_once()) == [0] * 48
+
+
+@in_loop
+async def test_a_file_that_several_place_at_once_is_sent_once() -> None:
+    host = RemoteHost(LocalPipe(), grace_s=0.3)
+    try:
+        connection, sent = await host.connected(), list[str]()
+        call = connection.call
+
+        async def counted(operation: str, content: bytes = b"", **arguments: object) -> tuple[dict[str, Any], bytes]:
+            sent.append(operation)
+            return await call(operation, content, **arguments)
+
+        connection.call = counted  # type: ignore[method-assign]
+        assert len({await one for one in [asyncio.ensure_future(host.place("tool", b"x")) for _ in range(9)]}) == 1
+        assert sent == ["place"]
+    finally:
+        await host.close()
 
 
 @pytest.mark.parametrize("name", ["../tool", "/tool", "..", ""])
@@ -218,6 +237,29 @@ async def test_the_hosts_of_a_site(sshd: Sshd) -> None:
         assert (await (await hosts.reach("here")).facts()).process_id == os.getpid()
         with pytest.raises(UsageError, match="far3"):
             await hosts.reach("far3")
+    finally:
+        await hosts.close()
+
+
+@in_loop
+async def test_hosts_that_are_begun_are_connected_once(sshd: Sshd) -> None:
+    """What is done ahead on each fails for nobody but the call that needs it."""
+    far, gone = (HostSpec(ssh=f"root@{sshd.address}", options=options) for options in (sshd.options(), ("-p", "1")))
+    hosts = SiteHosts({"far": far, "gone": gone})
+    done: dict[str, int] = {}
+
+    async def ahead(host: Host) -> None:
+        done[host.name] = (await host.identity()).process_id
+        raise ToolFailed("not here")
+
+    try:
+        hosts.begin(("far", "gone"), ahead)
+        hosts.begin(("far",), ahead)
+        reached = await hosts.reach("far")
+        await until(lambda: bool(done))
+        assert done == {"far": (await reached.facts()).process_id}
+        with pytest.raises(HostLost):
+            await hosts.reach("gone")
     finally:
         await hosts.close()
 
