@@ -1,10 +1,13 @@
 """Opening DuckDB: every query is out of core and accesses only the given files."""
 
+import fcntl
 import os
 import shutil
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import duckdb
@@ -12,6 +15,47 @@ import duckdb
 from migrator.catalog.ports import CatalogTotals, Scratch
 from migrator.core.errors import Refused
 from migrator.core.units import MIB, format_size
+from migrator.fs.beneath import held
+
+# Directories that are locked while their process lives
+
+
+_OWN = "queries-"
+
+
+def locked(directory: Path, flags: int = 0) -> int:
+    """A descriptor of a directory that is locked while its process lives. Raises OSError (BlockingIOError)."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | flags)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextmanager
+def own_directory(place: Path) -> Iterator[Path]:
+    """A new directory in `place` (made when missing) for the length of the block, after removing what killed processes have
+    left there: up to hundreds of bytes per path. Raises OSError.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    # Held until the own one is locked: no other call takes it for that of a killed one.
+    with held(locked(place)):
+        for left in place.glob(f"{_OWN}*"):
+            with suppress(OSError), held(locked(left, fcntl.LOCK_NB)):
+                shutil.rmtree(left)
+        own = Path(mkdtemp(prefix=_OWN, dir=place))
+        lock = locked(own)
+    with held(lock):
+        try:
+            yield own
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+
+# The database
+
 
 _LEAST_BYTES = 512 * MIB
 _BYTES_PER_THREAD = 128 * MIB
@@ -27,8 +71,8 @@ ABOVE = """CREATE TEMP MACRO above(path) AS
 
 
 def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills to `scratch` (made when missing). Raises Refused if its disk has no room for
-    `rows`.
+    """A database in memory that spills to a directory of its own in `scratch`, which goes with the connection. Raises
+    Refused if the disk has no room for `rows`.
 
     Its memory is for DuckDB's own buffers: the process needs up to 500 MB more. `threads` None uses as many cores as
     the memory allows: DuckDB's tuning guide requires at least 125 MB each. The order of rows is arbitrary unless the
@@ -36,29 +80,38 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
     """
     quarter_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     memory_bytes = max(scratch.memory_bytes or quarter_bytes, _LEAST_BYTES)
-    scratch.directory.mkdir(parents=True, exist_ok=True)
-    lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(scratch.directory).free
-    if lacks_bytes > 0:
-        raise Refused(
-            f"{rows:,} paths may need {format_size(lacks_bytes)} more room than {scratch.directory} has",
-            cause="queries write there what exceeds [site] memory, and remove it at their end",
-            hint="free room there, raise [site] memory, or give [site] state_dir another disk",
-        )
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": f"{memory_bytes // MIB}MiB",
-        "preserve_insertion_order": False,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        # Rows that each thread holds for each part while it writes in parts, and the size of a part's row groups. With the
-        # default, wide rows exceed 512 MiB. In 100 parts, 4,000 take 10 % less processor time than 8,000, and 200 MiB less.
-        "partitioned_write_flush_threshold": 4_000,
-        "temp_directory": str(scratch.directory),
-        "threads": threads or max(min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD), 1),
-    }
-    connection = duckdb.connect(":memory:", config=settings)
-    # DuckDB draws progress bars on standard output if it considers the process interactive.
-    connection.execute("SET enable_progress_bar = false")
-    return connection
+    with ExitStack() as stack:
+        own = stack.enter_context(own_directory(scratch.directory))
+        lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(own).free
+        if lacks_bytes > 0:
+            raise Refused(
+                f"{rows:,} paths may need {format_size(lacks_bytes)} more room than {scratch.directory} has",
+                cause="queries write there what exceeds [site] memory, and remove it at their end",
+                hint="free room there, raise [site] memory, or give [site] state_dir another disk",
+            )
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": f"{memory_bytes // MIB}MiB",
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            # Rows that each thread holds for each part while it writes in parts, and the size of a part's row groups. With the
+            # default, wide rows exceed 512 MiB. In 100 parts, 4,000 take 10 % less processor time than 8,000, and 200 MiB
+            # less.
+            "partitioned_write_flush_threshold": 4_000,
+            "temp_directory": str(own),
+            "threads": threads or max(min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD), 1),
+        }
+        connection = duckdb.connect(":memory:", config=settings)
+        # DuckDB draws progress bars on standard output if it considers the process interactive.
+        connection.execute("SET enable_progress_bar = false")
+        weakref.finalize(connection, stack.pop_all().close)
+        return connection
+
+
+def directory_of(connection: duckdb.DuckDBPyConnection) -> Path:
+    """The directory of a connection of `connect`, also for files of the caller's."""
+    ((found,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+    return Path(found)
 
 
 def literal(path: bytes) -> str:
@@ -95,8 +148,7 @@ def in_parts(
     if parts == 1:
         yield connection.sql(query, params=dict(parameters))
         return
-    (scratch,) = connection.execute("SELECT current_setting('temp_directory')").fetchone() or ("",)
-    with TemporaryDirectory(prefix="parts-", dir=scratch) as directory:
+    with TemporaryDirectory(prefix="parts-", dir=directory_of(connection)) as directory:
         connection.execute(
             f"COPY (SELECT *, {part} AS part FROM ({query})) TO $parts_in (FORMAT parquet, PARTITION_BY (part))",  # noqa: S608
             {**parameters, "parts_in": directory},

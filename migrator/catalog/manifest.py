@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from migrator.catalog import ports
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import connect, ranges
+from migrator.catalog.database import connect, locked, ranges
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
 from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
@@ -402,17 +402,6 @@ _NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.U
 """Differences that sending a path again does not repair."""
 
 
-def _locked(directory: Path, flags: int = 0) -> int:
-    """A descriptor of a directory that is locked while its process lives. Raises BlockingIOError."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | flags)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
 class ManifestDirectories(Struct, frozen=True):
     """The manifests of a site; `catalogs` are its catalogs. Reading raises Refused if a file is missing."""
 
@@ -426,13 +415,13 @@ class ManifestDirectories(Struct, frozen=True):
         directory = self.directory / name
         self.directory.mkdir(parents=True, exist_ok=True)
         # Held until the own draft is locked: no other call takes it for that of a killed one.
-        with held(_locked(self.directory)):
+        with held(locked(self.directory)):
             for draft in self.directory.glob(f"*/{DRAFT_DIRECTORY}"):
-                with suppress(BlockingIOError, FileNotFoundError), held(_locked(draft, fcntl.LOCK_NB)):
+                with suppress(BlockingIOError, FileNotFoundError), held(locked(draft, fcntl.LOCK_NB)):
                     if draft.exists():  # otherwise it was closed just now
                         shutil.rmtree(draft.parent)
             (directory / DRAFT_DIRECTORY).mkdir(parents=True)
-            lock = _locked(directory / DRAFT_DIRECTORY)
+            lock = locked(directory / DRAFT_DIRECTORY)
         sync(self.directory)
         return ParquetDraft(
             directory,

@@ -1,18 +1,16 @@
 """The proofs of one tree from a manifest, in an index on disk: memory use does not depend on the size of the tree."""
 
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import duckdb
 from msgspec.structs import astuple, replace
 
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, own_directory
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
@@ -75,9 +73,8 @@ def open_proofs(
     archives by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the manifest is
     missing or unreadable. Blocking.
     """
-    scratch.directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="purge-", dir=scratch.directory) as directory:
-        database = sqlite3.connect(Path(directory, "proofs.db"), isolation_level=None, check_same_thread=False)
+    with own_directory(scratch.directory) as directory:
+        database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
         database.row_factory = sqlite3.Row
         with closing(IndexedProofs(database, tree, archives)) as proofs:
             # A crash discards the index, so it need not be durable.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from migrator.catalog.brick_parts import decode_rows, write_part
-from migrator.catalog.database import connect, literal, numbered_part, ranges
+from migrator.catalog.database import connect, directory_of, literal, numbered_part, ranges
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
 from migrator.catalog.model import ScanProblem
@@ -318,7 +318,7 @@ class Joined:
         of_trees = f"tree IN (SELECT tree FROM wanted) OR {within}"  # noqa: S608 - literals of DuckDB's own
         self._rows(earlier, ROW_SCHEMA).filter(of_trees).create_view("earlier_rows")
         self._rows(accounted, MANIFEST_SCHEMA).filter(within).create_view("accounted_rows")
-        self._cut = TemporaryDirectory(prefix="joined-", dir=scratch.directory)
+        self._cut = TemporaryDirectory(prefix="joined-", dir=directory_of(self._database))
 
     def _cut_into_parts(self) -> None:
         """Write the rows of each side, of the readings, and of earlier scans, to a file per part."""

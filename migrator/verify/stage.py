@@ -14,8 +14,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
@@ -481,8 +479,7 @@ class Verification:
             verification=reading.verification,
             policy=self.policy,
             capabilities=self._capabilities,
-            # What a killed verification leaves goes with its draft.
-            scratch=replace(self.manifests.scratch, directory=draft.scratch),
+            scratch=self.manifests.scratch,
         )
         try:
             listed = [await asyncio.to_thread(joined.listed_roots, side) for side in ("source", "target")]

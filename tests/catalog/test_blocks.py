@@ -1,6 +1,8 @@
 """Rows and frames of a walk, queries out of core, and samples of files."""
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.catalog.brick_parts import decode_rows
-from migrator.catalog.database import connect, in_parts
+from migrator.catalog.database import connect, directory_of, in_parts
 from migrator.catalog.files import ROW_SCHEMA
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import CatalogReads
@@ -106,14 +108,36 @@ def test_each_part_comes_after_the_one_before(tmp_path: Path, parts: int, count:
         query, parameters = "SELECT i * $factor AS i FROM range($count) AS numbers(i)", {"factor": 7919, "count": count}
         cut = in_parts(connection, query, parameters, part=f"i % {parts} // 2 * 2", parts=parts)
         found = [(number, i) for number, part in enumerate(cut) for (i,) in part.order("i DESC").fetchall()]
+        assert list(directory_of(connection).iterdir()) == []
     numbers = [i * 7919 for i in range(count)]
     assert found == sorted(((i % parts // 2, i) for i in numbers), key=lambda one: (one[0], -one[1]))
-    assert list(tmp_path.glob("parts-*")) == []
 
 
 def test_what_no_disk_can_hold_is_refused_before_the_query(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"1,000,000,000,000 paths may need .* more room"):
         connect(Scratch(tmp_path), rows=10**12)
+
+
+def test_what_a_killed_query_leaves_is_removed_by_the_next_and_what_others_use_is_not(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys; from migrator.catalog.database import connect, directory_of;"
+        "from migrator.catalog.ports import Scratch; database = connect(Scratch(pathlib.Path(sys.argv[1])));"
+        "print(directory_of(database), flush=True); sys.stdin.read()"
+    )
+    argv, pipe = (sys.executable, "-c", script, str(tmp_path)), subprocess.PIPE
+    with connect(Scratch(tmp_path)) as mine, subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        left, kept = Path(other.stdout.readline().strip()), directory_of(mine)
+        (left / "spilled").write_bytes(b"x")
+        second = connect(Scratch(tmp_path))
+        used = directory_of(second)
+        assert {*tmp_path.iterdir()} == {kept, left, used}
+        other.kill()
+        other.wait()
+        third = connect(Scratch(tmp_path))
+        assert {*tmp_path.iterdir()} == {kept, used, directory_of(third)}
+        del second, third
+        assert {*tmp_path.iterdir()} == {kept}
 
 
 def test_queries_that_spill_at_the_same_time_keep_their_rows(tmp_path: Path) -> None:
@@ -123,7 +147,7 @@ def test_queries_that_spill_at_the_same_time_keep_their_rows(tmp_path: Path) -> 
     for number, connection in enumerate(connections):
         connection.execute("SET memory_limit = '40MiB'")
         connection.execute(f"CREATE TEMP TABLE kept AS {given.format(number)}")
-        assert any(tmp_path.iterdir())
+        assert any(directory_of(connection).iterdir())
     one, other = connections
     other.close()
     assert one.execute("SELECT count(*) FROM kept WHERE words <> repeat(md5(i::VARCHAR), 4)").fetchall() == [(0,)]
