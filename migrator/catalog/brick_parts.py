@@ -3,7 +3,6 @@
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -273,12 +272,8 @@ class BrickPartsWriter:
         self._kept: list[Path] = []
         self._problem_files: list[Path] = []
         self._problems: list[ScanProblem] = []
-        # Opened in parallel with the walks, and neither before them nor at the end.
-        self._opening = ThreadPoolExecutor(1).submit(Union, scratch=scratch)
-
-    @property
-    def _union(self) -> Union:
-        return self._opening.result()
+        # Opened now, in parallel with the walks, and not at the end.
+        self._union = Union(scratch=scratch)
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows.

@@ -40,18 +40,18 @@ def own_directory(place: Path) -> Iterator[Path]:
     left there: up to hundreds of bytes per path. Raises OSError.
     """
     place.mkdir(parents=True, exist_ok=True)
-    # Held until the own one is locked: no other call takes it for that of a killed one.
-    with held(locked(place)):
-        for left in place.glob(f"{_OWN}*"):
-            with suppress(OSError), held(locked(left, fcntl.LOCK_NB)):
-                shutil.rmtree(left)
-        own = Path(mkdtemp(prefix=_OWN, dir=place))
-        lock = locked(own)
-    with held(lock):
-        try:
-            yield own
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
+    with ExitStack() as left, ExitStack() as stack:
+        # Held until the own one is locked: no other call takes it for that of a killed one.
+        with held(locked(place)):
+            for one in place.glob(f"{_OWN}*"):
+                with suppress(OSError):
+                    left.enter_context(held(locked(one, fcntl.LOCK_NB)))
+                    left.callback(shutil.rmtree, one, ignore_errors=True)
+            own = Path(mkdtemp(prefix=_OWN, dir=place))
+            stack.enter_context(held(locked(own)))
+        left.close()  # the removal takes long
+        stack.callback(shutil.rmtree, own, ignore_errors=True)
+        yield own
 
 
 # The database
@@ -81,7 +81,9 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
     quarter_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     memory_bytes = max(scratch.memory_bytes or quarter_bytes, _LEAST_BYTES)
     with ExitStack() as stack:
-        own = stack.enter_context(own_directory(scratch.directory))
+        own = scratch.directory
+        with suppress(OSError):  # of a full or read-only disk, which few queries need
+            own = stack.enter_context(own_directory(own))
         lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(own).free
         if lacks_bytes > 0:
             raise Refused(

@@ -99,9 +99,9 @@ class Executor:
         completed = await self._host.processes.stream(
             started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
         )
-        # The first process of a confinement is its init: the kernel ends all others before the end of the confinement can
-        # be seen. Only a signal can end the program that waits for it earlier.
-        if command.token is None or (jail and completed.exit_code >= 0):
+        # The first process of a confinement is its init: the kernel ends all others before its end can be seen. Only a signal
+        # can end the program that waits for it earlier, which then also exits with 128 and its number.
+        if command.token is None or (jail and 0 <= completed.exit_code < 128):
             return completed
         try:
             await self.end_orphans([command.token])

@@ -198,7 +198,7 @@ class Verification:
         self._reasons += (*await self._mount_problems(site), *health_problems(before, await self.source.health()))
         examples = Examples()
         if tally.differences or tally.expected:
-            examples = self.manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND)
+            examples = await asyncio.to_thread(self.manifests.examples, manifest.file, per_kind=EXAMPLES_PER_KIND)
         record = self._record(number, started_at_s, manifest, trees, examples)
         self.ledger.verifications.finish(record)
         self._set_batch_state(state, record)

@@ -1,5 +1,6 @@
 """Rows and frames of a walk, queries out of core, and samples of files."""
 
+import errno
 import struct
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.catalog import database
 from migrator.catalog.brick_parts import decode_rows
 from migrator.catalog.database import connect, directory_of, in_parts
 from migrator.catalog.files import ROW_SCHEMA
@@ -138,6 +140,16 @@ def test_what_a_killed_query_leaves_is_removed_by_the_next_and_what_others_use_i
         assert {*tmp_path.iterdir()} == {kept, used, directory_of(third)}
         del second, third
         assert {*tmp_path.iterdir()} == {kept}
+
+
+def test_a_query_in_memory_needs_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(database, "mkdtemp", full)
+    with connect(Scratch(tmp_path)) as connection:
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+        assert directory_of(connection) == tmp_path
 
 
 def test_queries_that_spill_at_the_same_time_keep_their_rows(tmp_path: Path) -> None:
