@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -238,6 +238,18 @@ def every_batch(site: ScheduleFacts) -> tuple[int, ...]:
     return tuple(range(len(site.batches)))
 
 
+_NO_ROOM_FOR_TRASH = facts(
+    [subvolume(1, total=2, free=2), subvolume(2, total=1, free=0)],
+    [batch(1, [0, 0])],
+    target=0,
+    kept=(model.KeptFacts(placed=model.Placed(size_bytes=(0, 0), files=(0, 0)), freed_day=1),),
+    outside=[0, 1],
+    growth=0.1,
+    trash_keep=1,
+)
+
+
+@example(_NO_ROOM_FOR_TRASH)
 @given(sites())
 def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
     for order in drain_orders(site):
