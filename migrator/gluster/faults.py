@@ -1,7 +1,6 @@
 """Known faults of GlusterFS versions, from `known_faults.toml`."""
 
 import tomllib
-from functools import cache
 from importlib import resources
 
 import msgspec
@@ -25,8 +24,6 @@ class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reference: str = ""
 
 
-@cache
-def every_fault() -> tuple[KnownFault, ...]:
-    """All that are known. Read at the first call: most verbs never ask."""
-    file = resources.files(__package__).joinpath("known_faults.toml")
-    return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8"))["fault"], tuple[KnownFault, ...])
+_FILE = resources.files(__package__).joinpath("known_faults.toml")
+
+KNOWN_FAULTS = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8"))["fault"], tuple[KnownFault, ...])

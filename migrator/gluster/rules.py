@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.model import GlusterFault
 from migrator.fs.model import MountIdentity
-from migrator.gluster.faults import KnownFault, Version, every_fault
+from migrator.gluster.faults import KNOWN_FAULTS, KnownFault, Version
 from migrator.gluster.model import Brick, BrickRules, DiskFacts, VolumeState
 
 # Which bricks together hold every file of a volume once.
@@ -242,7 +242,7 @@ def parse_version(text: str) -> Version | None:
 def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
     """The faults of a version, those that stop a drain first. An unknown version has all of them."""
     numbers = None if version is None else parse_version(version)
-    found = [known for known in every_fault() if numbers is None or _has(known, numbers)]
+    found = [known for known in KNOWN_FAULTS if numbers is None or _has(known, numbers)]
     return tuple(
         GlusterFault(
             versions=_versions(known),
@@ -257,7 +257,7 @@ def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
 
 def faults_of_volume(state: VolumeState, versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
     """The faults of any of several versions that apply to the volume, each once, those that stop a drain first."""
-    applying = {known.fault for known in every_fault() if _applies(known, state)}
+    applying = {known.fault for known in KNOWN_FAULTS if _applies(known, state)}
     found = dict.fromkeys(fault for version in versions for fault in known_faults(version) if fault.fault in applying)
     return tuple(sorted(found, key=lambda fault: not fault.stops_drain))
 

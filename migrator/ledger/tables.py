@@ -14,7 +14,15 @@ APPLICATION_ID = 0x4D494752
 SCHEMA_VERSION = 11
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
-metadata = sa.MetaData()
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
 
 
 class PlainText(sa.TypeDecorator[str]):
