@@ -56,8 +56,8 @@ async def reached(site: Site, specs: Mapping[str, HostSpec] | None = None) -> As
 async def connecting(
     site: Site, source: SourceFileSystem, *, via: str | None = None, ahead: bool = True
 ) -> AsyncIterator[SiteHosts]:
-    """As `reached`. With `ahead`, the brick servers are connected, with the compiled program, and the volume is asked from now
-    on, while the caller loads the rest of the program. `via` is another than that of site.toml.
+    """As `reached`. With `ahead`, the brick servers are connected and sent the compiled program, and the volume is asked, from
+    now on, while the caller loads the rest of the program. `via` is another than that of site.toml.
     """
     async with reached(site) as hosts:
         if ahead and isinstance(source, GlusterSource):

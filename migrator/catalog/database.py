@@ -82,7 +82,7 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
     memory_bytes = max(scratch.memory_bytes or quarter_bytes, _LEAST_BYTES)
     with ExitStack() as stack:
         own = scratch.directory
-        with suppress(OSError):  # of a full or read-only disk, which few queries need
+        with suppress(OSError):  # a full or read-only disk: what fits into memory needs none
             own = stack.enter_context(own_directory(own))
         lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(own).free
         if lacks_bytes > 0:

@@ -439,9 +439,8 @@ class _Player:
         if not lacks_bytes and not lacks_inodes:
             return None
         rate = self._target.bytes_rate if lacks_bytes else self._target.inodes_rate
-        back = (
-            (lacks_bytes or lacks_inodes) / rate if rate > 0 else inf
-        )  # what does not grow, as trash, lacks room already
+        # What does not grow, as trash, lacks room already.
+        back = (lacks_bytes or lacks_inodes) / rate if rate > 0 else inf
         return model.Obstacle(
             kind=model.ObstacleKind.TARGET_GROWTH,
             day=max(day - back, self._day),
