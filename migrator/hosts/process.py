@@ -100,7 +100,10 @@ class LocalProcesses(CollectingProcesses):
                 if timed_out:
                     _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
                     await self._end(child, command)
-                await _finish(following)
+                    # A process that hangs in the kernel keeps its pipes open.
+                    _set(child.end_seen)
+                    await cancel_all(following[:1])
+                await _finish(following[timed_out:])
                 finished = not timed_out
             finally:
                 await cancel_all(following)
