@@ -97,7 +97,7 @@ class WayMaker:
                 host.processes, source_root=source, target_root=places.target, host=host.name, compiled=compiled
             )
             if places.own
-            else Executor(host, source_root=source, target_root=places.target, compiled=compiled)
+            else Executor(host, source_root=source, target_root=places.target, compiled=compiled, facts=facts)
         )
         rules = None if brick is None else brick_rules(await self._volume_state())
         return Way(executor=executor, engines=engines, brick=rules)

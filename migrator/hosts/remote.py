@@ -215,8 +215,6 @@ class RemoteHost:
         self._placed: dict[tuple[str, bytes], bytes] = {}
         self._placing = asyncio.Lock()
         self._watched: set[bytes] = set()
-        self._unproven: set[bytes] = set()
-        """Paths written to over a connection that was lost before a sync."""
         self._files: dict[bytes, tuple[bytes, ...]] = {}
         self.processes = RemoteProcesses(self.connected, grace_s=grace_s, output_limit_bytes=output_limit_bytes)
 
@@ -295,19 +293,7 @@ class RemoteHost:
             self._watched.add(path)
 
     async def sync(self, path: bytes) -> None:
-        """As the port. Raises HostLost once also if a connection was lost since `watch_sync`: the host may have crashed
-        in between, and earlier writes may not have reached the disks.
-        """
         connection = await self.connected()
-        if path in self._unproven:
-            self._unproven.discard(path)
-            await self.watch_sync(path)
-            raise HostLost(
-                f"the connection to {self.name} was lost before what was written there was known to be on the disks of"
-                f" {show(path)}",
-                hint="what was copied there since the last sync is copied again",
-                in_doubt=True,
-            )
         await connection.call("sync", path=wire.text(path))
         self._watched.add(path)
 
@@ -329,7 +315,6 @@ class RemoteHost:
         )
         await connection.open()
         self._placed.clear()
-        self._unproven |= self._watched
         self._watched.clear()
         self._files.clear()
         if self._opened > 1:

@@ -279,7 +279,7 @@ class PassUnderWay:
 
     Problems of the `health` of the source since the start of the pass stop the pool. With doubts (a rebalance process is in
     flight), copying continues, but no path counts as vanished. A driver left `doubtful_trees` unfinished: size and times on
-    the target prove nothing there. `syncs` flush the writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
+    the target prove nothing there. `syncs` flush the writes of a host to the target's disks, by host and connection. `left_alone` are trees whose users work on the target: their chunks
     are not copied, and no links are made to their files. `digests`: streams report the digests of what they copy.
     `storage` watches the target's storage targets; None: the target has none of its own.
     """
@@ -295,7 +295,7 @@ class PassUnderWay:
     doubtful_trees: frozenset[bytes] = frozenset()
     left_alone: frozenset[bytes] = frozenset()
     digests: bool = False
-    syncs: dict[str, SharedCall[None]] = field(default_factory=dict)
+    syncs: dict[tuple[str, object], SharedCall[None]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     trees_gone: set[bytes] = field(default_factory=set)
     failures: dict[int, int] = field(default_factory=dict)
@@ -324,10 +324,14 @@ class PassUnderWay:
         return self.invocation.governor
 
     def sync_of(self, executor: Executor) -> SharedCall[None]:
-        """The shared sync of the host where an executor runs its streams."""
+        """The shared sync of the host where an executor runs its streams, over its connection."""
         if executor.host == self.world.own_host:
             return self.sync
-        return self.syncs.setdefault(executor.host, SharedCall(executor.sync))
+
+        async def sync() -> None:
+            await asyncio.wait_for(executor.sync(), self.request.stall_timeout_s)
+
+        return self.syncs.setdefault((executor.host, executor.connection), SharedCall(sync))
 
     @property
     def waits_for_storage(self) -> bool:

@@ -13,7 +13,7 @@ from migrator.gluster.model import BrickRules
 from migrator.hosts import proc
 from migrator.hosts.far_looks import activity
 from migrator.hosts.local import LocalHost
-from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart, Processes
+from migrator.hosts.ports import Command, Completed, Host, HostFacts, HostLost, OnOutput, OnStart, Processes
 from migrator.transfer.model import StreamView
 from migrator.transfer.ports import DriverView
 
@@ -32,6 +32,10 @@ def _beneath(root: bytes, tree: bytes) -> bytes:
     return root.rstrip(b"/") + b"/" + tree if tree else root
 
 
+def _connection(facts: HostFacts) -> tuple[str, int]:
+    return facts.boot_id, facts.process_id
+
+
 def _shown(files: Sequence[bytes]) -> tuple[bytes, ...]:
     return (*(word for file in files for word in (b"--file", file)), b"--")
 
@@ -47,6 +51,9 @@ class Executor:
     streams die with the process that starts programs there (locally with its main thread).
     """
 
+    connection: tuple[str, int] | None = None
+    """Identifies the connection to another host."""
+
     def __init__(
         self,
         host: Host,
@@ -54,10 +61,15 @@ class Executor:
         source_root: bytes,
         target_root: bytes,
         compiled: PlaceCompiled,
+        facts: HostFacts | None = None,
         confined: bool = True,
     ) -> None:
-        """`compiled` places the program that confines streams. `confined` False is for a host without root."""
+        """`compiled` places the program that confines streams; `facts` are those of the connection. `confined` False is
+        for a host without root.
+        """
         self._host = host
+        if facts is not None:
+            self.connection = _connection(facts)
         self.host = host.name
         self.confined = confined
         self._roots = source_root, target_root
@@ -149,8 +161,16 @@ class Executor:
         )
 
     async def sync(self) -> None:
-        """Sync the target's file system on that host. Raises OSError, HostLost."""
+        """Sync the target's file system on that host. Raises OSError; HostLost, also if the host was connected anew since:
+        it may have crashed, and earlier writes may not have reached the disks.
+        """
         await self._host.sync(self._roots[1])
+        if self.connection is not None and self.connection != _connection(await self._host.identity()):
+            raise HostLost(
+                f"the connection to {self.host} was lost before what was written there was known to be on the disks",
+                hint="what was copied there since the last sync is copied again",
+                in_doubt=True,
+            )
 
     async def problem(self, program: bytes) -> str | None:
         """Why no stream of this program can be confined there; None if one can. Raises HostLost."""

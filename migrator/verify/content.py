@@ -271,7 +271,8 @@ class ContentPass:
 
     async def _sync(self, lane: HostLane, way: Way) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""
-        if lane.host not in self._synced:
+        synced = self._synced.get(lane.host)
+        if synced is None or (synced.done() and (synced.cancelled() or synced.exception() is not None)):
             self._synced[lane.host] = asyncio.create_task(way.executor.sync())
         with ToolFailed.of_files("the target cannot be synced there"):
             await asyncio.shield(self._synced[lane.host])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -24,8 +25,10 @@ from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
+from migrator.transfer.executors import Executor
 from tests.hosts.local_pipe import LocalPipe
 from tests.hosts.test_hosts import wrapper
+from tests.support.native_builds import placing
 from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.waiting import DEADLINE_S, until, wait_for
@@ -214,15 +217,21 @@ class TestLost:
     @in_loop
     async def test_a_sync_after_a_loss_does_not_vouch_for_what_was_before(self, sshd: Sshd, tmp_path: Path) -> None:
         host = RemoteHost(sshd.transport(), grace_s=0.3)
-        root = os.fsencode(tmp_path)
-        await host.watch_sync(root)
-        identity = await host.identity()
-        os.kill(identity.process_id, signal.SIGKILL)
-        await until(lambda: not _exists(identity.process_id))
+        roots: dict[str, Any] = {"source_root": b"/", "target_root": os.fsencode(tmp_path)}
+
+        async def connected() -> Executor:
+            return Executor(host, **roots, compiled=placing(host), facts=await host.identity())
+
+        executor = await connected()
+        await executor.sync()
+        process_id = (await host.identity()).process_id
+        os.kill(process_id, signal.SIGKILL)
+        await until(lambda: not _exists(process_id))
         await reached_again(host, "unknown")
-        with pytest.raises(HostLost, match="disks"):
-            await host.sync(root)
-        await host.sync(root)
+        for _ in range(2):
+            with pytest.raises(HostLost, match="disks"):
+                await executor.sync()
+        await (await connected()).sync()
         await host.close()
 
 

@@ -141,6 +141,21 @@ async def test_every_copy_of_a_replica_set_is_read_by_its_own_host(tmp_path: Pat
     assert [set(lane.asked) for lane in world.more_lanes] == [{ONE}, {TWO}]
 
 
+class Hanging(FakeStreams):
+    """A host whose target does not answer any more when the streams have ended."""
+
+    async def sync(self) -> None:
+        await asyncio.Event().wait()
+
+
+@in_loop
+async def test_a_target_that_hangs_on_another_host_ends_the_run(world: World) -> None:
+    hanging = Hanging(world.source, world.target, host="gl1")
+    world.more_lanes[0] = dataclasses.replace(world.more_lanes[0], executor=hanging, engine=hanging)
+    with pytest.raises(RunStopped, match="has not reached the target's disks in time"):
+        await world.run(stall_timeout_s=0.1)
+
+
 @in_loop
 async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stream_is_dead(world: World) -> None:
     first = streams_of(world, 0)
