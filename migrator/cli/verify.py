@@ -108,8 +108,10 @@ def verify_command(
                 for number, wanted in chosen.items():
                     meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
                     meant = [tree for tree in meant if not wanted or tree.path in wanted]
-                    with _locked(wiring, meant):
-                        left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
+                    left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
+                    with _locked(wiring, left):
+                        # None of these users is moved from here on.
+                        left = _not_moved(ledger, left, shown, at_s=wiring.clock.now_s(), batch=number)
                         if not left:
                             continue
                         checked |= {tree.path for tree in left}

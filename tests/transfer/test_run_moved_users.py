@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from migrator.core.clock import SystemClock
+from migrator.core.errors import ExitCode
+from migrator.ledger.locks import VOLUME, Locks, of_tree
 from tests.conftest import MakeXfs
 from tests.support.delta_changes import let_settle, standing, write
 from tests.support.operations import FROZEN, MOVED, cut_over
@@ -72,7 +75,9 @@ def test_the_tree_of_a_user_who_was_moved_is_left_alone(site: RealSite, steps: A
     assert [tree["tree"] for delta in batch["deltas"] for tree in delta["changes"]["trees"]] == ["home/bob"]
     assert standing(target / "ann") == before
     assert names(target / "bob") == names(site.source.path / "home" / "bob")
-    done = site.migrator("run", "--all", "--deltas", "1")
+    with Locks(site.directory / "state" / "locks", SystemClock()).hold("purge", of_tree(b"home/ann"), shared=(VOLUME,)):
+        done = site.migrator("run", "--all", "--deltas", "1")
+        assert site.migrator("verify", "--all").returncode != ExitCode.LOCKED
     assert "1 user tree is left alone" in done.stderr
     assert "home/ann" in done.stdout
 
