@@ -179,7 +179,8 @@ def test_what_was_digested_while_it_was_copied_is_read_on_the_target_only(
     (copied,) = passes.copied(site.begin_pass(), [ChunkKind.FILES])
     for tree in (site.world.tree, site.world.copy):
         (tree / "late").write_bytes(b"made after the pass began")
-        os.utime(tree / "late", ns=(0, 0))
+        for changed in (tree / "late", tree / "sub", tree):
+            os.utime(changed, ns=(0, 0))
     digest = [str(built()), "digest", "--tree", str(site.world.tree)]
     done = subprocess.run(digest, input=b"".join(b":%s\0" % name for name in names), capture_output=True, check=True)
     run_id = site.world.ledger.runs.start(verb="run", pid=1, at_s=1.0, directory=directory)
