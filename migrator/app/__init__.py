@@ -53,13 +53,6 @@ def processes() -> Processes:
     return LocalProcesses()
 
 
-def process_is_gone(pid: int, at_s: float) -> bool:
-    """Whether the process with this pid and start time has ended on this machine."""
-    from migrator.hosts.proc import was_at_work
-
-    return not was_at_work(pid, at_s)
-
-
 def new_token() -> str:
     """A new random token."""
     return secrets.token_hex(16)

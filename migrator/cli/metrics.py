@@ -78,7 +78,7 @@ def serve_command(
         with wiring.ledger(read_only=True) as ledger:
             now_s = wiring.clock.now_s()
             plans = wiring.plans(None)
-            return read_report(ledger, plans, now_s=now_s, plan=plan_name, is_gone=app.process_is_gone)
+            return read_report(ledger, plans, now_s=now_s, plan=plan_name, holders=wiring.locks().holders)
 
     routes = serving.report_routes(read, interval_s=interval_s)
     routes |= serving.metrics_routes(lambda: _read(wiring, plan_name))
@@ -164,7 +164,7 @@ def _read(wiring: app.Wiring, plan: str | None) -> Sequence[MetricFamily]:
     with wiring.ledger(read_only=True) as ledger:
         now_s = wiring.clock.now_s()
         windows = window_standings(wiring.site, now_s)
-        return read_metrics(ledger, now_s=now_s, plan=plan, is_gone=app.process_is_gone, windows=windows)
+        return read_metrics(ledger, now_s=now_s, plan=plan, holders=wiring.locks().holders, windows=windows)
 
 
 async def _repeat(write: Callable[[], None], wiring: app.Wiring, interval_s: float) -> None:

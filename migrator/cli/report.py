@@ -70,7 +70,7 @@ def report_command(
             wiring.plans(None),
             now_s=now_s,
             plan=plan_name,
-            is_gone=app.process_is_gone,
+            holders=wiring.locks().holders,
             earlier=_earlier(since, output or (_last(kept) if send else None)),
             usage=kept_usage(wiring.site.site.state_dir),
         )

@@ -203,7 +203,7 @@ def _tune(invocation: Invocation, act: Callable[[Tuning], GoverningFacts], *, re
                 max_load=site.governor.max_load,
             ),
             windows=partial(window_standings, site),
-            is_gone=app.process_is_gone,
+            holders=wiring.locks().holders,
         )
         shown = act(tuning)
     return call.present(invocation, shown, "transfer.view:governing_document")

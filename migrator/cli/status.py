@@ -40,9 +40,8 @@ def status_command(
     if watch:
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
-        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
-    holders = tuple(wiring.locks().holders())
-    status = replace(status, at_work=holders, require_archive=wiring.site.cutover.require_archive)
+        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, holders=wiring.locks().holders)
+    status = replace(status, require_archive=wiring.site.cutover.require_archive)
     return present(invocation, status, status_document, more="" if details else "migrator status --details")
 
 
@@ -52,5 +51,5 @@ def _watch(wiring: app.Wiring, plan_name: str | None, interval_s: float) -> Exit
     from migrator.report.watch import snapshots  # noqa: PLC0415
 
     with wiring.ledger(read_only=True) as ledger:
-        watch(sys.stdout, snapshots(ledger, wiring.clock, interval_s, plan=plan_name, is_gone=app.process_is_gone))
+        watch(sys.stdout, snapshots(ledger, wiring.clock, interval_s, plan=plan_name, holders=wiring.locks().holders))
     return ExitCode.DONE

@@ -78,28 +78,29 @@ def freeze_words(record: model.CutoverRecord) -> str:
     return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
 
 
-def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
-    """Cutovers that an operator has to act on: those that were given up and, while no run is active, those that left
-    their user frozen or a purge unfinished.
+def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collection[bytes]) -> Iterator[Blocker]:
+    """Cutovers that an operator has to act on: those that were given up, and those that left their user frozen or a purge
+    unfinished. `at_work`: the user trees that a command holds.
     """
     for record in records:
+        left = record.tree.path not in at_work
         verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
         command = f"migrator {verb} --user {record.tree.user}"
         subject = f"{record.tree.user}: {verb}"
-        if record.under_way and not at_work:
+        if record.under_way and left:
             why = f": {record.failure}" if record.failure else ""
             yield Blocker(
                 subject=subject,
                 on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
                 hint=f"{command} (it goes on, or gives it up and thaws the user)",
             )
-        elif record.state is model.CutoverState.PURGING and not at_work:
+        elif record.state is model.CutoverState.PURGING and left:
             yield Blocker(
                 subject=f"{record.tree.user}: purge",
                 on=f"the purge of the source has begun and not ended: {record.failure or 'it was stopped or killed'}",
                 hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it resumes)",
             )
-        elif record.state is model.CutoverState.THAWED and record.failure and not at_work:
+        elif record.state is model.CutoverState.THAWED and record.failure and left:
             yield Blocker(
                 subject=subject,
                 on=f"the user works on the target, and the source was not searched for late writes: {record.failure}",

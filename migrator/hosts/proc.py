@@ -3,8 +3,6 @@
 Every result may be out of date when it returns; a process that ends meanwhile is left out.
 """
 
-import os
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 
@@ -13,8 +11,6 @@ from migrator.hosts.model import ProcessIdentity
 
 TOKEN_VARIABLE = far_looks.TOKEN_VARIABLE.decode("ascii")
 """The variable that marks every process of an attempt."""
-
-_CLOCK_ERROR_S = 60.0
 
 
 @cache
@@ -35,19 +31,6 @@ def lives(identity: ProcessIdentity) -> bool:
         return False
     look = far_looks.look_at(identity.pid)
     return look is not None and look.start_ticks == identity.start_ticks and not look.ended
-
-
-def was_at_work(pid: int, at_s: float) -> bool:
-    """Whether the living process with this pid already had it at a time (seconds since the epoch).
-
-    The tolerance covers a clock that was set; a pid reused within it counts as the same process.
-    """
-    look = far_looks.look_at(pid)
-    if look is None or look.ended:
-        return False
-    uptime_s = float(far_looks.read(b"/proc/uptime").split()[0])
-    age_s = uptime_s - look.start_ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age_s <= at_s + _CLOCK_ERROR_S
 
 
 def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:

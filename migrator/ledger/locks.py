@@ -4,8 +4,8 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import astuple
@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.paths import show
-from migrator.ledger.model import CALL, TREE, Holder
+from migrator.ledger.model import CALL, TREE, Holder, RunRecord
 
 VOLUME = "volume"
 """Shared by all who read or write through the volume; held alone by those who make its files move."""
@@ -34,6 +34,18 @@ def of_brick(brick: str) -> str:
 def of_call(directory: str) -> str:
     """The lock of a recorded call, by its run directory, held while the call lives."""
     return CALL + directory
+
+
+Holders = Callable[[], Sequence[Holder]]
+"""Reads who is at work now: `Locks.holders`."""
+
+
+def is_at_work(run: RunRecord, holders: Iterable[Holder]) -> bool:
+    """Whether the process of a recorded call lives and has not recorded its end. Another process can hold the lock of a
+    call too: the one that cleans up after it.
+    """
+    call = of_call(run.directory)
+    return run.finished_at_s is None and any(one.pid == run.pid and call in one.names for one in holders)
 
 
 class Locks:
@@ -78,21 +90,29 @@ class Locks:
             return stack.pop_all()
 
     def holders(self, *, clear: bool = False) -> list[Holder]:
-        """Every holder that is alive. `clear`: remove the files of the others."""
+        """Every holder that is alive. `clear`: remove the files of the others. Raises MigratorError."""
+        names: Sequence[str] = ()
         found = []
-        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                continue  # its holder has ended meanwhile
-            try:
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                if clear:
-                    path.unlink(missing_ok=True)
-            except BlockingIOError:
-                found.append(_decode(os.pread(fd, os.fstat(fd).st_size, 0)))
-            finally:
-                os.close(fd)
+        unreadable = MigratorError.of_files(
+            f"nothing tells who is at work: the locks in {self._directory} cannot be read",
+            hint="run as the user who ran `migrator init`",
+        )
+        with unreadable:
+            with suppress(FileNotFoundError):
+                names = sorted(os.listdir(self._directory))
+            for path in (self._directory / name for name in names if name.endswith(_SUFFIX)):
+                try:
+                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                except FileNotFoundError:
+                    continue  # its holder has ended meanwhile
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    if clear:
+                        path.unlink(missing_ok=True)
+                except BlockingIOError:
+                    found.append(_decode(os.pread(fd, os.fstat(fd).st_size, 0)))
+                finally:
+                    os.close(fd)
         return [holder for holder in found if holder is not None]
 
     @contextmanager

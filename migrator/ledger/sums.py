@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select
+from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, or_, select
 
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, Severity
@@ -131,9 +131,12 @@ class LedgerFacts(Records):
             found.append(report.DonePoint(at_s=(number + 1) * span_s, done_files=done_files, done_bytes=done_bytes))
         return found
 
-    def runs(self, limit: int) -> Sequence[RunRecord]:
-        """The newest runs, newest first."""
-        return self._all(RunRecord, select(tables.runs).order_by(tables.runs.c.id.desc()).limit(limit))
+    def runs(self, limit: int, directories: Collection[str]) -> Sequence[RunRecord]:
+        """The newest runs, and those with these directories, newest first."""
+        run = tables.runs.c
+        newest = select(run.id).order_by(run.id.desc()).limit(limit)
+        query = select(tables.runs).where(or_(run.id.in_(newest), run.directory.in_(directories)))
+        return self._all(RunRecord, query.order_by(run.id.desc()))
 
     def incidents(self, limit: int) -> Sequence[Event]:
         """The newest events that are warnings or errors, newest first."""

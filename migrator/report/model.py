@@ -404,7 +404,7 @@ class BatchFacts(Struct, frozen=True, kw_only=True):
 
 
 class RunLife(StrEnum):
-    """Liveness of a run. `SILENT`: it has not ended, and its heartbeat is old. `KILLED`: it recorded no end, and its
+    """Liveness of a run. `SILENT`: its process lives, and its heartbeat is old. `KILLED`: it recorded no end, and its
     process has ended.
     """
 
@@ -412,6 +412,9 @@ class RunLife(StrEnum):
     SILENT = "silent"
     KILLED = "killed"
     ENDED = "ended"
+
+
+ALIVE = (RunLife.AT_WORK, RunLife.SILENT)
 
 
 class RunFacts(RunRecord, frozen=True, kw_only=True):
@@ -612,16 +615,3 @@ class WatchFacts(Struct, frozen=True, kw_only=True):
     rates: tuple[float, ...] = ()
     news: tuple[Event, ...] = ()
     last_event: int = 0
-
-
-SILENT_AFTER_S = 30.0
-"""A run renews its heartbeat every few seconds. A run with an older heartbeat was killed, or hangs."""
-
-
-def run_life(*, silent_s: float, finished: bool, process_gone: bool = False) -> RunLife:
-    """The liveness of a run. `process_gone`: its process has ended for certain."""
-    if finished:
-        return RunLife.ENDED
-    if process_gone:
-        return RunLife.KILLED
-    return RunLife.SILENT if silent_s > SILENT_AFTER_S else RunLife.AT_WORK

@@ -19,13 +19,14 @@ from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
+from migrator.ledger.locks import Holders
 from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, UsageRanking, fit_cost, sum_of
 from migrator.plan.usage import compare_usage
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
-from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan, work_between
+from migrator.report.status import first_start, read_done, read_status, trees_by_plan, work_between
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -46,7 +47,7 @@ def read_report(
     *,
     now_s: float,
     plan: str | None = None,
-    is_gone: IsGone | None = None,
+    holders: Holders = tuple,
     earlier: model.EarlierReport | None = None,
     usage: UsageRanking | None = None,
 ) -> model.ReportFacts:
@@ -55,7 +56,7 @@ def read_report(
     plan document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
     """
     status = read_status(
-        ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, is_gone=is_gone
+        ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, holders=holders
     )
     document, problem = _document(plans, status)
     name = None if status.plan is None else status.plan.name

@@ -43,11 +43,14 @@ def of_record(kind: type[_Value], record: object, **more: object) -> _Value:
 
 
 def newest_runs(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:
-    """The newest run of every verb; `runs` are newest first."""
-    newest: dict[str, model.RunFacts] = {}
+    """The runs at work, and the newest one of every other verb; `runs` are newest first."""
+    verbs = {run.verb for run in runs if run.life in model.ALIVE}
+    found = []
     for run in runs:
-        newest.setdefault(run.verb, run)
-    return list(newest.values())
+        if run.life in model.ALIVE or run.verb not in verbs:
+            found.append(run)
+            verbs.add(run.verb)
+    return found
 
 
 # --- Progress and estimates
@@ -540,26 +543,32 @@ def blockers(
     plan: model.PlanFacts | None,
     batches: Sequence[model.BatchFacts],
     runs: Sequence[model.RunFacts],
+    scanning: bool = False,
     strange: Sequence[StrangeFiles] = (),
     set_apart: Sequence[bytes] = (),
     returned: Sequence[bytes] = (),
     over: Collection[int] = (),
 ) -> tuple[model.Blocker, ...]:
-    """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed
+    """Everything that waits for an operator, in the order of the work. `scanning`: a scan is at work. `strange` has the files on bricks that bypassed
     Gluster, by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan
     could not read them; `returned` those that are in none because their users were rolled back after it was made; `over` the batches whose verification no longer counts (`verified_otherwise`).
     """
     if site is None:
         found = [("everything", "the site is not set up", "migrator init")]
     else:
-        found = [*_scan(scan, plan, set_apart, returned), *_strange(strange)]
+        found = [*_scan(scan, plan, set_apart, returned, scanning=scanning), *_strange(strange)]
         found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]
         found += _runs(runs)
     return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
 def _scan(
-    scan: CatalogRecord | None, plan: model.PlanFacts | None, set_apart: Sequence[bytes], returned: Sequence[bytes]
+    scan: CatalogRecord | None,
+    plan: model.PlanFacts | None,
+    set_apart: Sequence[bytes],
+    returned: Sequence[bytes],
+    *,
+    scanning: bool,
 ) -> _Found:
     if plan is not None and set_apart:
         on = f"in no batch of {plan.name}: its scan could not read everything there"
@@ -570,7 +579,8 @@ def _scan(
     if scan is None:
         yield "plan", "there is no catalog of the source", "migrator scan"
     elif scan.finished_at_s is None:
-        yield "plan", f"the scan {scan.name} has not ended", "migrator scan (it resumes)"
+        if not scanning:
+            yield "plan", f"the scan {scan.name} has not ended", "migrator scan (it resumes)"
     else:
         if not scan.whole:
             subject = (
@@ -650,17 +660,18 @@ def after_differences(verification: VerificationRecord) -> str:
 
 
 def _runs(runs: Sequence[model.RunFacts]) -> _Found:
-    newest = {run.verb: run for run in newest_runs(runs)}
-    for run in newest.values():
-        undone = newest.get(_UNDONE_BY.get(run.verb, ""))
+    newest = newest_runs(runs)
+    by_verb = {run.verb: run for run in newest}
+    for run in newest:
+        undone = by_verb.get(_UNDONE_BY.get(run.verb, ""))
         if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _FINISHED:
             continue
         hint = f"run the same command again: it resumes; the log is in {run.directory}"
         if run.life is model.RunLife.KILLED:
             on = f"process {run.pid} was killed: it is gone and recorded no end"
         elif run.life is model.RunLife.SILENT:
-            on = f"process {run.pid} has had no heartbeat for {format_duration(run.silent_s)}: it was killed, or it hangs"
-            hint = f"make sure that it ended, then {hint}"
+            on = f"process {run.pid} has had no heartbeat for {format_duration(run.silent_s)}: it hangs"
+            hint = f"end it, then {hint}"
         elif run.life is model.RunLife.ENDED and run.exit_code is not None and run.exit_code not in _FINISHED:
             known = run.exit_code in set(ExitCode)
             meaning = EXIT_CODE_MEANINGS[ExitCode(run.exit_code)] if known else "unknown"

@@ -175,7 +175,7 @@ CATALOGUE = (
     _gauge(
         "run_state",
         "verb state",
-        "1 for the state of the newest run of a verb: at-work, silent (no heartbeat), killed, ended",
+        "1 for the state of a verb's run at work, or else its newest: at-work, silent (no heartbeat), killed, ended",
         _lives,
     ),
     _counter("runs_total", "verb exit_code", "Ended runs of a verb by exit code"),

@@ -1,7 +1,7 @@
 """`status`: the progress of the migration now. Reads the ledger only; works at any time, also during a run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, newest_attempts
 from migrator.delta.model import ChangeKind, Changes
 from migrator.fs.model import Side
-from migrator.ledger.model import PassRecord, RunRecord
+from migrator.ledger.locks import Holders, is_at_work, of_tree
+from migrator.ledger.model import CALL, Holder, PassRecord, RunRecord
+from migrator.operations.run_files import last_heard_s
 from migrator.plan.model import TransferCost
 from migrator.plan.rules import settled_trees
 from migrator.purge.model import SecondCopy
@@ -147,10 +149,8 @@ DONE_POINTS = 400
 """The most points that a chart can show."""
 
 _RUNS = 5
+_SILENT_AFTER_S = 30.0
 _COPYING_VERB = "run"
-
-IsGone = Callable[[int, float], bool]
-"""Whether a process (pid, time of its last heartbeat) has certainly ended on this machine."""
 
 
 def read_status(
@@ -160,11 +160,10 @@ def read_status(
     plan: str | None = None,
     attention_limit: int = 20,
     events_limit: int = 10,
-    is_gone: IsGone | None = None,
+    holders: Holders = tuple,
 ) -> model.StatusFacts:
     """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a
-    scan or a plan has a status too. Without `is_gone`, only an old heartbeat reveals a killed run. Raises UsageError if
-    the plan is not in the ledger.
+    scan or a plan has a status too. By default nobody is at work. Raises UsageError if the plan is not in the ledger.
     """
     site = ledger.site.read()
     chosen = _plan(ledger, plan)
@@ -188,14 +187,14 @@ def read_status(
         started_s = first_start(ledger, trees)
         done = read_done(ledger, trees, now_s=now_s, started_at_s=started_s)
     overall = rules.add_up(trees)
-    runs = tuple(_run_facts(ledger, now_s, is_gone))
-    newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
-    copying = newest is not None and newest.life is model.RunLife.AT_WORK
-    rate = _rate(ledger, now_s, newest) if copying else None
+    at_work, runs = _at_work(ledger, now_s, holders)
+    copying = [run for run in runs if run.verb == _COPYING_VERB and run.life is model.RunLife.AT_WORK]
+    rate = _rate(ledger, now_s, copying[-1]) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
     bricks = read_bricks(ledger)
-    at_work = {run.verb for run in runs if run.life is model.RunLife.AT_WORK}
-    governing = read_governing(ledger, now_s=now_s, is_gone=is_gone)
+    held = {name for holder in at_work for name in holder.names}
+    verbs = {run.verb for run in runs if run.life in model.ALIVE}
+    governing = read_governing(ledger, at_work=at_work)
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return model.StatusFacts(
@@ -224,16 +223,17 @@ def read_status(
         attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
-        runs=runs,
+        runs=tuple(runs),
         events=rules.seen_events(ledger.facts.incidents(events_limit), ledger.facts.endings(rules.ENDING_KINDS)),
         blocked=(
             *governing_blockers(governing),
-            *cutover_blockers(cutovers, at_work=bool(at_work & {"cutover", "rollback"})),
-            *drain_blockers(bricks.drains, at_work=bool(at_work & {"brick-drain", "brick-stop"}), now_s=now_s),
-            *addition_blockers(bricks.additions, at_work="brick-add" in at_work, now_s=now_s),
+            *cutover_blockers(cutovers, at_work=[one.tree.path for one in cutovers if of_tree(one.tree.path) in held]),
+            *drain_blockers(bricks.drains, at_work=bool(verbs & {"brick-drain", "brick-stop"}), now_s=now_s),
+            *addition_blockers(bricks.additions, at_work="brick-add" in verbs, now_s=now_s),
             *rules.blockers(
                 site=name,
                 scan=scan,
+                scanning="scan" in held,
                 plan=plan_facts,
                 batches=batches,
                 runs=runs,
@@ -243,6 +243,7 @@ def read_status(
                 over=over,
             ),
         ),
+        at_work=tuple(at_work),
         cutovers=tuple(cutovers),
         archives=_archives(ledger, cutovers),
         probes=tuple(ledger.probes.newest()),
@@ -332,25 +333,29 @@ def _plan(ledger: "Ledger", name: str | None) -> tuple[model.PlanFacts, Transfer
     return found
 
 
-def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[model.RunFacts]:
-    records = ledger.facts.runs(_RUNS)
-    gone = {record.id for record in records if has_gone(record, is_gone)}
-    if gone:
-        # Read again: a run that just ended recorded its end before its process exited.
-        records = ledger.facts.runs(_RUNS)
-    return [run_facts(record, now_s, gone=record.id in gone) for record in records]
+def _at_work(ledger: "Ledger", now_s: float, holders: Holders) -> tuple[Sequence[Holder], Sequence[model.RunFacts]]:
+    """Everyone who holds a lock; the runs at work and the newest runs, newest first."""
+    before = ledger.runs.latest()
+    at_work = holders()
+    calls = [name.removeprefix(CALL) for one in at_work for name in one.names if name.startswith(CALL)]
+    # Read after the locks: a run records its end before it releases its lock.
+    records = ledger.facts.runs(_RUNS, calls)
+    begun_since = {record.id for record in records if before is None or record.id > before.id}
+    return at_work, [
+        run_facts(record, now_s, held=record.id in begun_since or is_at_work(record, at_work)) for record in records
+    ]
 
 
-def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> model.RunFacts:
-    """One run; `gone`: its process has ended for certain."""
-    silent_s = max(now_s - record.heartbeat_at_s, 0.0)
-    life = model.run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone)
+def run_facts(record: RunRecord, now_s: float, *, held: bool) -> model.RunFacts:
+    """One run; `held`: its lock is held, so its process lives."""
+    silent_s = max(now_s - last_heard_s(record), 0.0)
+    if record.finished_at_s is not None:
+        life = model.RunLife.ENDED
+    elif not held:
+        life = model.RunLife.KILLED
+    else:
+        life = model.RunLife.SILENT if silent_s > _SILENT_AFTER_S else model.RunLife.AT_WORK
     return rules.of_record(model.RunFacts, record, life=life, silent_s=silent_s)
-
-
-def has_gone(record: RunRecord, is_gone: IsGone | None) -> bool:
-    """Whether the process of a run has certainly ended, although it recorded no end."""
-    return record.finished_at_s is None and is_gone is not None and is_gone(record.pid, record.heartbeat_at_s)
 
 
 # --- Metrics: all in one snapshot of the ledger
@@ -361,22 +366,26 @@ def read_metrics(
     *,
     now_s: float,
     plan: str | None = None,
-    is_gone: IsGone | None = None,
+    holders: Holders = tuple,
     windows: Sequence[WindowStanding] = (),
 ) -> tuple[model.MetricFamily, ...]:
     """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
     `windows` are the current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
     """
     began_s = monotonic()
-    status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)
+    status = read_status(ledger, now_s=now_s, plan=plan, holders=holders, attention_limit=0, events_limit=0)
+    shown = {run.id for run in status.runs}
+    others = [
+        run_facts(record, now_s, held=False)
+        for record in ledger.metric_sums.newest_runs()
+        if record.id < max(shown, default=0) and record.id not in shown
+    ]
     newest = {sample.side: sample for sample in ledger.capacity.all()}
     frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
     facts = model.MetricFacts(
         status=status,
         sums=ledger.metric_sums.sums(),
-        runs=tuple(
-            run_facts(record, now_s, gone=has_gone(record, is_gone)) for record in ledger.metric_sums.newest_runs()
-        ),
+        runs=tuple({run.verb: run for run in reversed(rules.newest_runs([*status.runs, *others]))}.values()),
         capacity=tuple(newest[side] for side in Side if side in newest),
         governing=replace(status.governing, windows=tuple(windows)),
         frozen_since_s=tuple(since_s for since_s in frozen if since_s is not None),

@@ -53,9 +53,10 @@ def bars(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     tally = status.overall
-    at_work = [run.verb for run in status.runs if run.life is model.RunLife.AT_WORK]
+    runs = {run.pid: run.verb for run in status.runs if run.life in model.ALIVE}
+    at_work = dict.fromkeys([*runs.values(), *(one.purpose for one in status.at_work if one.pid not in runs)])
     pairs = [
-        ("running", ", ".join(dict.fromkeys(at_work)) or "nothing"),
+        ("running", ", ".join(at_work) or "nothing"),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
         ("users", users_words(status)),
     ]

@@ -207,7 +207,7 @@ def _title(status: model.StatusFacts) -> Table:
 
 
 def _run_rows(status: model.StatusFacts) -> Iterator[_Row]:
-    """The newest run of every verb that has not ended; without any, the newest run."""
+    """The runs that have not ended; without any, the newest run."""
     runs = [run for run in newest_runs(status.runs) if run.life is not model.RunLife.ENDED]
     styles = {model.RunLife.AT_WORK: "green", model.RunLife.ENDED: ""}
     for run in runs or status.runs[:1]:
@@ -221,7 +221,7 @@ def _run_words(run: model.RunFacts, now_s: float) -> str:
             since = format_duration(max(now_s - run.started_at_s, 0.0))
             return f"for {since}, last heartbeat {format_duration(run.silent_s)} ago"
         case model.RunLife.SILENT:
-            return f"no heartbeat for {format_duration(run.silent_s)}: it hangs, or was killed"
+            return f"no heartbeat for {format_duration(run.silent_s)}: it hangs"
         case model.RunLife.KILLED:
             return f"was killed {format_duration(run.silent_s)} ago: run the same command again to resume"
         case model.RunLife.ENDED:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
+from migrator.ledger.locks import Holders
 from migrator.report.model import StatusFacts, WatchFacts
-from migrator.report.status import IsGone, read_status
+from migrator.report.status import read_status
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -27,14 +28,14 @@ def read_watch(
     *,
     now_s: float,
     plan: str | None = None,
-    is_gone: IsGone | None = None,
+    holders: Holders = tuple,
     before: WatchFacts | None = None,
 ) -> WatchFacts:
     """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises
     UsageError if the plan is not in the ledger.
     """
     last_event = ledger.watching.last_event() if before is None else before.last_event
-    status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, events_limit=_EVENTS)
+    status = read_status(ledger, now_s=now_s, plan=plan, holders=holders, events_limit=_EVENTS)
     streams = ledger.watching.streams(recent_s=_RECENT_S)
     news = ledger.watching.events_after(before.last_event, _NEWS) if before is not None else ()
     return WatchFacts(
@@ -47,7 +48,7 @@ def read_watch(
 
 
 def snapshots(
-    ledger: "Ledger", clock: Clock, interval_s: float, *, plan: str | None = None, is_gone: IsGone | None = None
+    ledger: "Ledger", clock: Clock, interval_s: float, *, plan: str | None = None, holders: Holders = tuple
 ) -> Iterator[tuple[WatchFacts, str, float]]:
     """Snapshots without end: the facts, why they could not be refreshed (empty: they are new), and the seconds to wait
     until the next one. Raises as `read_watch` for the first one; later errors keep the facts.
@@ -56,7 +57,7 @@ def snapshots(
     while True:
         began_s = clock.monotonic_s()
         try:
-            facts = read_watch(ledger, now_s=clock.now_s(), plan=plan, is_gone=is_gone, before=facts)
+            facts = read_watch(ledger, now_s=clock.now_s(), plan=plan, holders=holders, before=facts)
             problem = ""
         except MigratorError as error:
             if facts is None:

@@ -18,8 +18,9 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.tasks import cancel_and_wait
 from migrator.core.units import format_rate, several
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
+from migrator.ledger.locks import Holders, is_at_work
+from migrator.ledger.model import Holder
 from migrator.plan.model import TransferCost
-from migrator.report.model import RunLife, run_life
 from migrator.transfer import model as transfer
 from migrator.transfer import rules_governor as rules
 
@@ -30,38 +31,24 @@ if TYPE_CHECKING:
 # The operators' settings, and the allowance by the governor of the newest run, for `status` and `tune`.
 
 
-IsGone = Callable[[int, float], bool]
-"""Whether a process, by pid and time, is known to have ended on this machine."""
-
-
 def read_governing(
     ledger: "Ledger",
     *,
-    now_s: float,
-    is_gone: IsGone | None = None,
+    at_work: Sequence[Holder],
     given: transfer.Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
 ) -> transfer.GoverningFacts:
-    """The operators' settings, and the allowance by the governor of the newest run while that is in progress."""
-    record, run = ledger.governor.newest(), ledger.runs.latest("run")
-    at_work = (
-        record is not None
-        and run is not None
-        and run.id == record.run_id
-        and run_life(
-            silent_s=now_s - run.heartbeat_at_s,
-            finished=run.finished_at_s is not None,
-            process_gone=is_gone is not None and run.finished_at_s is None and is_gone(run.pid, run.heartbeat_at_s),
-        )
-        is RunLife.AT_WORK
-    )
+    """The operators' settings, and the newest allowance by a governor, while its run is at work."""
+    record = ledger.governor.newest()
+    run = None if record is None else ledger.runs.find(record.run_id)
+    working = run is not None and is_at_work(run, at_work)
     return transfer.GoverningFacts(
         controls=ledger.controls.now(),
         governor=record,
-        at_work=at_work,
+        at_work=working,
         given=given,
         windows=None if windows is None else tuple(windows),
-        loads=tuple(ledger.governor.loads()) if at_work else (),
+        loads=tuple(ledger.governor.loads()) if working else (),
     )
 
 
@@ -406,7 +393,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
     by: str
     given: transfer.Limits
     windows: Callable[[float], Sequence[WindowStanding]]
-    is_gone: IsGone
+    holders: Holders
 
     def pause(self, reason: str) -> transfer.GoverningFacts:
         """Start no more chunks. If the migration is already paused, the existing author and reason stay."""
@@ -438,9 +425,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
     def facts(self) -> transfer.GoverningFacts:
         """Controls, given limits, and the allowance of the governor of the newest run."""
         now_s = self.clock.now_s()
-        return read_governing(
-            self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)
-        )
+        return read_governing(self.ledger, at_work=self.holders(), given=self.given, windows=self.windows(now_s))
 
     def _say(self, severity: Severity, subject: str, message: str) -> None:
         event = Event(

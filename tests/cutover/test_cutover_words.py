@@ -96,8 +96,8 @@ def test_somebody_may_have_worked_in_a_tree_that_is_open_on_the_target_or_gone()
 @pytest.mark.parametrize("state", list(S))
 def test_what_waits_for_somebody(state: CutoverState) -> None:
     record = in_state(state, failure="EIO")
-    left = list(cutover_blockers([record], at_work=False))
-    at_work = list(cutover_blockers([record], at_work=True))
+    left = list(cutover_blockers([record], at_work=()))
+    at_work = list(cutover_blockers([record], at_work=[record.tree.path]))
     if record.under_way:
         assert at_work == []
         assert "EIO" in left[0].on

@@ -41,7 +41,7 @@ from tests.report.test_watch_view import drawn
 from tests.support.facts import report
 from tests.support.making import made
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do, plan_drain
-from tests.support.records import attempt, end
+from tests.support.records import at_work, attempt, end
 from tests.support.report_world import DAY_S, OnePlan, Weeks
 from tests.support.volumes import drain_sample
 
@@ -91,7 +91,7 @@ def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, f
 
 def read(site_file: Path, now_s: float) -> tuple[model.MetricFamily, ...]:
     with open_ledger(site_file.parent / "state" / "ledger.db", read_only=True) as ledger:
-        return read_metrics(ledger, now_s=now_s)
+        return read_metrics(ledger, now_s=now_s, holders=at_work((os.getpid(), "runs/2")))
 
 
 def values(found: Sequence[model.MetricFamily], name: str) -> dict[tuple[str, ...], float]:

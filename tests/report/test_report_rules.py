@@ -258,7 +258,7 @@ def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str)
         ([run(model.RunLife.ENDED, 0), run(model.RunLife.ENDED, 1)], []),
         ([run(model.RunLife.ENDED, 3), run(model.RunLife.AT_WORK, verb="scan")], []),
         ([run(model.RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
-        ([run(model.RunLife.SILENT)], ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"]),
+        ([run(model.RunLife.SILENT)], ["process 4 has had no heartbeat for 1 min 30 s: it hangs"]),
         ([run(model.RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
         ([run(model.RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
     ],

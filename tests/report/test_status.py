@@ -9,6 +9,8 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger.ledger import Ledger
+from migrator.ledger.locks import of_tree
+from migrator.ledger.model import Holder
 from migrator.plan.model import Chunk
 from migrator.render.text import to_markdown
 from migrator.report.model import RunLife, TreeState
@@ -22,7 +24,7 @@ from tests.support.catalogs import whole_catalog
 from tests.support.making import made
 from tests.support.operations import BACK, FREEZE, RETAIN, REVERT, THERE, do, plan_cutover
 from tests.support.plans import small_plan
-from tests.support.records import SITE, attempt, end, files, verification
+from tests.support.records import SITE, at_work, attempt, end, files, verification
 from tests.support.report_world import OnePlan
 
 T0_S = 1_763_600_000.0
@@ -98,6 +100,25 @@ def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
         assert {one.subject for one in facts.blocked} >= {"bob: cutover", "carol: cutover"}
 
 
+def test_only_what_no_command_is_at_work_on_waits_for_somebody(ledger: Ledger) -> None:
+    ledger.site.create(SITE)
+    planned(ledger)
+    ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
+    for user in ("alice", "bob"):
+        tree = UserTree(path=f"home/{user}".encode(), user=user)
+        do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=tree), FREEZE)
+    holders = [
+        Holder(7, "scan", T0_S, ("scan",)),
+        Holder(8, "cutover of bob", T0_S, (of_tree(b"home/bob"),)),
+    ]
+    waiting = {"plan", "alice: cutover", "bob: cutover"}
+    status = read_status(ledger, now_s=T0_S)
+    assert {one.subject for one in status.blocked} >= waiting
+    status = read_status(ledger, now_s=T0_S, holders=lambda: holders)
+    assert {one.subject for one in status.blocked} & waiting == {"alice: cutover"}
+    assert "scan, cutover of bob" in to_markdown(status_document(status))
+
+
 def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: Ledger) -> None:
     """Cutovers, plans and rollbacks never change what there is to move."""
     ledger.site.create(SITE)
@@ -141,9 +162,13 @@ class TestHalfWay:
         return seed(ledger)
 
     def test_rate_and_pace(self, ledger: Ledger, pass_id: int) -> None:
-        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/long")
         ledger.runs.heartbeat(run, T0_S + 125)
-        status = read_status(ledger, now_s=T0_S + 130)
+        for _ in range(6):
+            other = ledger.runs.start(verb="run", pid=8, at_s=T0_S + 20, directory="runs/2")
+            ledger.runs.finish(other, T0_S + 21, 0)
+        status = read_status(ledger, now_s=T0_S + 130, holders=at_work((7, "runs/long")))
+        assert [one.life for one in status.runs] == [RunLife.ENDED] * 5 + [RunLife.AT_WORK]
         assert status.rate is not None
         # 12 samples a chunk; the first chunk of files and the one of directories share their times.
         assert (status.rate.busy_s, status.rate.size_bytes) == (120.0, 1200)
@@ -159,7 +184,7 @@ class TestHalfWay:
         earlier = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
         ledger.runs.finish(earlier, T0_S + 61, 130)
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S + 61, directory="runs/2")
-        rate = read_status(ledger, now_s=T0_S + 71).rate
+        rate = read_status(ledger, now_s=T0_S + 71, holders=at_work((7, "runs/2"))).rate
         assert rate is not None
         # Two samples of five seconds.
         assert (rate.busy_s, rate.size_bytes, rate.span_s) == (10.0, 100, 10.0)
@@ -172,25 +197,29 @@ class TestHalfWay:
         assert "Nothing is being copied now. Last, until" in text
         assert "Now:" not in text
 
-    def test_a_run_whose_process_is_gone_was_killed(self, ledger: Ledger, pass_id: int) -> None:
+    def test_a_run_whose_lock_nobody_holds_was_killed(self, ledger: Ledger, pass_id: int) -> None:
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
-        asked: list[tuple[int, float]] = []
 
-        def is_gone(pid: int, at_s: float) -> bool:
-            asked.append((pid, at_s))
-            return True
-
-        def ends_meanwhile(pid: int, at_s: float) -> bool:
+        def ends_meanwhile() -> list[Holder]:
             ledger.runs.finish(run, T0_S + 1, 130)
-            return True
+            return []
 
-        status = read_status(ledger, now_s=T0_S + 1, is_gone=is_gone)
+        def begins_meanwhile() -> list[Holder]:
+            ledger.runs.start(verb="cutover", pid=8, at_s=T0_S, directory="runs/2")
+            return []
+
+        status = read_status(ledger, now_s=T0_S + 1)
         assert (status.runs[0].life, status.rate) == (RunLife.KILLED, None)
-        assert asked == [(7, T0_S)]
         assert "was killed" in status.blocked[0].on
-        assert read_status(ledger, now_s=T0_S + 1, is_gone=lambda *_: False).runs[0].life is RunLife.AT_WORK
-        status = read_status(ledger, now_s=T0_S + 1, is_gone=ends_meanwhile)
-        assert status.runs[0].life is RunLife.ENDED
+        for now_s, life in ((T0_S + 1, RunLife.AT_WORK), (T0_S + 99, RunLife.SILENT)):
+            assert read_status(ledger, now_s=now_s, holders=at_work((7, "runs/1"))).runs[0].life is life
+        # Another process cleans up after it.
+        assert read_status(ledger, now_s=T0_S + 1, holders=at_work((9, "runs/1"))).runs[0].life is RunLife.KILLED
+        newest, older, *_ = read_status(ledger, now_s=T0_S + 1, holders=begins_meanwhile).runs
+        assert (newest.life, older.life) == (RunLife.AT_WORK, RunLife.KILLED)
+        ledger.runs.finish(run + 1, T0_S + 1, 0)
+        status = read_status(ledger, now_s=T0_S + 1, holders=ends_meanwhile)
+        assert {one.life for one in status.runs} == {RunLife.ENDED}
         (blocker,) = status.blocked
         assert "interrupted, resumable" in blocker.on
         assert "runs/1" in blocker.hint

@@ -36,7 +36,7 @@ from tests.render.test_hostile import text_of as decoded
 from tests.report.serving import site_of_weeks
 from tests.report.test_status import T0_S
 from tests.support.facts import AT_S
-from tests.support.records import SITE, files
+from tests.support.records import SITE, at_work, files
 from tests.support.report_world import Weeks
 from tests.support.watch_facts import stream, watched
 
@@ -210,7 +210,7 @@ def add_event(ledger: Ledger, message: str) -> None:
 
 def test_rates_have_a_place_for_pauses_and_stay_when_the_run_has_ended(ledger: Ledger) -> None:
     run_id = copying(ledger, 5.0, 125.0)
-    rates = read_watch(ledger, now_s=T0_S + 126.0).rates
+    rates = read_watch(ledger, now_s=T0_S + 126.0, holders=at_work((1, "d"))).rates
     assert [rate > 0 for rate in rates] == [True, False, True]
     ledger.runs.finish(run_id, T0_S + 130.0, 0)
     assert read_watch(ledger, now_s=T0_S + 9e5).rates == rates

@@ -12,7 +12,8 @@ from migrator.core.states import ChunkKind, ChunkState, PassKind
 from migrator.fs.model import MountIdentity
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger
-from migrator.ledger.model import SiteRecord
+from migrator.ledger.locks import Holders, of_call
+from migrator.ledger.model import Holder, SiteRecord
 from migrator.plan.model import Chunk
 from migrator.transfer.model import ChunkRecord, FileProblem, StreamCounters
 from migrator.verify.model import DigestPolicy, VerificationRecord
@@ -58,6 +59,11 @@ def begin(ledger: Ledger, chunks: Iterable[Chunk]) -> int:
 
 def waiting(ledger: Ledger, pass_id: int) -> list[ChunkRecord]:
     return list(ledger.passes.pending(pass_id, ChunkKind.FILES, 1000))
+
+
+def at_work(*calls: tuple[int, str]) -> Holders:
+    """Processes that hold the lock of a call: each with its pid and the directory of the call."""
+    return lambda: [Holder(pid, "run", 0.0, (of_call(directory),)) for pid, directory in calls]
 
 
 def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, host: str = "here", at_s: float = 6.0) -> int:
