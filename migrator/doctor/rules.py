@@ -400,8 +400,6 @@ _TAKES_JOBS = frozenset({"idle", "mix", "alloc", "comp", "plnd"})
 # Hosts that read their own bricks
 
 
-LEAST_PYTHON = (3, 9)
-"""The oldest version that the scripts for hosts support."""
 _CLOCK_WARN_S = 1.0
 _CLOCK_FIX = (
     "set it there (chrony, `timedatectl set-ntp true`). Reading the bricks is not harmed: times of files are compared as "
@@ -442,9 +440,6 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
     check = _check(sight.facts.name)
     findings: list[Finding] = []
     section = f'[source.hosts."{sight.facts.name}"]'
-    if sight.facts.python_version[:2] < LEAST_PYTHON:
-        fix = f"install Python 3.9 or later beside it, and name it: {section} python = ..."
-        findings.append(failure(check, f"Python {dotted(sight.facts.python_version)} is too old there", fix))
     if sight.facts.effective_uid != 0:
         message = f"it is reached as uid {sight.facts.effective_uid}, and only root can read bricks and set owners"
         fix = f'{section} ssh = "root@..."; sshd: PermitRootLogin prohibit-password'

@@ -194,7 +194,6 @@ def judge(sight: HostSight, *, filesystem: str | None = "beegfs") -> list[Findin
 @pytest.mark.parametrize(
     ("sight", "status", "words"),
     [
-        (replace(FIT, facts=replace(FACTS, python_version=(3, 8, 19))), FAILURE, "Python 3.8.19 is too old"),
         (replace(FIT, facts=replace(FACTS, effective_uid=1000)), FAILURE, "uid 1000"),
         (replace(FIT, bricks={"gl1:/b1": "gl1:/b1 is no brick there"}), FAILURE, "is no brick there"),
         (replace(FIT, target_problem="the target is not mounted at /mnt/beegfs there"), FAILURE, "is not mounted"),
