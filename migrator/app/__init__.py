@@ -157,7 +157,7 @@ class Wiring:
             gluster=section.gluster,
             conversations=LocalConversation,
         )
-        return GlusterSource(self.source_root, commands)
+        return GlusterSource(self.source_root, commands, shields=self.site.shields_dir)
 
     def target(self, known: "SiteRecord | None" = None) -> "closing[MountedTarget]":
         """The target, for the length of a block; `known` is the site in the ledger."""

@@ -132,8 +132,7 @@ def _total(wiring: Wiring) -> int | None:
 
 
 def _shields(wiring: Wiring, hosts: Hosts) -> Shields:
-    directory = wiring.site.site.state_dir / "shields"
-    return Shields(hosts=hosts, root=wiring.source_root, directory=directory, blocking=wiring.blocking)
+    return Shields(hosts=hosts, root=wiring.source_root, directory=wiring.site.shields_dir, blocking=wiring.blocking)
 
 
 def throttle_rules(site: Site) -> ThrottleRules:

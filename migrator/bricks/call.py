@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.bricks.add.model import AdditionState
 from migrator.bricks.drain.model import DrainSample, DrainStep
 from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
@@ -19,7 +20,7 @@ from migrator.bricks.retire.model import Retirement, RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
 from migrator.core.clock import Clock
-from migrator.core.errors import ExitCode, Interrupted, MigratorError
+from migrator.core.errors import ExitCode, Interrupted, LockHeld, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import several
@@ -204,6 +205,19 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
             self.say(self.doubting, Severity.WARNING, record, words)
         self._doubted = words
 
+    async def hold_once_free(self, record: Bricks, waiting: str, *names: str) -> None:
+        """Wait for locks, and hold them until the end of the step. `waiting` is the subject of a sentence about that."""
+        held = told = False
+        while not held:
+            try:
+                self.locks.enter_context(self.call.world.locks.hold(record.subject, *names))
+                held = True
+            except LockHeld as error:
+                if not told:
+                    self.say(self.doubting, Severity.WARNING, record, f"{waiting} waits: {error.message}")
+                told = True
+                await self.clock.sleep(self.poll_s)
+
     async def throttled(self, record: Bricks, change: Callable[[Any], Awaitable[object]]) -> None:
         """Change the throttle; a failure is only reported. The next call restores options that remain changed."""
         try:
@@ -237,8 +251,9 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
             self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
     async def shield(self) -> str:
-        """Keep files that are moved from getting the default ACL of their directory. Return a summary as text. May be
-        called again. Raises MigratorError.
+        """Keep files that are moved from getting the default ACL of their directory. Return a summary as text. Needs the
+        lock of the volume: no verification may begin before it and end after `unshield`. May be called again. Raises
+        MigratorError.
         """
         world = self.call.world
         if world.shields is None:
@@ -247,15 +262,21 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         found = await world.shields.put_on(state)
         return f"; {several(found, 'file')} shielded from default ACLs meanwhile" if found else ""
 
-    async def _unshield(self, record: Bricks) -> None:
-        """Remove the shields once nothing moves. A failure is only reported: the next call tries again."""
+    async def unshield(self, record: Bricks) -> None:
+        """Remove shields, also those that killed calls have left, unless Gluster moves files or is about to. A failure is
+        only reported: the next step or call tries again, and no scan is whole until then.
+        """
         world = self.call.world
-        if world.shields is None or world.ledger.drains.under_way() or world.ledger.additions.under_way():
+        if world.shields is None or not world.shields.on or world.ledger.drains.under_way():
+            return
+        if self.records.read(record.id).state is AdditionState.BALANCING:
             return
         try:
-            await world.shields.take_off()
+            state, tasks = await world.volume.state_and_tasks()
+            if not parts_missing(state) and not any(task.unfinished for task in tasks):
+                await world.shields.take_off()
         except (MigratorError, OSError, TimeoutError) as error:
-            self.say(self.events.failed, Severity.WARNING, record, f"shields stay on files: {reason_of(error)}")
+            self.doubt(record, f"shields stay on files: {reason_of(error)}")
 
     async def bring(self, record: Bricks) -> Summary:
         """Drive the operation from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
@@ -263,7 +284,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         record = await self.resume(record)
         try:
             summary = await self.drive(record)
-            await self._unshield(record)
+            await self.unshield(record)
         except Interrupted:
             raise
         except MigratorError:

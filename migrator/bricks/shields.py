@@ -55,6 +55,11 @@ class Shields(Struct, frozen=True, kw_only=True):
     directory: Path
     blocking: Blocking
 
+    @property
+    def on(self) -> bool:
+        """Whether files may have shields."""
+        return bool(self._lists())
+
     async def put_on(self, state: VolumeState) -> int:
         """Shield all files that a move would open to others; returns their number. Reads every directory of one brick
         of each set: a drain moves files of other bricks too. May be called again. Raises ToolFailed if a brick cannot be

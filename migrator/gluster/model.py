@@ -79,7 +79,7 @@ class SourceHealth(Struct, frozen=True, kw_only=True):
 
     `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the
     states before and after a pass can be compared. `state` is None without Gluster. With `doubts` files may be copied, and
-    nothing may be deleted: whether all are shown is not known.
+    nothing may be deleted: whether all are shown, as their users left them, is not known.
     """
 
     problems: tuple[str, ...]

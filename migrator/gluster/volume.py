@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import assert_never
 from xml.etree.ElementTree import Element
 
@@ -384,17 +385,23 @@ class GlusterCommands:
 
 
 _MARKS = 0o3000
+_SHIELDED = (
+    "files have shields (docs/bricks.md, Default ACLs): the `migrator brick` command that set them removes them, given "
+    "again, once Gluster moves no files"
+)
 
 
 class GlusterSource(ReadingFileSystem):
     """The `SourceFileSystem` port over a Gluster mount.
 
     With one distribute brick down, the mount shows fewer files and no error. So only `health` before and after a pass
-    proves that the pass read all files.
+    proves that the pass read all files. While the directory `shields` has lists of shielded files, files do not have
+    the ACLs that their users gave them.
     """
 
-    def __init__(self, root: bytes, commands: GlusterCommands) -> None:
+    def __init__(self, root: bytes, commands: GlusterCommands, *, shields: Path | None = None) -> None:
         super().__init__(root)
+        self._shields = shields
         self.commands = commands
         """Also the commands that change the volume."""
         self.state_for_bricks, self.quotas = commands.state_for_bricks, commands.quotas
@@ -448,7 +455,13 @@ class GlusterSource(ReadingFileSystem):
                 problems.append("the mount does not tell in time which bricks its client is connected to")
             except OSError as error:
                 problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
-        return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
+        shielded = self._shields is not None and any(self._shields.glob("*"))
+        return SourceHealth(
+            problems=tuple(problems),
+            fingerprint=volume_fingerprint(state),
+            doubts=(_SHIELDED,) if shielded else (),
+            state=state,
+        )
 
     async def overview(self) -> VolumeOverview:
         """The volume for `brick list`. Raises ToolFailed if the volume is not known."""

@@ -549,6 +549,11 @@ class Site(Struct, frozen=True, kw_only=True):
         """One directory per verification."""
         return self.site.state_dir / "manifests"
 
+    @property
+    def shields_dir(self) -> Path:
+        """Lists of the files that `brick drain` and `brick add` shield; empty if none is shielded."""
+        return self.site.state_dir / "shields"
+
 
 class Key(NamedTuple):
     """A key of site.toml. `field` is its name in the section's class, `type` what msgspec checks its parsed value by."""

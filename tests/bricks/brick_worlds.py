@@ -1,9 +1,12 @@
 """What any verb of bricks works with: a real ledger, fakes unless given, and a program that may be killed before each call."""
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from migrator.app import new_token
+from migrator.gluster.model import VolumeState
 from migrator.ledger.ledger import Ledger
+from migrator.ledger.locks import VOLUME
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.support.kills import Death, DoingHooks, dying, ticking
 
@@ -13,6 +16,30 @@ _CALLS = (
     *("places", "versions", "target_room", "back_up", "blamed", "open_files", "marks"),
     *("writers", "endpoints", "scan", "cover", "list_to"),
 )
+
+
+@dataclass
+class SimulatedShields:
+    """The shields of a simulated volume. They are put on while nobody else works there, and do not come off while Gluster
+    moves files.
+    """
+
+    volume: Any
+    locks: FakeLocks
+
+    @property
+    def on(self) -> bool:
+        return bool(self.volume.shielded)
+
+    async def put_on(self, _: VolumeState) -> int:
+        assert any(VOLUME in one.names for one in self.locks.held)
+        self.volume.shielded = True
+        return 0
+
+    async def take_off(self) -> int:
+        assert not self.volume.moving
+        self.volume.shielded = False
+        return 0
 
 
 def world_of(kind: type[W], ledger: Ledger, death: Death | None, **ports: Any) -> W:

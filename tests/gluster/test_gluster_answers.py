@@ -90,6 +90,19 @@ def test_a_healthy_volume_says_nothing_about_a_directory_that_is_no_mount_of_it(
     assert "is not a mount of volume vol1" in problem
 
 
+@pytest.mark.guarantee("moved-acl")
+def test_while_files_are_shielded_nothing_is_whole(tmp_path: Path) -> None:
+    def doubts() -> tuple[str, ...]:
+        recorded = commands(Recorded("volume-info-distribute.xml", "volume-status.xml"))
+        return asyncio.run(GlusterSource(bytes(tmp_path), recorded, shields=tmp_path / "shields").health()).doubts
+
+    assert doubts() == ()
+    (tmp_path / "shields").mkdir()
+    assert doubts() == ()
+    (tmp_path / "shields" / "gl1:_b").touch()
+    assert [doubt.startswith("files have shields") for doubt in doubts()] == [True]
+
+
 def test_a_root_that_is_missing_is_a_problem(tmp_path: Path) -> None:
     source = GlusterSource(bytes(tmp_path / "missing"), commands(Recorded()))
     assert "cannot be read" in asyncio.run(source.health()).problems[0]

@@ -128,6 +128,7 @@ class AdditionMachine(
         self, record: model.AdditionRecord, act: model.AdditionAct, _: model.AdditionSeen | None
     ) -> model.AdditionNotes:
         self._begun = True
+        await self.unshield(record)
         if act.step in _CHANGES and not act.seen_done:
             self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
         if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
@@ -283,6 +284,8 @@ class AdditionMachine(
     async def _balance(self, record: model.AdditionRecord) -> _Done:
         # Moving files may take days: users who lost a directory to the new layout do not wait for it.
         await put_right_everywhere(self.call, record)
+        async with keeping_right(self.call, record):
+            await self.hold_once_free(record, "the rebalance", VOLUME)
         await self.throttle.follow(record)
         shielded = await self.shield()
         return self._task_begun(record, await self.call.world.volume.rebalance(), shielded)

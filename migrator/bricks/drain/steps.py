@@ -24,7 +24,7 @@ from migrator.bricks.drain.rules_progress import (
 )
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
-from migrator.core.errors import LockHeld, Refused, ToolFailed
+from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
@@ -242,6 +242,7 @@ class DrainMachine(
     async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen) -> model.DrainNotes:
         # The step after a recovery is decided as at the beginning: a failed drain is resumed.
         self._begun = act.step is not model.DrainStep.RECOVER
+        await self.unshield(record)
         await self._lock(record, act)
         notes = await self._notes_before(record, act, seen)
         if act.step in (model.DrainStep.WIPE, model.DrainStep.HAND_OVER):
@@ -265,17 +266,8 @@ class DrainMachine(
         commits |= act.step is model.DrainStep.AUDIT and self.call.request.commit
         if self._locked or not commits or record.state in model.OUT_STATES:
             return
-        told = False
-        while not self._locked:
-            try:
-                self.locks.enter_context(self.call.world.locks.hold(record.subject, *map(of_brick, record.bricks)))
-                self._locked = True
-            except LockHeld as error:
-                if not told:
-                    words = f"the commit waits: {error.message}"
-                    self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
-                told = True
-                await self.call.world.clock.sleep(self.call.request.poll_s)
+        await self.hold_once_free(record, "the commit", *map(of_brick, record.bricks))
+        self._locked = True
 
     def release(self, act: model.DrainAct) -> None:
         if act.step not in (model.DrainStep.AUDIT, model.DrainStep.COMMIT):

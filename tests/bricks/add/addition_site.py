@@ -20,7 +20,7 @@ from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.add.addition_world import NEW, ROOM, World
-from tests.bricks.brick_worlds import world_of
+from tests.bricks.brick_worlds import SimulatedShields, world_of
 from tests.support.fakes import FakeLocks, VirtualClock, empty_disks
 from tests.support.kills import Death, DoingHooks, new_ledger
 
@@ -93,6 +93,7 @@ class Glusterd:
         return self._begin(fix_layout=True)
 
     async def rebalance(self) -> str:
+        assert self.volume.shielded
         return self._begin(fix_layout=False)
 
     def _begin(self, *, fix_layout: bool) -> str:
@@ -158,6 +159,7 @@ class Site:
 
     def add(self, death: Death | None = None, **asked: Any) -> add_model.AdditionSummary:
         ports = PORTS | {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": self.places}
+        ports["shields"] = SimulatedShields(self.volume, self.locks)
         ports["throttle"] = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
         world = world_of(AdditionWorld, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
         usual: dict[str, Any] = {

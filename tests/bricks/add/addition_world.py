@@ -44,6 +44,7 @@ class World:
     peer_up: bool = True
     hooks_right: bool = True
     added: int = 0
+    shielded: bool = False
 
     # What Gluster does.
 

@@ -45,6 +45,7 @@ class ReplicaWorld:
     put_ins: int = 0
     made: int = 0
     inside: tuple[str, ...] = ALL
+    shielded: bool = False
 
     # What Gluster does.
 

@@ -1,6 +1,7 @@
 """`brick add` over a simulated volume: the target, hooks, the throttle, what ends without a word, and the audit."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,15 @@ from migrator.bricks.add.stage import AdditionCall
 from migrator.bricks.shared import THROTTLE_OPTION, read_bricks
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
-from migrator.core.events import EventKind
+from migrator.core.events import Event, EventKind
 from migrator.core.units import GIB
 from migrator.gluster.model import TaskStatus
+from migrator.ledger.locks import VOLUME
 from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW
 from tests.support.catalogs import whole_catalog
-from tests.support.fakes import VirtualClock
+from tests.support.fakes import FakeProgress, VirtualClock
 from tests.support.kills import DoingHooks
 
 SOURCE, TARGET = add_model.AdditionSide
@@ -252,6 +254,48 @@ def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
     # Given again nothing is left to do, and nothing is read.
     assert site.add().ending is AdditionEnding.DONE
     assert scans.made == len(found)
+
+
+@pytest.mark.guarantee("moved-acl")
+def test_files_are_shielded_until_the_rebalance_has_ended_and_not_while_the_bricks_are_read(site: Site) -> None:
+    async def scan() -> CatalogRecord:
+        assert not site.volume.shielded
+        return whole_catalog()
+
+    site.ports["scan"] = scan
+    # Nothing is moved any more, so users may be, while the addition waits for an admin.
+    site.glusterd.cannot_balance = 11
+    assert (site.add().ending, site.states) == (E.HALTED, [S.FAILED])
+    assert (site.volume.tasks_made, site.volume.shielded) == (2, False)
+    site.glusterd.cannot_balance, site.glusterd.dead_for = 0, 10_000
+    assert (site.add().ending, site.states) == (E.HALTED, [S.FAILED])
+    # What stands still may move again, until an admin stops it.
+    assert site.volume.task is not None
+    assert (site.volume.moving, site.volume.shielded) == (True, True)
+    site.volume.task.status, site.glusterd.dead_for = TaskStatus.STOPPED, 0
+    assert site.add().ending is E.DONE
+    assert not site.volume.shielded
+
+
+def test_a_rebalance_waits_until_nobody_else_works_in_the_volume(site: Site) -> None:
+    run, fix_layout = ExitStack(), site.glusterd.fix_layout
+
+    async def beside_a_run() -> str:
+        run.enter_context(site.locks.hold("a run", shared=(VOLUME,)))
+        task_id: str = await fix_layout()
+        return task_id
+
+    class Ending(FakeProgress):
+        def event(self, event: Event) -> None:
+            super().event(event)
+            if "the rebalance waits" in event.message:
+                assert not site.volume.shielded
+                run.close()
+
+    site.glusterd.fix_layout, site.ports["progress"] = beside_a_run, Ending()
+    assert site.add().ending is E.DONE
+    assert any("(a run)" in event.message for event in site.ports["progress"].events)
+    assert site.locks.held == []
 
 
 def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None:

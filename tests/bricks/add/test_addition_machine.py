@@ -168,6 +168,7 @@ class Dying(Site):
         done = self.add()
         assert (done.ending, self.state) == (AdditionEnding.DONE, S.SETTLED), done
         assert self.glusterd.options == {}
+        assert not self.volume.shielded
         assert self.locks.held == []
         (record,) = self.ledger.additions.all()
         assert not record.notes.options

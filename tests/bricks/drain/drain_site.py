@@ -23,7 +23,7 @@ from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
-from tests.bricks.brick_worlds import world_of
+from tests.bricks.brick_worlds import SimulatedShields, world_of
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
 from tests.support.fakes import FakeLocks, FakeProgress, VirtualClock
@@ -82,6 +82,7 @@ class Glusterd:
     async def start(self, bricks: Sequence[str]) -> str:
         assert tuple(bricks) == (LEAVING,)
         assert self.volume.lookups == "off"
+        assert self.volume.shielded
         self.volume.start()
         assert self.volume.task is not None
         return self.volume.task.id
@@ -234,6 +235,7 @@ class Site:
             ),
             hooks=self.hooks,
             locks=self.locks,
+            shields=SimulatedShields(self.volume, self.locks),
             progress=self.progress,
             clock=clock,
             retain_s=60.0,
@@ -274,6 +276,7 @@ class HookedSite(Site):
         self.hooks = DoingHooks(deeds | {HookStep.WIPE: self._wipe, HookStep.HAND_OVER: self._give})
 
     def _wipe(self) -> None:
+        assert not self.volume.shielded
         # The volume is asked by the simulation: nothing is wiped that is in it, or has a file.
         self.volume.wipe()
 

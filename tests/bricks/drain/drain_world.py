@@ -61,6 +61,11 @@ class World:
     late_write: bool = False
     files: int = 9
     tasks_made: int = 0
+    shielded: bool = False
+
+    @property
+    def moving(self) -> bool:
+        return self.task is not None
 
     def reachable(self) -> set[int]:
         return set().union(*(self.bricks[name] for name in self.inside))

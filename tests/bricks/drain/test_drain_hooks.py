@@ -36,6 +36,20 @@ def test_every_step_has_its_hooks_in_order(site: HookedSite) -> None:
     assert site.owes_nothing()
 
 
+@pytest.mark.guarantee("moved-acl")
+def test_shields_stay_on_until_the_commit_and_are_off_before_a_wipe_also_if_a_killed_call_left_them(
+    site: HookedSite,
+) -> None:
+    shielded = []
+    for commit in (False, True):
+        site.drain(commit=commit)
+        shielded.append(site.volume.shielded)
+    assert shielded == [True, False]
+    site.volume.shielded = True
+    # The hook that wipes looks whether they are off.
+    assert site.drain(confirm=WORD).ending is DrainEnding.DONE
+
+
 @pytest.mark.parametrize("code", [1, 62])
 def test_a_hook_before_the_audit_stops_the_call_and_the_same_command_goes_on(site: HookedSite, code: int) -> None:
     site.hooks.exit_codes = {"pre-audit": code}
