@@ -400,7 +400,7 @@ class ReapSection(_Section, frozen=True, kw_only=True):
         """The rule of the site, and those of single users, completed from it."""
         rule = ReapRule(
             action=ReapAction(self.action),
-            older_than_s=self.older_than_s,
+            older_than_s=self.older_than_s or None,
             smaller_than_bytes=self.smaller_than_bytes,
             by=ReapClock(self.by),
             exclude=self.exclude,
@@ -411,7 +411,7 @@ class ReapSection(_Section, frozen=True, kw_only=True):
             user.name: replace(
                 rule,
                 action=ReapAction(user.action or self.action),
-                older_than_s=self.older_than_s if user.older_than_s is None else user.older_than_s,
+                older_than_s=(self.older_than_s if user.older_than_s is None else user.older_than_s) or None,
                 smaller_than_bytes=user.smaller_than_bytes or self.smaller_than_bytes,
                 exclude=self.exclude if user.exclude is None else user.exclude,
             )

@@ -268,7 +268,7 @@ def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Ite
     for names, rule in [((), policy.rule), *((("users", name), rule) for name, rule in policy.by_name.items())]:
         if rule.action is not ReapAction.LIST and not rule.matches_anything:
             shown = f'{_shown(("reap", *names))} action = "{rule.action}"'
-            yield ("reap", *names, "action"), f"{shown} needs older_than or smaller_than: it would match every file"
+            yield ("reap", *names, "action"), f"{shown} needs older_than or smaller_than: it would match no file"
             return
 
 

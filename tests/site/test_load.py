@@ -118,6 +118,11 @@ pool = "fast"
         ("[users]", "[verify]\nsample = 1979-05-27\n[users]", "got `date`"),
         ("[users]", '[reap]\naction = "skip"\n[users]', '[reap] action = "skip" needs older_than or smaller_than'),
         ("[users]", '[reap.users."alice"]\naction = "archive"\n[users]', '[reap.users.alice] action = "archive" needs older_than'),
+        (
+            "[users]",
+            '[reap]\naction = "skip"\nolder_than = "2y"\n[reap.users."alice"]\nolder_than = "0s"\n[users]',
+            '[reap.users.alice] action = "skip" needs older_than',
+        ),
         ("[users]", "[reap]\nusers = 3\n[users]", '[reap] users: write [reap.users."NAME"] sections'),
         ("[users]", '[cutover]\nlink = "home/{user}"\n[users]', "not absolute"),
         ("[users]", '[cutover]\nlink = "/home/../{user}"\n[users]', "empty component"),
@@ -209,6 +214,9 @@ smaller_than = "1KiB"
 exclude = []
 [reap.users."home/b"]
 smaller_than = "2KiB"
+[reap.users."carol"]
+older_than = "0s"
+smaller_than = "3KiB"
 """
     )
     policy = parse_site(text, FILE).reap.policy
@@ -216,6 +224,7 @@ smaller_than = "2KiB"
     assert policy.by_name == {
         "alice": ReapRule(action=ReapAction.LIST, older_than_s=365 * 86400, smaller_than_bytes=1024),
         "home/b": replace(policy.rule, smaller_than_bytes=2048),
+        "carol": replace(policy.rule, older_than_s=None, smaller_than_bytes=3072),
     }
 
 
