@@ -4,16 +4,14 @@ import os
 from datetime import UTC, datetime
 
 import click
-from msgspec.structs import replace
 
-from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_shown, verb
+from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_shown, trees_of_users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
 from migrator.cutover.announce import AnnounceRequest, announce
 from migrator.cutover.model import BackupTold
-from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
 from migrator.operations.run_files import CallPorts
 from migrator.render.document import Document, page, paragraph, when
@@ -112,12 +110,12 @@ def backup_command(
         raise UsageError("the backup begins in the future", hint="record it when it is finished")
     with wiring.ledger() as ledger:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
-        # Later plans omit users who already work on the target.
-        begun = {} if choice.plan_name or not choice.users else attempts_of_users(ledger, choice.users)
-        moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]
-        others = tuple(name for name in choice.users if name not in {tree.user for tree in moved})
-        planned = {} if moved and not others else replace(choice, users=others).trees(plan)
-        trees = (*moved, *(tree for some in planned.values() for tree in some))
+        chosen = (
+            trees_of_users(ledger, plan, choice.users)
+            if choice.users and not choice.plan_name
+            else {plan.name: choice.trees(plan)}
+        )
+        trees = tuple(tree for by_batch in chosen.values() for some in by_batch.values() for tree in some)
         ledger.target_backups.record([tree.path for tree in trees], at_s=began_at_s, note=note)
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
         message = f"{message}: {note}" if note else message

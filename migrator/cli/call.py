@@ -37,6 +37,7 @@ from migrator.site.load import load_site
 from migrator.site.quantities import parse_duration, parse_share, parse_size
 
 if TYPE_CHECKING:
+    from migrator.cutover.stage import ByBatch
     from migrator.ledger.ledger import Ledger
     from migrator.render.document import Document
 
@@ -386,6 +387,27 @@ def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTre
         )
     found = {batch.number: tuple(tree for tree in batch.trees if tree.user in wanted) for batch in plan.batches}
     return {number: trees for number, trees in found.items() if trees}
+
+
+def trees_of_users(
+    ledger: "Ledger", plan: Plan, users: Sequence[str], *, moved_first: bool = False
+) -> "Mapping[str, ByBatch]":
+    """The trees of these users, by plan: those that were moved or are being moved in the plan of their cutover, because
+    later plans omit them, and the others in `plan`; with `moved_first` the others only of users without a moved tree.
+    Raises UsageError.
+    """
+    from migrator.cutover.stage import attempts_of_users  # noqa: PLC0415 - most verbs do not need it
+
+    found = {name: dict(trees) for name, trees in attempts_of_users(ledger, users).items()}
+    moved = {tree.path: tree.user for by_batch in found.values() for trees in by_batch.values() for tree in trees}
+    planned = {tree.user for batch in plan.batches for tree in batch.trees}
+    optional = set(moved.values()) - (set() if moved_first else planned)
+    others = [user for user in users if user not in optional]
+    for batch, trees in (chosen_trees(plan, others) if others else {}).items():
+        if left := tuple(tree for tree in trees if tree.path not in moved):
+            by_batch = found.setdefault(plan.name, {})
+            by_batch[batch] = (*by_batch.get(batch, ()), *left)
+    return found
 
 
 def _shown(user: str) -> str:

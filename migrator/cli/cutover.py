@@ -1,28 +1,21 @@
 """`cutover` and `rollback`: move users to the target, or back to the source."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from migrator import app
 from migrator.app.cutover import cutover_world
 from migrator.app.transfer import pass_engine, run_request
-from migrator.cli.call import Choice, choices, chosen_trees, name_plans, open_site, present, run_stage, verb
+from migrator.cli.call import Choice, choices, name_plans, open_site, present, run_stage, trees_of_users, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
-from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.cutover.model import CutoverRequest, CutoverSummary
-from migrator.cutover.stage import ByBatch, CutoverCall, attempts_of_users
+from migrator.cutover.stage import CutoverCall
 from migrator.cutover.steps import CutoverWorld
-from migrator.plan.model import Plan
 from migrator.transfer.bases import active_plan
 from migrator.verify.model import DigestPolicy
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
 
 
 @click.command("cutover")
@@ -85,7 +78,11 @@ def _move(
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
         plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
-        chosen = _chosen(ledger, plan, choice, back=back)
+        chosen = (
+            trees_of_users(ledger, plan, choice.users, moved_first=back)
+            if choice.users and choice.plan_name is None
+            else {plan.name: choice.trees(plan)}
+        )
         name_plans(ledger, chosen)
         summaries: list[CutoverSummary] = []
         opened = partial(cutover_world, wiring, ledger, policy=policy, ahead=not dry_run)
@@ -114,25 +111,3 @@ def _move(
         outcomes=tuple(outcome for one in summaries for outcome in one.outcomes),
     )
     return present(invocation, whole, "cutover.view:moving_document")
-
-
-def _chosen(ledger: "Ledger", plan: Plan, choice: Choice, *, back: bool) -> Mapping[str, ByBatch]:
-    """The chosen trees by plan. A cutover that has begun keeps its own plan unless one is named; other trees of the same users
-    are added unless they go `back`. Raises UsageError.
-    """
-    names = choice.users
-    if not names:
-        return {plan.name: choice.trees(plan)}
-    begun = {} if choice.plan_name is not None else attempts_of_users(ledger, names)
-    met = {tree.path: tree.user for trees in begun.values() for some in trees.values() for tree in some}
-    users_met = set(met.values())
-    others = [name for name in names if name not in users_met]
-    if not back:
-        planned = {tree.user for batch in plan.batches for tree in batch.trees}
-        others += [name for name in names if name in users_met & planned]
-    found: dict[str, dict[int, tuple[UserTree, ...]]] = {one: dict(trees) for one, trees in begun.items()}
-    for batch, trees in (chosen_trees(plan, others) if others else {}).items():
-        if left := tuple(tree for tree in trees if tree.path not in met):
-            by_batch = found.setdefault(plan.name, {})
-            by_batch[batch] = (*by_batch.get(batch, ()), *left)
-    return found

@@ -1,26 +1,21 @@
 """`purge`: free the source of users who work on the target."""
 
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, choices, chosen_trees, open_plan, open_wiring, present, run_stage, verb
+from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_stage, trees_of_users, verb
 from migrator.cli.invocation import Invocation
-from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
-from migrator.plan.model import Plan
 from migrator.purge.model import PurgeSummary
 from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.transfer.bases import active_plan
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
 
 
 @click.command("purge")
@@ -55,9 +50,13 @@ def purge_command(
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
-        trees = _trees_of(ledger, plan, choice.users) if choice.users else choice.trees(plan)
+        trees = (
+            trees_of_users(ledger, plan, choice.users, moved_first=True)
+            if choice.users
+            else {plan.name: choice.trees(plan)}
+        )
         request = PurgeRequest(
-            trees=tuple(tree for _, of_batch in sorted(trees.items()) for tree in of_batch),
+            trees=tuple(tree for by_batch in trees.values() for some in by_batch.values() for tree in some),
             pid=os.getpid(),
             named=bool(choice.users),
             confirm=confirm,
@@ -81,19 +80,3 @@ def purge_command(
 
             summary = run_stage(wiring, partial(purge_world, wiring, source, target, ledger), stage)
     return present(invocation, summary, "purge.view:purge_document")
-
-
-def _trees_of(ledger: "Ledger", plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
-    """The trees of users. Later plans omit moved users, so all plans are searched. Raises UsageError."""
-    moved = {
-        record.tree.path: record
-        for name in ledger.plans.names()
-        for record in ledger.cutovers.of_plan(name)
-        if record.tree.user in users
-    }
-    known = {record.tree.user for record in moved.values()}
-    others = [user for user in users if user not in known]
-    trees = dict(chosen_trees(plan, others)) if others else {}
-    for record in moved.values():
-        trees[record.batch] = (*trees.get(record.batch, ()), record.tree)
-    return trees

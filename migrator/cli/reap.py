@@ -2,11 +2,13 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from migrator.app import Wiring
 from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
@@ -22,6 +24,9 @@ from migrator.render.text import to_json
 from migrator.site.guards import look_at_mount
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
 
 
 @click.group("reap")
@@ -126,21 +131,29 @@ def release_command(
     """
     wiring = call.open_wiring(invocation)
     with wiring.ledger() as ledger:
-        plan = call.open_plan(wiring, ledger, plan_name or active_plan(ledger))
-        trees = [tree.path for found in call.chosen_trees(plan, [user]).values() for tree in found]
+        trees = _trees_of(wiring, ledger, user, plan_name)
         released = release(
             user,
             paths=tuple(map(os.fsencode, paths)),
             globs=tuple(map(os.fsencode, globs)),
             by=call.who(),
             confirmed=confirm_loss,
-            plan=plan,
-            trees=trees,
+            trees=[(wiring.plan(ledger, name), some) for name, some in trees.items()],
             lists=wiring.reap_lists(),
             ledger=ledger,
             now_s=wiring.clock.now_s(),
         )
     return call.present(invocation, released, "reap.view:released_document")
+
+
+def _trees_of(wiring: Wiring, ledger: "Ledger", user: str, plan_name: str | None) -> Mapping[str, Sequence[bytes]]:
+    """The trees of a user by plan, named on standard error. Raises UsageError, Refused."""
+    plan = wiring.plan(ledger, plan_name or active_plan(ledger))
+    found = (
+        call.trees_of_users(ledger, plan, [user]) if plan_name is None else {plan.name: call.chosen_trees(plan, [user])}
+    )
+    call.name_plans(ledger, found)
+    return {name: [tree.path for trees in by_batch.values() for tree in trees] for name, by_batch in found.items()}
 
 
 # --- `reap archive`, `reap restore`
@@ -206,9 +219,9 @@ def restore_command(
     wiring = call.open_wiring(invocation)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
-        plan = call.open_plan(wiring, ledger, choose_plan(ledger, plan_name))
+        by_plan = _trees_of(wiring, ledger, user, plan_name)
         request = restore.RestoreRequest(
-            trees=tuple(tree.path for trees in call.chosen_trees(plan, [user]).values() for tree in trees),
+            trees=tuple(path for paths in by_plan.values() for path in paths),
             patterns=tuple(pattern.encode("utf-8", "surrogateescape") for pattern in patterns),
             in_place=to is None,
             overwrite=overwrite,

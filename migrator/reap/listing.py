@@ -148,40 +148,42 @@ def release(
     globs: Sequence[bytes],
     by: str,
     confirmed: bool,
-    plan: Plan,
-    trees: Sequence[bytes],
+    trees: Sequence[tuple[Plan, Sequence[bytes]]],
     lists: "ReapListFiles",
     ledger: "Ledger",
     now_s: float,
 ) -> model.Released:
-    """Give up skipped files of a user: `paths` with everything below them, and `globs`, in the user's `trees`. Records
-    that in the ledger, with the operator (`by`). May be called again.
+    """Give up skipped files of a user: `paths` with everything below them, and `globs`, in the user's `trees`, each by
+    the plan that moves or moved it. Records that in the ledger, with the operator (`by`). May be called again.
 
     Raises UsageError for a path outside the user's trees, and without the confirmation; Refused if no skipped file
     matches.
     """
     if not paths and not globs:
         raise UsageError("which files?", hint="name paths, or give --glob PATTERN")
-    if plan.reap is None or plan.reap.reap_list is None:
-        raise Refused(f"plan {plan.name} skips nothing", hint="release what a plan with action `skip` leaves behind")
+    names = ", ".join(plan.name for plan, _ in trees)
+    reaping = [(plan.reap, plan.reap.reap_list, some) for plan, some in trees if plan.reap and plan.reap.reap_list]
+    if not reaping:
+        raise Refused(f"plan {names} skips nothing", hint="release what a plan with action `skip` leaves behind")
     releases = tuple(
         model.ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=by, at_s=now_s)
-        for tree, pattern, is_glob in release_patterns(trees, paths, globs)
+        for tree, pattern, is_glob in release_patterns([tree for _, some in trees for tree in some], paths, globs)
     )
-    lists.checked(plan.reap)
     asked = Releases(releases)
     files = size_bytes = 0
     examples: list[bytes] = []
-    for block in lists.paths(plan.reap.reap_list, trees=trees, action=model.ReapAction.SKIP):
-        for row in block:
-            if asked.has(row.tree, row.path):
-                files += 1
-                size_bytes += row.size_bytes
-                if len(examples) < _EXAMPLES:
-                    examples.append(row.path)
+    for reap, reap_list, some in reaping:
+        lists.checked(reap)
+        for block in lists.paths(reap_list, trees=some, action=model.ReapAction.SKIP):
+            for row in block:
+                if asked.has(row.tree, row.path):
+                    files += 1
+                    size_bytes += row.size_bytes
+                    if len(examples) < _EXAMPLES:
+                        examples.append(row.path)
     if not files:
         raise Refused(
-            f"nothing of {user} that plan {plan.name} skips has such a name",
+            f"nothing of {user} that plan {names} skips has such a name",
             hint="see what it skips: `migrator reap list --user NAME --csv FILE`",
         )
     if not confirmed:
@@ -192,7 +194,7 @@ def release(
     ledger.releases.add(releases)
     return model.Released(
         user=user,
-        plan=plan.name,
+        plan=names,
         releases=releases,
         files=files,
         size_bytes=size_bytes,

@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.core.states import PassKind
 from migrator.ledger.ledger import open_ledger
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ARCHIVE_DIRECTORY
 from tests.support.cli_site import Site
 from tests.support.cut_site import OWNERS, CutSite, cut_site
 from tests.support.delta_changes import let_settle, rewrite
+from tests.support.operations import cut_over
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
 
@@ -118,6 +120,23 @@ def test_releasing_needs_a_confirmation_and_a_name_that_is_skipped(scanned: Site
     with open_ledger(scanned.directory / "state" / "ledger.db", read_only=True) as ledger:
         kept = [(one.pattern, one.is_glob) for one in ledger.releases.of_trees([b"home/ann"])]
     assert kept == [(b"t?ny", True), (b"old", False)]
+
+
+def test_moved_users_are_found_although_later_plans_omit_them(scanned: Site) -> None:
+    ledger_file = scanned.directory / "state" / "ledger.db"
+    scanned.works("plan")
+    cut_over(ledger_file, "ann")
+    scanned.works("plan", "--activate")
+    done = scanned.call("reap", "release", "--user", "ann", "home/ann/old", "--confirm-loss", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["plan"] == "plan-0001"
+    assert "plan: plan-0001, not the active one" in done.stderr
+    with open_ledger(ledger_file) as ledger:
+        ledger.passes.start(
+            plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
+        )
+    # A batch of an older plan that is half copied has nothing to do with archives.
+    scanned.fails(2, "reap", "restore", "--user", "ann", "old", says=("nothing that is archived is called old",))
 
 
 def test_rules_that_cannot_be_followed_are_refused(scanned: Site) -> None:
