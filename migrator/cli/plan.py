@@ -97,7 +97,8 @@ def plan_command(
         accept_unknown_inodes=accept_unknown_inodes,
         activate=activate is not None,
     )
-    with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
+    locks = wiring.locks().hold("plan", "plan")
+    with wiring.ledger() as ledger, locks, wiring.source() as source, wiring.target() as target:
         again, asked = "run the command again", wiring.storage_targets()
         limited, catalogs, storage, scheduling, atime_problem = run_to_end(
             _facts(source, wiring, ledger, asked), when_interrupted=again

@@ -78,7 +78,9 @@ def test_a_batch_that_does_not_exist_and_a_plan_that_does_not(planned: Site) -> 
 
 
 def test_another_run_holds_the_lock(planned: Site) -> None:
-    with Locks(planned.directory / "state" / "locks", SystemClock()).hold("brick drain", VOLUME):
+    locks = Locks(planned.directory / "state" / "locks", SystemClock())
+    with locks.hold("brick drain", VOLUME), locks.hold("plan", "plan"):
+        planned.fails(5, "plan", says=("lock of plan",))
         planned.fails(5, "run", "--user-batch", "1", says=("lock of volume", "brick drain"))
         planned.fails(5, "verify", "--user-batch", "1", says=("lock of volume", "brick drain"))
 

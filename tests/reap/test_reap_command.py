@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.core.states import PassKind
 from migrator.ledger.ledger import open_ledger
+from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ARCHIVE_DIRECTORY
 from tests.support.cli_site import Site
@@ -136,7 +138,11 @@ def test_moved_users_are_found_although_later_plans_omit_them(scanned: Site) -> 
             plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
         )
     # A batch of an older plan that is half copied has nothing to do with archives.
-    scanned.fails(2, "reap", "restore", "--user", "ann", "old", says=("nothing that is archived is called old",))
+    restore = ("reap", "restore", "--user", "ann", "old")
+    scanned.fails(2, *restore, says=("nothing that is archived is called old",))
+    with Locks(scanned.directory / "state" / "locks", SystemClock()).hold("cutover", of_tree(b"home/ann")):
+        scanned.fails(5, *restore, says=("another process holds the lock",))
+        scanned.fails(2, *restore, "--to", str(scanned.directory), says=("nothing that is archived",))
 
 
 def test_rules_that_cannot_be_followed_are_refused(scanned: Site) -> None:
