@@ -701,7 +701,8 @@ class _End(NamedTuple):
 
 
 _OF_A_CUTOVER = (_K.CUTOVER_FAILED, _K.CUTOVER_REVERTING, _K.CUTOVER_GIVEN_UP, _K.CUTOVER_HALTED, _K.GUARD_REFUSED)
-_OF_A_RUN = (_K.RUN_INTERRUPTED, _K.POOL_STOPPED, _K.BATCH_REFUSED, _K.BRICKS_UNFIT)
+# A pass whose pool stopped says so as it ends, with a warning.
+_OF_A_PASS = (_K.PASS_FINISHED, _K.POOL_STOPPED, _K.GUARD_REFUSED)
 
 _ENDS = (
     _End(_K.HOST_FOUND, "the host is back", (_K.HOST_LOST,)),
@@ -719,8 +720,9 @@ _ENDS = (
         any_subject=True,
     ),
     _End(_K.PASS_FINISHED, "the pass finished", (_K.CHUNK_RETRIED, _K.CHUNK_FAILED)),
-    _End(_K.PASS_FINISHED, "a later pass finished", (_K.PASS_FINISHED, _K.GUARD_REFUSED), clean=True),
-    _End(_K.RUN_FINISHED, "a later run finished", _OF_A_RUN, any_subject=True),
+    _End(_K.PASS_FINISHED, "a later pass finished", (_K.BATCH_REFUSED,)),
+    _End(_K.PASS_FINISHED, "a later pass finished", _OF_A_PASS, clean=True),
+    _End(_K.RUN_FINISHED, "a later run finished", (_K.RUN_INTERRUPTED, _K.BRICKS_UNFIT), any_subject=True),
     _End(_K.RUN_FINISHED, "a later run finished", (_K.RUN_FINISHED, _K.TREES_SET_APART), any_subject=True, clean=True),
     _End(_K.VERIFY_FINISHED, "a later verification found no difference", (_K.VERIFY_FINISHED,), clean=True),
     _End(
