@@ -147,6 +147,7 @@ def sample_plan() -> plan.Plan:
     """Three users in two batches, heaviest first."""
     batches = (batch(1, RANKING[:1]), batch(2, RANKING[1:]))
     first_s, whole_s = batches[0].forecast_s, batches[0].forecast_s + batches[1].forecast_s
+    second_s = forecast_s(RANKING[:2])
     return plan.Plan(
         name="sample",
         site="gl-to-beegfs",
@@ -185,17 +186,7 @@ def sample_plan() -> plan.Plan:
         target=Capacity(total_bytes=500 * TIB, free_bytes=480 * TIB, total_inodes=None, free_inodes=None),
         problems=(),
         emptying=(
-            plan.EmptyingCurve(
-                order=plan.Order.HEAVIEST,
-                half_s=first_s,
-                total_s=whole_s,
-                points=(
-                    plan.EmptyingPoint(elapsed_s=first_s, freed_bytes=batches[0].size_bytes, users_done=1),
-                    plan.EmptyingPoint(
-                        elapsed_s=whole_s, freed_bytes=sum(one.size_bytes for one in RANKING), users_done=3
-                    ),
-                ),
-            ),
+            plan.EmptyingCurve(order=plan.Order.HEAVIEST, reached_s=(first_s, first_s, second_s, second_s, whole_s)),
         ),
         schedule=schedule(batches),
         owners=tuple(

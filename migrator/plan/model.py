@@ -223,21 +223,14 @@ class Batch(Struct, frozen=True, kw_only=True):
     fits: bool
 
 
-class EmptyingPoint(Struct, frozen=True, kw_only=True):
-    """Bytes that have left the source, and users who have moved, after `elapsed_s` of copying in one order."""
-
-    elapsed_s: float
-    freed_bytes: int
-    users_done: int
+EMPTYING_PERCENT = (25, 50, 75, 90, 100)
 
 
 class EmptyingCurve(Struct, frozen=True, kw_only=True):
-    """The source emptying over time in one order; `half_s` is when half of the bytes have left."""
+    """The source emptying over time in one order: when each of `EMPTYING_PERCENT` of its bytes has left."""
 
     order: Order
-    half_s: float
-    total_s: float
-    points: tuple[EmptyingPoint, ...]
+    reached_s: tuple[float, ...]
 
 
 class Plan(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,9 @@
 """Ages, ranking, order, batches, batch states, and trees that are not copied. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import assert_never
 
 from msgspec import Struct
@@ -12,7 +14,7 @@ from migrator.core.paths import show
 from migrator.core.states import BatchState, PassKind
 from migrator.core.units import DAY_S, YEAR_S
 from migrator.cutover.model import FROZEN_UID, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord
-from migrator.plan.model import EmptyingCurve, EmptyingPoint, Order, TransferCost, TreeUsage
+from migrator.plan.model import EMPTYING_PERCENT, EmptyingCurve, Order, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import copy_s
 
 # --- Age buckets
@@ -61,39 +63,21 @@ def rank(usages: Iterable[TreeUsage], order: Order) -> Sequence[TreeUsage]:
 # --- Emptying curves
 
 
-MAX_POINTS = 50
-
-
 def emptying_curve(usages: Sequence[TreeUsage], order: Order, cost: TransferCost) -> EmptyingCurve:
-    """Copy tree after tree with all streams; the bytes of a tree leave the source when all of it is copied.
-
-    The curve starts at (0, 0, 0). It is thinned evenly to at most `MAX_POINTS` points; `half_s` stays exact.
-    """
-    points = [EmptyingPoint(elapsed_s=0.0, freed_bytes=0, users_done=0)]
-    for done, usage in enumerate(rank(usages, order), start=1):
-        last = points[-1]
-        points.append(
-            EmptyingPoint(
-                elapsed_s=last.elapsed_s + copy_s(usage.files + usage.directories, usage.size_bytes, cost),
-                freed_bytes=last.freed_bytes + usage.size_bytes,
-                users_done=done,
-            )
-        )
-    total = points[-1]
-    half_s = next(point.elapsed_s for point in points if point.freed_bytes * 2 >= total.freed_bytes)
-    return EmptyingCurve(order=order, half_s=half_s, total_s=total.elapsed_s, points=_thinned(points))
+    """Copy tree after tree with all streams; the bytes of a tree leave the source when all of it is copied."""
+    ranking = rank(usages, order)
+    costs_s = (copy_s(usage.files + usage.directories, usage.size_bytes, cost) for usage in ranking)
+    elapsed_s = list(accumulate(costs_s, initial=0.0))
+    freed_bytes = list(accumulate((usage.size_bytes for usage in ranking), initial=0))
+    wanted_bytes = (-(-percent * freed_bytes[-1] // 100) for percent in EMPTYING_PERCENT)
+    return EmptyingCurve(
+        order=order, reached_s=tuple(elapsed_s[bisect_left(freed_bytes, wanted)] for wanted in wanted_bytes)
+    )
 
 
 def emptying_curves(usages: Sequence[TreeUsage], cost: TransferCost) -> tuple[EmptyingCurve, ...]:
     """One curve for each order."""
     return tuple(emptying_curve(usages, order, cost) for order in Order)
-
-
-def _thinned(points: Sequence[EmptyingPoint]) -> tuple[EmptyingPoint, ...]:
-    if len(points) <= MAX_POINTS:
-        return tuple(points)
-    last = len(points) - 1
-    return tuple(points[index * last // (MAX_POINTS - 1)] for index in range(MAX_POINTS))
 
 
 # --- Batches

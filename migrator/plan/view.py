@@ -9,6 +9,7 @@ from migrator.beegfs.model import LostLimit, MetadataForecast
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_age, format_count, format_duration, format_size, several
 from migrator.plan.model import (
+    EMPTYING_PERCENT,
     SMALL_RANGES,
     Batch,
     EmptyingCurve,
@@ -33,7 +34,6 @@ AGE_ROWS = 10
 _EXAMPLES = 3
 _HEAVIEST = 8
 _WARNINGS = 6
-_CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS) -> document.Document:
@@ -371,15 +371,6 @@ def emptying_table(curves: Sequence[EmptyingCurve]) -> document.Block:
     """The share of the bytes that has left the source over time, for each order."""
     return document.table(
         "",
-        [document.text("order"), *(document.figure(f"{share:.0%} free after") for share in _CURVE_SHARES)],
-        ((curve.order.value, *(_reached(curve, share) for share in _CURVE_SHARES)) for curve in curves),
-    )
-
-
-def _reached(curve: EmptyingCurve, share: float) -> str:
-    if not curve.points:
-        return document.NONE
-    wanted = share * curve.points[-1].freed_bytes
-    return next(
-        (format_duration(point.elapsed_s) for point in curve.points if point.freed_bytes >= wanted), document.NONE
+        [document.text("order"), *(document.figure(f"{percent}% free after") for percent in EMPTYING_PERCENT)],
+        ((curve.order.value, *map(format_duration, curve.reached_s)) for curve in curves),
     )

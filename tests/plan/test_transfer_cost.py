@@ -1,7 +1,6 @@
 """The fit of costs per file and per byte, ranking, forecast and room."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator.fs.model import Capacity, Need
 from migrator.plan import model
-from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
+from migrator.plan.rules import emptying_curve, rank
 from migrator.plan.rules_forecast import still_needed, which_fit
 from tests.support.plans import usage
 
@@ -101,13 +100,13 @@ def test_orders(order: model.Order, expected: list[bytes]) -> None:
     assert [found.tree.path for found in rank(tied, order)] == [b"a", b"b", b"c"]
 
 
-@given(st.integers(0, 400))
-def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
-    trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
-    points = emptying_curve(trees, model.Order.HEAVIEST, ONE).points
-    assert len(points) <= MAX_POINTS
-    assert (points[0].users_done, points[-1].users_done) == (0, count)
-    assert all(first.users_done < second.users_done for first, second in pairwise(points))
+def test_a_curve_is_exact_however_many_trees_there_are() -> None:
+    cost = replace(ONE, s_per_byte=0.0)
+    trees = [usage(b"t%03d" % number, size_bytes=7, files=1) for number in range(1000)]
+    trees.append(usage(b"heaviest", size_bytes=3000, files=1))
+    # The heaviest has 3,000 of 10,000 bytes.
+    assert emptying_curve(trees, model.Order.HEAVIEST, cost).reached_s == (1.0, 287.0, 644.0, 859.0, 1001.0)
+    assert emptying_curve([], model.Order.HEAVIEST, cost).reached_s == (0.0,) * 5
 
 
 def capacity(free_bytes: int = 100, free_inodes: int | None = 100, *, read_only: bool = False) -> Capacity:

@@ -85,15 +85,5 @@ def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> plan.
         forecast_s=90.0,
         target=Capacity(total_bytes=10_000, free_bytes=9_000, total_inodes=None, free_inodes=None),
         problems=(),
-        emptying=(
-            plan.EmptyingCurve(
-                order=plan.Order.HEAVIEST,
-                half_s=45.0,
-                total_s=90.0,
-                points=(
-                    plan.EmptyingPoint(elapsed_s=60.0, freed_bytes=1000, users_done=1),
-                    plan.EmptyingPoint(elapsed_s=90.0, freed_bytes=1500, users_done=2),
-                ),
-            ),
-        ),
+        emptying=(plan.EmptyingCurve(order=plan.Order.HEAVIEST, reached_s=(60.0, 60.0, 90.0, 90.0, 90.0)),),
     )
