@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from migrator.report.view import report_document
 
 _ROWS_ON_TERMINAL = 20
 _JSON = "report.json"
+_SENT = "sent"
 
 
 @click.command("report")
@@ -37,7 +39,7 @@ _JSON = "report.json"
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
     help="Compare with an earlier report.json or its directory (default: the one in --output; "
-    "with --send alone the one sent last).",
+    "with --send alone the one that it sent last).",
 )
 @click.option("--pdf", is_flag=True, help="Also write report.pdf; needs Chromium.")
 @click.option(
@@ -84,7 +86,13 @@ def report_command(
         lambda facts: report_document(facts, rows=_ROWS_ON_TERMINAL),
         more="" if details else "migrator report --details, or --output DIRECTORY for files",
     )
-    return _send(wiring, directory, facts) if send and directory is not None else ExitCode.DONE
+    if directory is None or not send:
+        return ExitCode.DONE
+    code = _send(wiring, directory, facts)
+    if code is ExitCode.DONE and output is None:
+        with suppress(FileNotFoundError):  # a hook may move the report away
+            (directory / _SENT).touch()
+    return code
 
 
 def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None:
@@ -107,7 +115,9 @@ def _name(at_s: float) -> str:
 
 
 def _last(kept: Path) -> Path | None:
-    return max(kept.glob("*Z"), default=None) if kept.is_dir() else None
+    """The newest report that all hooks took."""
+    newest = max(kept.glob(f"*Z/{_SENT}"), default=None)
+    return None if newest is None else newest.parent
 
 
 def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool) -> list[str]:
