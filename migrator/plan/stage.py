@@ -184,15 +184,14 @@ def reap_for_plan(
 
     Raises UsageError for a rule that names no known user or tree, Refused if a rule cannot be applied here.
     """
-    policy = site.reap.policy
-    every = choose_rules(policy, queries.record.trees)
+    every = choose_rules(site.reap.policy, queries.record.trees)
     rules = [rule for rule in every if rule.tree.path in trees]
     if not rules:
         return None
     require_atime(rules, reaping.atime_problem)
     if reaps(rules):
         _require_possible(queries.record, site.transfer.engine)
-    selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
+    selection = queries.reap(rules, now_s=now_s)
     found = tuple(selection.trees())
     reap_list, digest = reaping.lists.write(name, selection.rows()) if reaps(rules) else (None, None)
     return PlanReap(

@@ -405,9 +405,9 @@ class CatalogQueries:
         """
         return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
 
-    def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
+    def reap(self, rules: Sequence[TreeRule], *, now_s: float) -> Reaping:
         """Select the files that the rules match; later listings leave out archived and skipped files."""
-        reaping = Reaping(self._connection, self.record, rules, keep_file=keep_file, now_s=now_s)
+        reaping = Reaping(self._connection, self.record, rules, now_s=now_s)
         self._to_pack = reaping.keep_back()
         return reaping
 

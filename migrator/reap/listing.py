@@ -54,7 +54,7 @@ def list_reaped(
         chosen = _chosen(policy, trees)
         rules = [one for one in chosen if not users or one.tree.user in users]
         require_atime(rules, atime_problem)
-        selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
+        selection = queries.reap(rules, now_s=now_s)
         found = selection.trees()
         directories = selection.directories(DIRECTORIES_SHOWN)
         usages = queries.usages(now_s=now_s)
@@ -68,7 +68,6 @@ def list_reaped(
     return model.ReapReport(
         catalog=name,
         at_s=now_s,
-        keep_file=policy.keep_file,
         basis=cost.basis,
         users=_users(found, directories, held, cost),
     )
@@ -102,7 +101,7 @@ def write_policy(*, site: Site, catalogs: "CatalogQueryFiles", ledger: "Ledger",
     with catalogs.open(name) as queries:
         every = _chosen(policy, queries.record.trees)
         rules = [one for one in every if one.rule.action is not model.ReapAction.LIST] or every
-        kept = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s).kept()
+        kept = queries.reap(rules, now_s=now_s).kept()
     return policy_text(rules, kept, root, name)
 
 

@@ -15,7 +15,7 @@ from migrator.core.units import GIB, MIB
 
 
 KEEP_FILE = ".migrator-keep"
-"""The default opt-out file: no file below its directory is reaped."""
+"""The opt-out file: no file below its directory is reaped."""
 
 
 class ReapAction(StrEnum):
@@ -63,7 +63,6 @@ class ReapPolicy(Struct, frozen=True, kw_only=True):
 
     rule: ReapRule = ReapRule()
     by_name: Mapping[str, ReapRule] = {}
-    keep_file: str = KEEP_FILE
 
     @property
     def needs_atime(self) -> bool:
@@ -177,7 +176,6 @@ class ReapReport(Struct, frozen=True, kw_only=True):
 
     catalog: str
     at_s: float
-    keep_file: str
     basis: str
     users: tuple[UserReap, ...]
 

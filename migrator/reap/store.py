@@ -128,14 +128,13 @@ class Reaping:
         record: CatalogRecord,
         rules: Sequence[model.TreeRule],
         *,
-        keep_file: str,
         now_s: float,
     ) -> None:
         self._connection = connection
         self._rules = rules
         excludes = list(dict.fromkeys(one.rule.exclude for one in rules if one.rule.exclude))
         self._insert_rules(excludes, now_s)
-        self._insert_kept(keep_file)
+        self._insert_kept()
         # The same limits as in the comparison of catalogs.
         after_ns = int((record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S)
         until_ns = int(((record.finished_at_s or record.started_at_s) + SETTLED_BEFORE_SCAN_S) * NS_PER_S)
@@ -167,8 +166,8 @@ class Reaping:
         if rows:
             self._connection.from_arrow(pa.Table.from_pylist(rows)).insert_into("reap_rules")
 
-    def _insert_kept(self, keep_file: str) -> None:
-        suffix = b"/" + keep_file.encode("utf-8", "surrogateescape")
+    def _insert_kept(self) -> None:
+        suffix = b"/" + model.KEEP_FILE.encode()
         found = self._connection.execute(KEEP_FILES, {"length": len(suffix), "suffix": suffix}).fetchall()
         outermost: list[tuple[bytes, bytes]] = []
         for directory, tree in found:

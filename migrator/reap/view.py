@@ -189,7 +189,7 @@ def _text(report: model.ReapReport, user: model.UserReap) -> str:
     ]
     lines += [
         "",
-        f"To keep a directory as it is, with all that lies below it, put an empty file named {report.keep_file} into it.",
+        f"To keep a directory as it is, with all that lies below it, put an empty file named {model.KEEP_FILE} into it.",
         f"This was counted in the scan {report.catalog}; what you change later moves as every other file does.",
     ]
     return "\n".join(lines) + "\n"

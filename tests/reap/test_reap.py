@@ -137,7 +137,7 @@ def rules(*chosen: ReapRule) -> tuple[TreeRule, ...]:
 
 def matched(entries: Sequence[Entry], *chosen: ReapRule) -> set[bytes]:
     with opened(entries) as queries:
-        found = queries.reap(rules(*chosen), keep_file=KEEP, now_s=NOW_S)
+        found = queries.reap(rules(*chosen), now_s=NOW_S)
         rows = [row for block in found.rows(listed=True) for row in block]
         moving = {path for listing in queries.listings([list(TREES)]) for path in listing.paths}
         kept_back = {row.path for row in rows if row.action is not ReapAction.LIST}
