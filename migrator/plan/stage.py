@@ -180,7 +180,7 @@ def reap_for_plan(
     now_s: float,
 ) -> PlanReap | None:
     """Select the files to reap in these trees and write the reap list; `queries` then leave them out of chunks. None
-    if no rule matches any file.
+    if no rule of these trees has a condition.
 
     Raises UsageError for a rule that names no known user or tree, Refused if a rule cannot be applied here.
     """

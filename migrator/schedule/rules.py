@@ -20,7 +20,7 @@ from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
 from migrator.reap.model import ReapAction, ReapedTree
 from migrator.schedule import model
-from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
+from migrator.schedule.rules_drains import SlowerInDrains
 from migrator.schedule.rules_play import play
 
 # --- Orders of drains and batches, and the best outcome
@@ -217,7 +217,7 @@ def assumptions(
     *,
     copying: TransferCost,
     slower: SlowerInDrains,
-    drains: DrainCost,
+    drains: TransferCost,
     growth: Growth,
     reaped: Mapping[bytes, ReapedTree],
 ) -> Iterator[str]:

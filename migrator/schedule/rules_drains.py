@@ -19,23 +19,16 @@ ASSUMED_S_PER_FILE = 0.014
 """6,773 small files left a brick of a quiet distributed volume in 97 s (GlusterFS 10.3, `rebal-throttle` normal)."""
 
 ENOUGH_S = HOUR_S
-"""Moving time of all drains together; less measures momentary load."""
+"""Moving time of all drains together, and copying time during drains and outside of them; less measures momentary load."""
 
 MOVED_STATES = OUT_STATES | {DrainState.DRAINED, DrainState.AUDITING, DrainState.AUDITED, DrainState.COMMITTING}
 """States in which Gluster has moved all files, so the drain's time is a valid measurement."""
 
 
-class DrainCost(Struct, frozen=True, kw_only=True):
-    """Seconds of a drain per file and per byte; `basis` is a sentence about their source."""
-
-    s_per_file: float
-    s_per_byte: float
-    basis: str
-
-
-def assumed_drain_cost() -> DrainCost:
+def assumed_drain_cost() -> TransferCost:
     """The cost before any drain has ended."""
-    return DrainCost(
+    return TransferCost(
+        streams=1,
         s_per_file=ASSUMED_S_PER_FILE,
         s_per_byte=1.0 / ASSUMED_BYTES_PER_S,
         basis=(
@@ -61,7 +54,7 @@ def drain_tally(samples: Sequence[DrainSample]) -> CopyTally:
     )
 
 
-def drain_cost(tallies: Sequence[CopyTally]) -> DrainCost:
+def drain_cost(tallies: Sequence[CopyTally]) -> TransferCost:
     """The cost measured in finished drains; it reproduces their total time. Both assumed figures are scaled by the same factor."""
     found = [one for one in tallies if one.busy_s > 0 and (one.files or one.size_bytes)]
     assumed = assumed_drain_cost()
@@ -71,7 +64,8 @@ def drain_cost(tallies: Sequence[CopyTally]) -> DrainCost:
     files, size_bytes = sum(one.files for one in found), sum(one.size_bytes for one in found)
     factor = taken_s / (files * assumed.s_per_file + size_bytes * assumed.s_per_byte)
     s_per_file, s_per_byte = assumed.s_per_file * factor, assumed.s_per_byte * factor
-    return DrainCost(
+    return TransferCost(
+        streams=1,
         s_per_file=s_per_file,
         s_per_byte=s_per_byte,
         basis=(
@@ -88,7 +82,6 @@ def drain_cost(tallies: Sequence[CopyTally]) -> DrainCost:
 
 ASSUMED_SHARE = 1 / 3
 """Clients read and wrote about three times more slowly during a rebalance (gluster/glusterfs #1623)."""
-"""Copying time, both during drains and outside of them; less measures momentary load."""
 
 _LEAST_SHARE = 0.01
 
