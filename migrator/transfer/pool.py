@@ -321,6 +321,10 @@ class ChunkQueue:
             await self._change()
         return None
 
+    def brick_for(self, lane: HostLane) -> str | None:
+        """A brick of the pass that the lane may read now; None: of none."""
+        return next(filter(None, (self._routes.copy_on(lane, brick) for brick in self._bricks)), None)
+
     def confirm(self, chunk: ChunkRecord) -> None:
         """Record that the stream of a chunk has ended; its confirmation is still in flight."""
         self._end(chunk)
@@ -460,7 +464,6 @@ class Worker:
     lane: HostLane
     slot: int
     _settle: Settlement = field(init=False)
-    _brick: str | None = None
 
     def __post_init__(self) -> None:
         self._settle = Settlement(self.under_way, self.meter)
@@ -500,25 +503,24 @@ class Worker:
         if not self.lane.reads_mount and (brick is None or not await self.routes.quiet_before(brick)):
             self.queue.wake()
             return None
-        self._brick = brick
         try:
             with self.routes.reading(brick):
-                return await self._copy(chunk, paths, tried=tried)
+                return await self._copy(chunk, paths, brick, tried=tried)
         except LockHeld as error:
             # A drain of this brick is audited, to be committed: the mount is read, because that may take long.
             self.routes.refuse(str(brick), error)
             return None
 
-    async def _copy(self, chunk: ChunkRecord, paths: "ListedPaths", *, tried: bool) -> float | None:
+    async def _copy(self, chunk: ChunkRecord, paths: "ListedPaths", brick: str | None, *, tried: bool) -> float | None:
         finds = self.routes.finds.get(self.lane.host, 0)
         try:
-            way = await self.lane.way(self._brick)
+            way = await self.lane.way(brick)
             engine = self._engine(way, chunk)
         except HostLost as error:
             self.routes.lose(self.lane, error)
             return None
         except BrickRefused as error:
-            self.routes.refuse(str(self._brick), error)
+            self.routes.refuse(str(brick), error)
             return None
         except (Refused, ToolFailed) as error:
             # The host answers but cannot run streams: the worker uses another way, if there is one.
@@ -658,12 +660,14 @@ class Worker:
             await self.queue.pause(pause_s)
             if self.lane.host not in self.routes.lost:
                 return
-            if not self.lane.reads_mount and self._brick is None:
-                continue  # the lane that lost it retries it; a host that answers may still be unusable
+            brick = self.queue.brick_for(self.lane)
+            if not self.lane.reads_mount and brick is None:
+                continue
             try:
                 await self.lane.end_orphans(())
                 with suppress(BrickRefused):
-                    await self.lane.way(self._brick)
+                    # A host that answers may still be unusable.
+                    await self.lane.way(brick)
             except MigratorError:
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
                 continue

@@ -23,7 +23,7 @@ from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import FakeProgress
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, act, do, plan_drain
-from tests.support.run_world import ALICE, World, in_loop, plan_in_ranges, small_world
+from tests.support.run_world import ALICE, LIST, World, in_loop, plan_in_ranges, small_world
 from tests.support.volumes import brick, volume
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"
@@ -181,6 +181,40 @@ async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stre
     assert states == []
 
 
+def told(world: World, kind: EventKind) -> asyncio.Event:
+    """Set when such an event is reported."""
+    seen = asyncio.Event()
+
+    class Said(FakeProgress):
+        def event(self, event: Event) -> None:
+            super().event(event)
+            if event.kind is kind:
+                seen.set()
+
+    world.progress = Said()
+    return seen
+
+
+@in_loop
+async def test_a_host_lost_in_one_step_is_read_from_again_in_the_next(world: World) -> None:
+    (directories, paths), *others = world.lists.lists[LIST]
+    world.lists.lists[LIST] = [(replace(directories, brick=TWO), paths), *others]
+    lane, files = world.more_lanes[1], listed_bricks(world)
+    lane.lost = HostLost("no answer")
+    found = told(world, EventKind.HOST_FOUND)
+    world.streams.faults = {path: Fault("hang", until=found) for path in files[TWO]}
+
+    def answer(at: bytes) -> None:
+        if any(at in some for some in files.values()):
+            lane.lost = None
+
+    world.streams.before_path = answer
+    await world.run(jobs=1)
+    assert found.is_set()
+    assert read_by(streams_of(world, 1))
+    assert world.is_copied()
+
+
 @in_loop
 async def test_the_bricks_of_a_host_are_read_evenly(tmp_path: Path) -> None:
     """By size alone all streams would read the first brick to its end, and then the second one."""
@@ -273,16 +307,7 @@ async def test_what_was_read_while_the_volume_was_not_well_is_read_again(world: 
     """Also where it is well again at the end of the stream."""
     path = min(listed_bricks(world)[ONE])
     bricks = world.bricks = Volume([QUIET, BUSY, QUIET])
-    seen = asyncio.Event()
-    streams_of(world, 0).faults[path] = Fault("hang", times=1, until=seen)
-
-    class Said(FakeProgress):
-        def event(self, event: Event) -> None:
-            super().event(event)
-            if event.kind is EventKind.BRICKS_FIT:
-                seen.set()
-
-    world.progress = Said()
+    streams_of(world, 0).faults[path] = Fault("hang", times=1, until=told(world, EventKind.BRICKS_FIT))
     await world.run()
     assert bricks.asked > 2
     assert world.is_copied()
