@@ -84,7 +84,7 @@ PASS_TRANSITIONS: Mapping[PassState, frozenset[PassState]] = {
     PassState.DONE: frozenset({PassState.RUNNING}),
 }
 CHUNK_TRANSITIONS: Mapping[ChunkState, frozenset[ChunkState]] = {
-    ChunkState.PENDING: frozenset({ChunkState.RUNNING}),
+    ChunkState.PENDING: frozenset({ChunkState.RUNNING, ChunkState.SPLIT}),
     ChunkState.RUNNING: frozenset({ChunkState.PENDING, ChunkState.DONE, ChunkState.SPLIT, ChunkState.FAILED}),
     ChunkState.DONE: frozenset(),
     ChunkState.SPLIT: frozenset(),

@@ -144,8 +144,8 @@ class ChunkTable(Records):
         return most
 
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
-        """Replace a running chunk by its halves and number these. Called again for a split chunk, it returns the
-        existing halves. Problems of files that attempts at the chunk reported are dropped: the halves report them
+        """Replace a pending or running chunk by its halves and number these. Called again for a split chunk, it returns
+        the existing halves. Problems of files that attempts at the chunk reported are dropped: the halves report them
         again.
         """
         with self._database.write() as connection:

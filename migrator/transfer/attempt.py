@@ -639,7 +639,7 @@ class Attempt(Stream):
         of_stream, too_long = paths.within(chunk.tree).by_length(chunk.tree, engine.longest_name_bytes)
         self._by_descriptor = list(too_long)
         self._view = way.executor.view(chunk.tree)
-        self._again = request.recopy or chunk.list_path is not None or chunk.tree in under_way.doubtful_trees or tried
+        self._again = request.recopy or tried or chunk.tree in under_way.doubtful_trees
         self._work = ChunkWork(
             kind=chunk.kind,
             tree=chunk.tree,

@@ -91,7 +91,7 @@ class StreamView(Struct, frozen=True, kw_only=True):
 
 
 class ChunkRecord(Struct, frozen=True, kw_only=True):
-    """A chunk in the ledger. `list_path` is set for the halves of a split chunk."""
+    """A chunk in the ledger. `list_path` and `parent_id` are set for the halves of a split chunk."""
 
     id: int
     pass_id: int
@@ -104,6 +104,7 @@ class ChunkRecord(Struct, frozen=True, kw_only=True):
     tries: int
     list_path: str | None = None
     brick: str | None = None
+    parent_id: int | None = None
 
 
 class CopiedChunk(Struct, frozen=True, kw_only=True):

@@ -27,11 +27,14 @@ from migrator.transfer.routes import HostLane, Routes
 from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_s, expected_s
 
 if TYPE_CHECKING:
+    from migrator.ledger.ledger import PassRecords
     from migrator.plan.chunk_lists import ListedPaths
 
 # The consequences of an attempt: chunk done, retried, split, failed, or a stop of the pool.
 
 
+Parts = Sequence[tuple[Sequence[ListedPath], str | None]]
+"""The paths of each part of a chunk, and the brick that they are read from (None: the mount)."""
 _SHOWN_STDERR_BYTES = 300
 _BESIDE_COMMIT = "a drain is committed: clients lose their connections for a moment"
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
@@ -86,7 +89,7 @@ class Settlement:
             told = [problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest]
 
             def record() -> Sequence[ChunkRecord]:
-                done, waiting = self._divide(chunk, attempt, AttemptState.SUCCEEDED, parts)
+                done, waiting = self._divide_after(attempt, AttemptState.SUCCEEDED, parts)
                 self._without_stream(done).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, told)
                 return done, waiting
 
@@ -105,7 +108,7 @@ class Settlement:
         return None
 
     async def _failed(self, attempt: Attempt, result: Result) -> float | None:
-        """Settle an attempt that failed and blamed no file. A part of a split chunk is split again at once, and only a
+        """Settle an attempt that failed and blamed no file. A part of a tried chunk is split again at once, and only a
         single path gets all its tries. So finding one bad file among n costs about 2 log2(n) attempts.
         """
         chunk, paths = attempt.chunk, attempt.listed
@@ -113,9 +116,9 @@ class Settlement:
         is_last = failures >= TRIES
         if chunk.brick is not None and is_last:
             await self._through_mount(attempt, result.message)
-        elif divisible(paths) and (is_last or chunk.list_path is not None):
+        elif divisible(paths) and (is_last or _is_part_of_tried(self._passes, chunk)):
             parts = [(half, chunk.brick) for half in halves(paths)]
-            record = partial(self._divide, chunk, attempt, AttemptState.FAILED, parts)
+            record = partial(self._divide_after, attempt, AttemptState.FAILED, parts)
             first, second = await self._world.ledger.write(record)
             message = (
                 f"chunk {chunk.number} keeps failing ({result.message}): split into {first.number} and {second.number}"
@@ -158,7 +161,7 @@ class Settlement:
     async def _through_mount(self, attempt: Attempt, why: str) -> None:
         """Replace the chunk by one that is read through the mount, after its brick failed."""
         chunk = attempt.chunk
-        record = partial(self._divide, chunk, attempt, AttemptState.FAILED, [(attempt.listed, None)])
+        record = partial(self._divide_after, attempt, AttemptState.FAILED, [(attempt.listed, None)])
         (instead,) = await self._world.ledger.write(record)
         message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
@@ -198,21 +201,19 @@ class Settlement:
     async def halve(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
         """Replace a chunk by its halves, before any attempt."""
         parts = [(half, chunk.brick) for half in halves(paths)]
-        await self._world.ledger.write(
-            lambda: self._divide(chunk, self._without_stream(chunk), AttemptState.INTERRUPTED, parts)
-        )
+        await self._world.ledger.write(partial(self._divide, chunk, parts))
 
     def _without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
         return OpenAttempt(id=intend(self._pass, chunk))
 
-    def _divide(
-        self,
-        chunk: ChunkRecord,
-        attempt: OpenAttempt,
-        state: AttemptState,
-        parts: Sequence[tuple[Sequence[ListedPath], str | None]],
-    ) -> Sequence[ChunkRecord]:
-        """Replace a chunk by parts, each with the brick that it is read from (None: the mount). A part of a job.
+    def _divide_after(self, attempt: Attempt, state: AttemptState, parts: Parts) -> Sequence[ChunkRecord]:
+        """As `_divide`, with the end of an attempt at the chunk."""
+        replaced = self._divide(attempt.chunk, parts)
+        attempt.finish(self._world, state, ChunkState.SPLIT)
+        return replaced
+
+    def _divide(self, chunk: ChunkRecord, parts: Parts) -> Sequence[ChunkRecord]:
+        """Replace a chunk by parts. A part of a job.
 
         Lists are written before the ledger: a list that no chunk names does no harm.
         """
@@ -229,9 +230,7 @@ class Settlement:
                 brick=brick,
             )
             written.append((piece, self._world.chunk_lists.write_split(self._pass.pass_id, piece, part)))
-        replaced = self._passes.split(chunk.id, written)
-        attempt.finish(self._world, state, ChunkState.SPLIT)
-        return replaced
+        return self._passes.split(chunk.id, written)
 
     def _done(self, chunk: ChunkRecord) -> None:
         self._pass.tally.add(chunk)
@@ -263,6 +262,13 @@ class Settlement:
             self._pass.trees_gone.add(chunk.tree)
             message = f"the user tree {show(chunk.tree)} has vanished since the scan: nothing of it can be copied"
             self._say(EventKind.FILE_BAD, Severity.WARNING, chunk, message)
+
+
+def _is_part_of_tried(passes: "PassRecords", chunk: ChunkRecord) -> bool:
+    """Whether there was an attempt at a chunk that this one is a part of."""
+    if chunk.parent_id is None:
+        return False
+    return bool(passes.attempts_of_chunk(chunk.parent_id)) or _is_part_of_tried(passes, passes.chunk(chunk.parent_id))
 
 
 # The next chunk is the largest one of the brick with the fewest streams; failed chunks follow once their delay is over.
@@ -561,9 +567,10 @@ class Worker:
         return None
 
     def _read(self, chunk: ChunkRecord) -> "tuple[ListedPaths, bool]":
-        """The paths of a chunk, and whether it was tried before. Blocking."""
+        """The paths of a chunk, and whether it was tried before, by itself or in a larger one. Blocking."""
         world, chunk_list = self.under_way.world, chunk.list_path or self.under_way.chunk_list
-        tried = bool(world.ledger.passes.attempts_of_chunk(chunk.id))
+        passes = world.ledger.passes
+        tried = bool(passes.attempts_of_chunk(chunk.id)) or _is_part_of_tried(passes, chunk)
         return world.chunk_lists.paths(chunk_list, chunk.number), tried
 
     async def _divided(self, chunk: ChunkRecord, paths: "ListedPaths") -> bool:

@@ -324,9 +324,7 @@ HALVES = [(files(0, 60, 2), "splits/a"), (files(0, 40, 2), "splits/b")]
 
 def test_a_chunk_is_replaced_by_its_halves(ledger: Ledger) -> None:
     made = begin(ledger, [files(1, 100, 4), files(2, 10, 1)])
-    chunk = waiting(ledger, made)[0]
-    with pytest.raises(LedgerCorrupt):
-        ledger.passes.split(chunk.id, HALVES)
+    chunk, other = waiting(ledger, made)
     attempt_id = attempt(ledger, chunk.id)
     with pytest.raises(LedgerCorrupt):
         ledger.passes.split(chunk.id, [])
@@ -335,12 +333,16 @@ def test_a_chunk_is_replaced_by_its_halves(ledger: Ledger) -> None:
     one, two = ledger.passes.split(chunk.id, HALVES)
     assert (one.number, two.number) == (3, 4)
     assert (one.list_path, two.list_path, one.state) == ("splits/a", "splits/b", ChunkState.PENDING)
+    assert (one.parent_id, other.parent_id) == (chunk.id, None)
     assert list(ledger.passes.split(chunk.id, HALVES)) == [one, two]
     end(ledger, attempt_id, state="failed", chunk=ChunkState.SPLIT)
     totals = ledger.passes.totals(made)
     assert (totals.files, totals.size_bytes) == (5, 110)
     assert totals.chunks == {ChunkState.PENDING: 3, ChunkState.SPLIT: 1}
     assert ledger.passes.next_chunk_number(made) == 5
+    end(ledger, attempt(ledger, other.id, "other"), state="succeeded", chunk=ChunkState.DONE)
+    with pytest.raises(LedgerCorrupt):
+        ledger.passes.split(other.id, HALVES)
 
 
 # Samples.

@@ -27,9 +27,9 @@ from migrator.transfer import governor as streams
 from migrator.transfer.governor import LOOK_EVERY_S, Governing
 from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
 from migrator.transfer.ports import BrickLook, ChunkWork
-from tests.support.fake_streams import FakeLane, FakeStreams
+from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import VirtualClock
-from tests.support.run_world import World, in_loop, small_world
+from tests.support.run_world import ALICE, World, in_loop, small_world
 
 BEGIN_S = 1_700_000_000.0 + 1000.0
 """Where a virtual clock begins: a Tuesday, 22:30:00 UTC."""
@@ -276,3 +276,18 @@ async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(gove
     assert governed.world.is_copied()
     sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
     assert sizes == [1] * 32
+
+
+@in_loop
+async def test_halves_of_a_chunk_that_was_not_tried_count_as_new(tmp_path: Path) -> None:
+    world = small_world(tmp_path, files=4, per_chunk=4)
+    governed = Governed(world, cost=TransferCost(s_per_file=300.0, s_per_byte=0.0, streams=1, basis="measured"))
+    governed.streams.faults[ALICE + b"/sub/f00"] = Fault("crash", times=1)
+    await governed.run()
+    assert world.is_copied()
+    tried = zip(governed.streams.streams, governed.streams.recopied, strict=True)
+    assert [(len(paths), again) for (kind, paths), again in tried if kind is ChunkKind.FILES] == [
+        (2, False),
+        (2, False),
+        (2, True),
+    ]
