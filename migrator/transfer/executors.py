@@ -130,6 +130,10 @@ class Executor:
         ended = await asyncio.gather(*(processes.end(token, grace_s=_GRACE_S) for token in alive))
         return [token for token, gone in zip(alive, ended, strict=True) if not gone]
 
+    async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """See `Host.activity`."""
+        return await self._host.activity(tokens)
+
     def limit(self, token: str, bytes_per_s: int | None) -> None:
         """See `Processes.limit`; None: no limit."""
         self._host.processes.limit(token, bytes_per_s or 0)

@@ -1,7 +1,8 @@
 """Watching streams: samples, snapshots, stalls, and capacity."""
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from migrator.beegfs.model import StorageSample
 from migrator.beegfs.tool import look_at_storage
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
-from migrator.core.tasks import beside
+from migrator.core.tasks import beside, told
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
 from migrator.hosts.ports import Activity
@@ -40,7 +41,7 @@ class Meter:
         *,
         activity: Activity | None = None,
     ) -> None:
-        """`activity` None: use that of the world."""
+        """`activity` is that of streams on this machine; None: use that of the world."""
         self._pass = under_way
         self._clock = under_way.world.clock
         self._activity = activity or under_way.world.activity
@@ -185,12 +186,7 @@ class Meter:
                 quiet.append(stream)
         if not quiet:
             return
-        try:
-            found = await self._pass.world.blocking(
-                lambda: self._activity([stream.token for stream in quiet]), timeout_s=timeout_s
-            )
-        except TimeoutError:
-            found = {}
+        found = await self._activity_of(quiet)
         for stream in quiet:
             activity = found.get(stream.token)
             if activity is not None and activity != stream.activity:
@@ -202,6 +198,24 @@ class Meter:
             elif now_s - stream.moved_s >= timeout_s and not stream.stalled:
                 stream.stalled = True
                 stream.end()
+
+    async def _activity_of(self, streams: Sequence["Stream"]) -> Mapping[str, int]:
+        """The activity of streams on their hosts, by token. A host that does not answer shows none."""
+        world, timeout_s = self._pass.world, self._pass.request.stall_timeout_s
+        by_host: dict[str, list[Stream]] = {}
+        for stream in streams:
+            by_host.setdefault(stream.executor.host, []).append(stream)
+
+        async def ask(host: str, there: Sequence["Stream"]) -> Mapping[str, int]:
+            tokens = [stream.token for stream in there]
+            if host == world.own_host:
+                asked = world.blocking(lambda: self._activity(tokens), timeout_s=timeout_s)
+            else:
+                asked = asyncio.wait_for(there[0].executor.activity(tokens), timeout_s)
+            return await told(asked) or {}
+
+        answers = await asyncio.gather(*(ask(*one) for one in by_host.items()))
+        return {token: value for answer in answers for token, value in answer.items()}
 
     def _waits_for_storage(self) -> bool:
         """Whether a quiet stream waits for a server of the target that is known to be down."""

@@ -55,6 +55,8 @@ class FakeStreams(Executor):
     at_once: int = 0
     copied: list[bytes] = field(default_factory=list)
     before_path: Callable[[bytes], None] = lambda _: None
+    moved: Callable[[], int] = lambda: 7
+    """What streams have done so far: nothing ever moves."""
     longest_name_bytes: int = 4000
 
     def view(self, tree: bytes) -> StreamView:
@@ -134,9 +136,8 @@ class FakeStreams(Executor):
             self.alive.difference_update(tokens)
         return [token for token in tokens if token in self.alive]
 
-    def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """The `Activity`: nothing ever moves."""
-        return dict.fromkeys(tokens, 7)
+    async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        return dict.fromkeys(tokens, self.moved())
 
     def _copy(self, path: bytes, node: Node, paths: Sequence[bytes]) -> None:
         there = self.target.nodes.get(path)

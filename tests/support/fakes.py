@@ -67,6 +67,11 @@ async def inline(work: Callable[[], T], *, timeout_s: float) -> T:
     return work()
 
 
+def still(tokens: Sequence[str]) -> Mapping[str, int]:
+    """The `Activity` of tests: nothing ever moves."""
+    return dict.fromkeys(tokens, 7)
+
+
 class FakeChunkLists:
     """Lists in memory. A chunk's number says where its half of a split lies."""
 

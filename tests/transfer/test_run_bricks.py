@@ -13,6 +13,7 @@ from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind
 from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind
+from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import HostLost
 from migrator.ledger.locks import of_brick
@@ -213,6 +214,32 @@ async def test_a_host_lost_in_one_step_is_read_from_again_in_the_next(world: Wor
     assert found.is_set()
     assert read_by(streams_of(world, 1))
     assert world.is_copied()
+
+
+@pytest.mark.parametrize("does", ["works", "hangs", "is away"])
+@in_loop
+async def test_a_silent_stream_on_a_host_is_stalled_unless_it_works_there(world: World, does: str) -> None:
+    world.ledger.site.record_capabilities(TargetCapabilities(syncfs_reaches_disks=False), 1.0)
+    world.request = replace(world.request, stall_timeout_s=30.0)
+    on_host, over = streams_of(world, 0), asyncio.Event()
+    on_host.faults[min(listed_bricks(world)[ONE])] = Fault("hang", times=1, until=over)
+
+    def moved() -> int:
+        now_s = int(world.clock.monotonic_s())
+        if now_s > began_s + 2 * world.request.stall_timeout_s:
+            over.set()
+        if does == "is away":
+            raise HostLost("no answer")
+        return now_s if does == "works" else 7
+
+    began_s, on_host.moved = world.clock.monotonic_s(), moved
+    if does == "works":
+        await world.run()
+        assert world.is_copied()
+        assert [event for event in world.progress.events if event.kind is EventKind.CHUNK_RETRIED] == []
+    else:
+        with pytest.raises(RunStopped, match="has not moved"):
+            await world.run()
 
 
 @in_loop
