@@ -32,8 +32,8 @@ from migrator.transfer.model import (
 _TAKING_ROOM = (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 _INSERT_ROWS = 10_000
 _INSERT_CHUNK = (
-    "INSERT INTO chunks (pass_id, number, kind, tree, files, size_bytes, brick, state, tries) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', 0)"
+    "INSERT INTO chunks (pass_id, number, kind, tree, files, size_bytes, brick, state) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')"
 )
 
 _chunks, _attempts, _attention = tables.chunks.c, tables.attempts.c, tables.attention.c
@@ -50,14 +50,13 @@ class ChunkTable(Records):
         return found
 
     def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
-        """Make the failed chunks of a pass pending again, with no tries used, except those of `but_trees`; return their
-        number. Files that arrive in a directory change its times, so the times are set again in the trees of those
-        chunks.
+        """Make the failed chunks of a pass pending again, except those of `but_trees`; return their number. Files that
+        arrive in a directory change its times, so the times are set again in the trees of those chunks.
         """
         counts = []
         with self._database.write() as connection:
             for these in (_times_to_set_again(pass_id), _failed(pass_id)):
-                pending = update(tables.chunks).where(these, _but(but_trees)).values(state="pending", tries=0)
+                pending = update(tables.chunks).where(these, _but(but_trees)).values(state="pending")
                 counts.append(connection.execute(pending).rowcount)
         return counts[-1]
 
@@ -210,7 +209,7 @@ def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
 
 
 def _add_chunk(connection: Connection, chunk: Chunk, pass_id: int, **given: object) -> None:
-    given = {"pass_id": pass_id, "state": ChunkState.PENDING.value, "tries": 0, **given}
+    given = {"pass_id": pass_id, "state": ChunkState.PENDING.value, **given}
     add(connection, tables.chunks, **columns_of(tables.chunks, chunk, **given))
 
 
@@ -262,7 +261,6 @@ _OF_CHUNK = _attempts.chunk_id == bindparam("chunk_id")
 _BY_TOKEN = select(_attempts.id).where(_attempts.token == bindparam("token"))
 _UNFINISHED_OF_CHUNK = select(func.count()).where(_OF_CHUNK, tables.UNFINISHED)
 _NEXT_ATTEMPT = select(func.coalesce(func.max(_attempts.number), 0) + 1).where(_OF_CHUNK)
-_TRIED = update(tables.chunks).where(_chunks.id == bindparam("chunk_id")).values(tries=_chunks.tries + 1)
 _CHUNK_OF_ATTEMPT = select(tables.chunks).where(
     _chunks.id == select(_attempts.chunk_id).where(_attempts.id == bindparam("attempt_id")).scalar_subquery()
 )
@@ -273,7 +271,7 @@ _FORGET_PROBLEMS = delete(tables.attention).where(_attention.chunk_id == bindpar
 
 
 class AttemptTable(Records):
-    """Attempts. `tries` of a chunk does not count interrupted attempts."""
+    """Attempts at chunks, and files that did not arrive."""
 
     def intend(
         self, *, chunk_id: int, run_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float
@@ -293,7 +291,6 @@ class AttemptTable(Records):
                     hint="run the same command again: it ends what is left of earlier streams first",
                 )
             _enter_chunk(connection, chunk_id, ChunkState.RUNNING)
-            connection.execute(_TRIED, this)
             return add(
                 connection,
                 tables.attempts,
@@ -341,9 +338,6 @@ class AttemptTable(Records):
             if not _enter_attempt(connection, attempt_id, new, **ended):
                 return
             chunk = connection.execute(_CHUNK_OF_ATTEMPT, {"attempt_id": attempt_id}).one()
-            if new is AttemptState.INTERRUPTED:
-                tried = update(tables.chunks).where(_chunks.id == chunk.id, _chunks.tries > 0)
-                connection.execute(tried.values(tries=_chunks.tries - 1))
             keeps_state = new is AttemptState.INTERRUPTED and chunk.state == ChunkState.SPLIT.value
             if not keeps_state and _enter_chunk(connection, chunk.id, chunk_state) and chunk_state is ChunkState.SPLIT:
                 raise LedgerCorrupt(f"chunk {chunk.id} cannot be split without its halves")

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
@@ -187,7 +187,7 @@ chunks = _table(
     "chunks",
     """
     id:int! pass_id:int>passes.id number:int kind:text tree:bytes files:int size_bytes:int state:text
-    tries:int list_path:text? brick:text? parent_id:int?>chunks.id
+    list_path:text? brick:text? parent_id:int?>chunks.id
     """,
     sa.UniqueConstraint("pass_id", "number"),
     # For pending chunks, the largest first, also of some bricks, and for the sums of a pass: no other row is read.

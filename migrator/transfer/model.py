@@ -101,7 +101,6 @@ class ChunkRecord(Struct, frozen=True, kw_only=True):
     files: int
     size_bytes: int
     state: ChunkState
-    tries: int
     list_path: str | None = None
     brick: str | None = None
     parent_id: int | None = None

@@ -173,7 +173,6 @@ class Weeks:
                     "files": its_files,
                     "size_bytes": its_bytes,
                     "state": "done" if done else "pending",
-                    "tries": int(done),
                 }
                 finished_s = BEGAN_S + self.days * DAY_S * so_far / until
                 seconds = (its_files * 0.002 + its_bytes / 2**27) * math.exp(self.dice.gauss(0, 0.2))
