@@ -457,16 +457,19 @@ class Verification:
                 if problem.errno == errno.EXDEV:
                     tally.unreadable(problem, on_source=side is source)
         accounted, since_s = await asyncio.to_thread(self._accounted, trees)
-        scans = await asyncio.to_thread(self.ledger.scans.all)
-        scans = [one for one in scans if one.finished_at_s is None or one.finished_at_s >= since_s]
+        # Weeks of passes over other trees leave hundreds that list no path of these.
+        scans = [
+            one
+            for one in await asyncio.to_thread(self.ledger.scans.all)
+            if (one.finished_at_s is None or one.finished_at_s >= since_s)
+            and (not one.scope or overlap(set(one.scope), set(trees)))
+        ]
         # A scan that cannot be resumed discards its catalog when it is interrupted.
         kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
         self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
         # The catalog that lists the source now, from its bricks, is one of them.
         listed_now = frozenset(source.files)
-        # Weeks of passes over other trees leave hundreds that list no path of these.
-        may_list = [scan.name for scan in scans if not scan.scope or overlap(set(scan.scope), set(trees))]
-        seen = [file for file in draft.catalog_files(may_list) if file not in listed_now]
+        seen = [file for file in draft.catalog_files([one.name for one in scans]) if file not in listed_now]
         joined = await asyncio.to_thread(
             Joined,
             source,

@@ -243,14 +243,17 @@ def test_a_directory_that_both_listings_missed_is_walked_after_all(
 
 
 def test_a_catalog_that_is_lost_or_damaged_makes_it_not_whole(world: World) -> None:
+    catalogs = world.manifests.catalogs.directory
     scan_now(world, "first")
     scan_now(world, "second")
+    scan_now(world, "of another", scope=(OTHER_TREE,))
     world.copy_trees()
-    shutil.rmtree(world.directory / "state" / "catalogs" / "first")
-    part = next((world.directory / "state" / "catalogs" / "second").glob("part-*"))
-    part.unlink()
+    for name in ("second", "of another"):
+        next((catalogs / name).glob("part-*")).unlink()
+    shutil.rmtree(catalogs / "first")
     record = world.verify()
     assert not record.whole
+    assert len(record.reasons) == 2
     assert any("first" in reason for reason in record.reasons)
     assert any("second" in reason and "missing" in reason for reason in record.reasons)
     assert record.exit_code is ExitCode.REFUSED
