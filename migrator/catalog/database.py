@@ -70,27 +70,36 @@ ABOVE = """CREATE TEMP MACRO above(path) AS
 """The directory of a path. DuckDB has few functions on BLOB; on `hex` the expression is exact."""
 
 
-def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills to a directory of its own in `scratch`, which goes with the connection. Raises
-    Refused if the disk has no room for `rows`.
+def _memory_bytes(scratch: Scratch) -> int:
+    quarter_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    return max(scratch.memory_bytes or quarter_bytes, _LEAST_BYTES)
+
+
+def require_room(scratch: Scratch, rows: int) -> None:
+    """Raises Refused if memory and disk have no room for what a query of so many rows may spill. After `connect`, which
+    makes the directory.
+    """
+    lacks_bytes = rows * _SPILLED_BYTES - _memory_bytes(scratch) - shutil.disk_usage(scratch.directory).free
+    if lacks_bytes > 0:
+        raise Refused(
+            f"{rows:,} paths may need {format_size(lacks_bytes)} more room than {scratch.directory} has",
+            cause="queries write there what exceeds [site] memory, and remove it at their end",
+            hint="free room there, raise [site] memory, or give [site] state_dir another disk",
+        )
+
+
+def connect(scratch: Scratch, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory that spills to a directory of its own in `scratch`, which goes with the connection.
 
     Its memory is for DuckDB's own buffers: the process needs up to 500 MB more. `threads` None uses as many cores as
     the memory allows: DuckDB's tuning guide requires at least 125 MB each. The order of rows is arbitrary unless the
     query sorts them. DuckDB loads nothing from the network. Close the connection.
     """
-    quarter_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-    memory_bytes = max(scratch.memory_bytes or quarter_bytes, _LEAST_BYTES)
+    memory_bytes = _memory_bytes(scratch)
     with ExitStack() as stack:
         own = scratch.directory
         with suppress(OSError):  # a full or read-only disk: what fits into memory needs none
             own = stack.enter_context(own_directory(own))
-        lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(own).free
-        if lacks_bytes > 0:
-            raise Refused(
-                f"{rows:,} paths may need {format_size(lacks_bytes)} more room than {scratch.directory} has",
-                cause="queries write there what exceeds [site] memory, and remove it at their end",
-                hint="free room there, raise [site] memory, or give [site] state_dir another disk",
-            )
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory_bytes // MIB}MiB",
             "preserve_insertion_order": False,

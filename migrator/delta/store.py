@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import ABOVE, connect, in_parts
+from migrator.catalog.database import ABOVE, connect, in_parts, require_room
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
@@ -82,6 +82,11 @@ _SETTINGS = f"""
     CREATE TEMP VIEW now AS SELECT {_LISTED} FROM now_rows WHERE {_SELECTED}
 """
 """`resend`: no path of the tree is known to have arrived. A change of the base between these times may have left no trace.
+"""
+
+_WANTED_ROWS = """
+    SELECT count(*) FROM (SELECT tree FROM base_rows UNION ALL SELECT tree FROM now_rows)
+    WHERE tree IN (SELECT tree FROM wanted)
 """
 
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
@@ -361,8 +366,7 @@ class Comparisons:
                     cause="everything in a tree that was not scanned would look as if it were new or had vanished",
                 )
         resend = set(unsettled_trees)
-        rows = before.record.rows + after.record.rows
-        with connect(self._scratch, rows=rows, threads=self._threads) as connection:
+        with connect(self._scratch, threads=self._threads) as connection:
             create_entries(connection, before.part_files, view="base_rows")
             create_entries(connection, after.part_files, view="now_rows")
             ended_at_s = before.record.finished_at_s or before.record.started_at_s
@@ -372,7 +376,10 @@ class Comparisons:
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
-            differ = _compare(connection, (before, after), reap_list)
+            # A catalog of everything may have a thousand times the rows of these trees.
+            (rows,) = connection.execute(_WANTED_ROWS).fetchone() or (0,)
+            require_room(self._scratch, rows)
+            differ = _compare(connection, rows, reap_list)
             yield Comparison(connection, before.record, after.record, sorted(set(trees)), differ=differ)
 
 
@@ -383,20 +390,20 @@ def _keep_keys(
     kept: str,
     parameters: Mapping[str, object],
     *,
-    of: Sequence[ClosedCatalog],
+    rows: int,
 ) -> None:
-    """Create a table with those of the `keys` (hashes of paths, of rows of these catalogs) that the query `kept` selects, in parts:
+    """Create a table with those of the `keys` (hashes of the paths of so many rows) that the query `kept` selects, in parts:
     those of 10^8 paths on each side are not grouped at once in 512 MiB.
     """
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} (key UBIGINT)")
-    parts = sum(catalog.record.rows for catalog in of) // _KEYS_AT_ONCE + 1
+    parts = rows // _KEYS_AT_ONCE + 1
     for some in in_parts(connection, keys, parameters, part=f"key % {parts}", parts=parts):
         some.query("keys", kept).insert_into(table)
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, catalogs: Sequence[ClosedCatalog], reap_list: Path | None) -> bool:
-    """Create all tables of a comparison of two catalogs; False, without them, if no path differs."""
-    _keep_keys(connection, "candidates", _KEYS, _CANDIDATES, {}, of=catalogs)
+def _compare(connection: duckdb.DuckDBPyConnection, rows: int, reap_list: Path | None) -> bool:
+    """Create all tables of a comparison of so many rows of both catalogs; False, without them, if no path differs."""
+    _keep_keys(connection, "candidates", _KEYS, _CANDIDATES, {}, rows=rows)
     (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
     if not candidates:
         return False
@@ -760,7 +767,8 @@ class Extras:
             for one, trees in groups.items():
                 if earlier := self._there(one.earlier):
                     given = {"catalogs": _files_of(earlier), "trees": trees}
-                    _keep_keys(connection, "only_earlier", _EARLIER_KEYS, _ONLY_EARLIER, given, of=[*sides, *earlier])
+                    rows = sum(catalog.record.rows for catalog in (*sides, *earlier))
+                    _keep_keys(connection, "only_earlier", _EARLIER_KEYS, _ONLY_EARLIER, given, rows=rows)
                     connection.execute(_EARLIER, given)
                 if one.manifest is not None:
                     differences = str(differences_of(one.manifest, digest=one.differences_digest))

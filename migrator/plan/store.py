@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from migrator.beegfs.model import LaidOut, LayoutRule, TreeOwner
 from migrator.beegfs.rules_layout import rule_words
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, require_room
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
@@ -223,7 +223,8 @@ class CatalogQueryFiles(Struct, frozen=True):
     def open(self, name: str) -> "Iterator[CatalogQueries]":
         """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
         catalog = self.catalogs.open(name)
-        with connect(self.scratch, rows=catalog.record.rows, threads=self.threads) as connection:
+        with connect(self.scratch, threads=self.threads) as connection:
+            require_room(self.scratch, catalog.record.rows)
             yield CatalogQueries(catalog, connection)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from migrator.catalog import database
 from migrator.catalog.brick_parts import decode_rows
-from migrator.catalog.database import connect, directory_of, in_parts
+from migrator.catalog.database import connect, directory_of, in_parts, require_room
 from migrator.catalog.files import ROW_SCHEMA
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import CatalogReads
@@ -117,7 +117,7 @@ def test_each_part_comes_after_the_one_before(tmp_path: Path, parts: int, count:
 
 def test_what_no_disk_can_hold_is_refused_before_the_query(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"1,000,000,000,000 paths may need .* more room"):
-        connect(Scratch(tmp_path), rows=10**12)
+        require_room(Scratch(tmp_path), 10**12)
 
 
 def test_what_a_killed_query_leaves_is_removed_by_the_next_and_what_others_use_is_not(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -18,7 +19,7 @@ from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import ChunkKind
-from migrator.core.units import NS_PER_S
+from migrator.core.units import MIB, NS_PER_S
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree
 from migrator.delta.store import Comparison, Comparisons, Extras
 from migrator.reap.model import PlanReap, ReapAction, Savings
@@ -210,6 +211,23 @@ def test_what_is_refused(tmp_path: Path) -> None:
         for trees in ([B], TREES):
             with pytest.raises(Refused, match="other user trees"), comparisons.open(base, now, trees=trees):
                 pass
+
+
+def test_room_is_needed_only_for_the_trees_that_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(TREES)
+    for path in (A + b"/f", *(B + b"/%d" % number for number in range(5))):
+        source.make(path, FILE, 10)
+    for name in ("base", "now"):
+        write_catalog(tmp_path, source.entries(), TREES, name=name)
+    # Memory holds what 5 rows spill, and the disk nothing.
+    monkeypatch.setattr("migrator.catalog.database._SPILLED_BYTES", 100 * MIB)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    scratch = Scratch(tmp_path / "tmp", memory_bytes=512 * MIB)
+    comparisons = Comparisons(closed_catalogs(tmp_path), scratch=scratch, threads=1)
+    with comparisons.open("base", "now", trees=[A]) as comparison:
+        assert comparison.changes.nothing
+    with pytest.raises(Refused, match="more room"), comparisons.open("base", "now", trees=TREES):
+        pass
 
 
 # Paths on the reap list, which are not on the target.
