@@ -92,12 +92,14 @@ _WANTED_ROWS = """
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
 _CONTENT = f"hash({', '.join(column for column in _COLUMNS if column not in ('tree', 'dev'))})"
 _KEYS = f"""
-    SELECT hash(path) AS key, CASE WHEN NOT unsettled THEN {_CONTENT} END AS content FROM base
-    UNION ALL SELECT hash(path), {_CONTENT} FROM now
+    SELECT hash(path) AS key, CASE WHEN NOT unsettled THEN {_CONTENT} END AS content, 1::UTINYINT AS side FROM base
+    UNION ALL SELECT hash(path), {_CONTENT}, 2::UTINYINT FROM now
 """
 _KEYS_AT_ONCE = 8_000_000
-_CANDIDATES = "SELECT DISTINCT key FROM keys GROUP BY key, content HAVING count(*) <> 2"
-"""Hashes of the paths that may differ: DuckDB 2.0 cannot join the rows of 10^8 paths on each side in 512 MiB."""
+_CANDIDATES = "SELECT DISTINCT key FROM keys GROUP BY key, content HAVING bit_or(side) <> 3"
+"""Hashes of the paths that may differ: DuckDB 2.0 cannot join the rows of 10^8 paths on each side in 512 MiB. A catalog may list
+a path twice.
+"""
 
 _PART = "(SELECT * FROM {} SEMI JOIN candidates ON hash(path) = key WHERE hash(path) % {{parts}} = {{part}})"
 _DIFFERING_PART = f"""
@@ -116,6 +118,16 @@ _DIFFERING = f"""
     SELECT {", ".join(f"n_{column} AS {column}" for column in _COLUMNS)} FROM differing WHERE n_path IS NOT NULL;
     CREATE TEMP TABLE gluster AS SELECT count(b_gfid) + count(n_gfid) > 0 AS is_it FROM differing
 """
+
+_ONCE = """
+    DELETE FROM differing WHERE rowid IN (
+        SELECT rowid FROM differing SEMI JOIN (
+            SELECT hash(coalesce(b_path, n_path)) AS key FROM differing GROUP BY key HAVING count(*) > 1
+        ) ON hash(coalesce(b_path, n_path)) = key
+        QUALIFY row_number() OVER (PARTITION BY coalesce(b_path, n_path)) > 1
+    )
+"""
+"""Keep one row of a path that a catalog lists twice: each of the following joins would multiply them."""
 
 _BENEATH = f"""
     INSERT INTO differing
@@ -430,6 +442,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[
 
 
 def _place_directories(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(_ONCE)
     connection.execute(_PAIRED)
     if _place(connection):
         connection.execute(_BLOCKED)
