@@ -49,6 +49,7 @@ def verification(
         trees=trees,
         carry=carry,
         workers=wiring.site.verify.workers,
+        stall_timeout_s=wiring.site.transfer.stall_timeout_s,
         source=source,
         target=target,
         manifests=wiring.manifests(ledger),

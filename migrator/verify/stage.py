@@ -24,7 +24,7 @@ from migrator.core.paths import overlap, show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
-from migrator.core.units import DAY_S, NS_PER_S, format_count, format_size, several
+from migrator.core.units import DAY_S, NS_PER_S, format_count, format_duration, format_size, several
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
@@ -117,7 +117,7 @@ class Verification:
 
     `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification
     of this site read is not read again if the file has not changed since on either side (`is_carried_over`).
-    `workers` is the number of threads.
+    `workers` is the number of threads. Without `storage`, the syncs before the comparison may take `stall_timeout_s`.
 
     The caller holds the lock `run`, and passes file systems that were opened for this call.
 
@@ -148,6 +148,7 @@ class Verification:
     trees: tuple[bytes, ...] = ()
     carry: bool = False
     workers: int = 4
+    stall_timeout_s: float = 600.0
     _waiting: StorageWait | None = field(init=False, default=None)
     _content: ContentPass | None = field(init=False, default=None)
     _asked: dict[int, str | None] = field(init=False, default_factory=dict)
@@ -290,7 +291,7 @@ class Verification:
             ) from None
 
     async def _compare(self, draft: "ParquetDraft", number: int) -> ClosedManifest:
-        reading = await asyncio.to_thread(self._begin_reading, number)
+        reading = await self._begin_reading(number)
         earlier = await asyncio.to_thread(self._earlier) if self.carry else []
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
         try:
@@ -372,7 +373,22 @@ class Verification:
         name = f"{self.plan.name}-batch-{self.batch:04d}-{of_trees}-{policy.share}-{policy.seed}"
         return self.manifests.readings(name)
 
-    def _begin_reading(self, number: int) -> ContentReading:
+    async def _begin_reading(self, number: int) -> ContentReading:
+        """The reading, after syncs of both sides. A side that hangs is waited for only with `storage`: a user may be frozen."""
+        timeout_s = self.stall_timeout_s if self._waiting is None else None
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await asyncio.to_thread(self._sync_sides, number)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise MigratorError(
+                f"the verification was stopped: syncing source and target took more than {format_duration(self.stall_timeout_s)}",
+                cause="one of them does not respond, or is very slow",
+                hint="check both with `migrator doctor`, then verify again",
+            ) from error
+
+    def _sync_sides(self, number: int) -> ContentReading:
         """Record the clocks of both sides, then sync both sides (see `is_carried_over`)."""
         source_clock_ns = int(self.clock.now_s() * NS_PER_S) if self.source.trusted_ctimes else None
         target_clock_ns: int | None = None

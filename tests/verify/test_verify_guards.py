@@ -371,6 +371,23 @@ def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch
     assert world.verify().exit_code is ExitCode.DONE
 
 
+def test_a_sync_that_hangs_ends_the_verification(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(world.target, "sync", answers.wait)
+
+    async def verify() -> None:
+        try:
+            with pytest.raises(MigratorError, match=r"took more than 0\.0 s"):
+                await world.verify_now(stall_timeout_s=0.0)
+        finally:
+            answers.set()
+
+    asyncio.run(verify())
+    monkeypatch.undo()
+    world.copy_trees()
+    assert world.verify().exit_code is ExitCode.DONE
+
+
 @pytest.mark.guarantee("names")
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root the roots' owner is the user anyway")
 def test_hostile_names_are_data_everywhere(world: World) -> None:
