@@ -261,7 +261,7 @@ class _Carrying:
         """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their
         name is unused, or exactly one of source and target has a directory there.
 
-        The type in the list does not count: another pass may have sent a new entry of this name since that catalog.
+        What vanished need not be on the target: another pass may have sent a new entry of this name since that catalog.
         """
         await self._check_health()
         source = self._world.source

@@ -90,14 +90,11 @@ class Rename(Struct, frozen=True, kw_only=True):
 class Gone(Struct, frozen=True, kw_only=True):
     """A path of one tree that is no longer on the source; a vanished directory is listed alone.
 
-    `path` is its name before all renames; it excludes paths that were renamed out of it. `names` counts it and
-    everything that vanished with it.
+    `path` is its name before all renames; it excludes paths that were renamed out of it.
     """
 
     tree: bytes
     path: bytes
-    type: EntryType
-    names: int
 
 
 # Move lists on disk.

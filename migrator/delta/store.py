@@ -281,12 +281,11 @@ _VANISHED = """
 """
 
 _GONE_PATHS = """
-    SELECT vanished.path, vanished.tree, vanished.type, holders.path IS NULL AS outermost
-    FROM vanished LEFT JOIN (SELECT path FROM vanished WHERE type = 'directory') holders
+    SELECT tree, path
+    FROM vanished ANTI JOIN (SELECT path FROM vanished WHERE type = 'directory') holders
         ON holders.path = above(vanished.path)
-    ORDER BY vanished.path || '/'::BLOB
+    ORDER BY path
 """
-"""The content of a directory follows it directly."""
 
 _BEFORE = f"""
     SELECT tree, count(*), sum(bytes)::BIGINT FROM base_rows WHERE {_SELECTED} GROUP BY tree
@@ -541,25 +540,12 @@ class Comparison:
             yield Rename(tree=tree, old=old, new=new, type=EntryType(kind), size_bytes=size_bytes, mtime_ns=mtime_ns)
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost vanished paths, in order of path; the content of a directory directly follows it. Another entry
-        may have the name now: a directory became something else or the reverse, or another directory was renamed to it.
-        Files that were replaced by other files are not included.
+        """The outermost vanished paths, in order of path. Another entry may have the name now: a directory became something
+        else or the reverse, or another directory was renamed to it. Files that were replaced by other files are not
+        included. A directory that was renamed out of a vanished one may hold vanished paths of its own.
         """
-        counted: list[Gone] = []
-        # Positions in `counted` of the paths above the row: a directory that was renamed out of a vanished one may hold
-        # vanished paths of its own.
-        inside: list[int] = []
-        for path, tree, kind, outermost in self._rows(_GONE_PATHS):
-            while inside and not path.startswith(counted[inside[-1]].path + b"/"):
-                inside.pop()
-            if not inside:
-                yield from counted
-                counted.clear()
-            if outermost:
-                inside.append(len(counted))
-                counted.append(Gone(tree=tree, path=path, type=EntryType(kind), names=0))
-            counted[inside[-1]] = replace(counted[inside[-1]], names=counted[inside[-1]].names + 1)
-        yield from counted
+        for tree, path in self._rows(_GONE_PATHS):
+            yield Gone(tree=tree, path=path)
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
         """The entries to send of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
@@ -579,9 +565,9 @@ class Comparison:
 
 
 MOVES_SCHEMA = Columns[object](
-    "what:string tree:binary path:binary new_path:binary? type:string size:int64? mtime_ns:int64? names:int64?"
+    "what:string tree:binary path:binary new_path:binary? type:string? size:int64? mtime_ns:int64?"
 ).schema
-"""`what` is `rename` (with `new_path`, `size` and `mtime_ns`) or `gone` (with `names`)."""
+"""`what` is `rename` (with all columns) or `gone`."""
 
 _RENAME, _GONE = "rename", "gone"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
@@ -631,7 +617,7 @@ class MoveListFiles:
 
     def gone(self, move_list: str) -> Iterator[Gone]:
         for row in dropwhile(lambda row: row["what"] == _RENAME, self._rows(move_list)):
-            yield Gone(tree=row["tree"], path=row["path"], type=EntryType(row["type"]), names=row["names"])
+            yield Gone(tree=row["tree"], path=row["path"])
 
     def digest(self, move_list: str) -> str:
         """BLAKE2b of the file, in hexadecimal. Raises Refused if it is missing."""
@@ -670,7 +656,7 @@ def _of_rename(one: Rename) -> dict[str, Any]:
 
 
 def _of_gone(one: Gone) -> dict[str, Any]:
-    return {"what": _GONE, "tree": one.tree, "path": one.path, "type": one.type.value, "names": one.names}
+    return {"what": _GONE, "tree": one.tree, "path": one.path}
 
 
 def _missing(move_list: str, file: Path) -> Refused:
@@ -687,7 +673,7 @@ def _damaged(move_list: str, file: Path, why: str) -> Refused:
 
 
 _TABLES = """
-    CREATE TEMP TABLE extras (tree BLOB, path BLOB, type VARCHAR, bytes BIGINT);
+    CREATE TEMP TABLE extras (tree BLOB, path BLOB, bytes BIGINT);
     CREATE TEMP TABLE of_others (path BLOB)
 """
 
@@ -707,7 +693,7 @@ _ONLY_EARLIER = "SELECT DISTINCT key FROM keys GROUP BY key, directory HAVING bo
 
 _EARLIER = f"""
     INSERT INTO extras
-    SELECT tree, path, type, bytes FROM (
+    SELECT tree, path, bytes FROM (
         SELECT path, any_value(tree) AS tree, arg_max(type, ctime_ns) AS type,
             max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
         FROM read_parquet($catalogs) SEMI JOIN only_earlier ON hash(path) = key WHERE {_IN_TREES} GROUP BY path
@@ -729,7 +715,7 @@ _FOUND = """
 
 _NAMED = f"""
     INSERT INTO extras
-    SELECT tree, path, type, bytes FROM found JOIN ({_BROUGHT}) brought USING (path)
+    SELECT tree, path, bytes FROM found JOIN ({_BROUGHT}) brought USING (path)
     LEFT JOIN (SELECT path, type AS now_type FROM now_rows) n USING (path)
     WHERE now_type IS NULL OR (now_type = 'directory') <> (type = 'directory')
 """
@@ -749,8 +735,7 @@ _TALLY = """
 """
 
 _EXTRAS_GONE = """
-    SELECT path, any_value(tree) AS tree, any_value(type) AS type
-    FROM extras GROUP BY path ORDER BY path || '/'::BLOB
+    SELECT any_value(tree), path FROM extras GROUP BY path ORDER BY path || '/'::BLOB
 """
 """The content of a directory follows it directly."""
 
@@ -834,15 +819,9 @@ class FoundExtras:
         outermost: Gone | None = None
         query = self._connection.execute(_EXTRAS_GONE)
         while rows := query.fetchmany(ROWS_AT_ONCE):
-            for path, tree, kind in rows:
-                if outermost is not None and path.startswith(outermost.path + b"/"):
-                    outermost = replace(outermost, names=outermost.names + 1)
-                    continue
-                if outermost is not None:
-                    yield outermost
-                outermost = None if path in kept else Gone(tree=tree, path=path, type=EntryType(kind), names=1)
-        if outermost is not None:
-            yield outermost
+            for tree, path in rows:
+                if path not in kept and not (outermost and path.startswith(outermost.path + b"/")):
+                    yield (outermost := Gone(tree=tree, path=path))
 
     def _directories_with_others(self) -> frozenset[bytes]:
         found: set[bytes] = set()

@@ -109,7 +109,7 @@ class MoveWorld:
         self.lists.kept_renames = [*self.lists.kept_renames, *new]
 
     def vanished(self, *names: bytes) -> None:
-        new = [Gone(tree=TREE, path=_full(name), type=EntryType.FILE, names=1) for name in names]
+        new = [Gone(tree=TREE, path=_full(name)) for name in names]
         self.lists.kept_gone = [*self.lists.kept_gone, *new]
 
     def apply(self) -> Moved:
