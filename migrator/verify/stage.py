@@ -164,7 +164,7 @@ class Verification:
 
         Raises UsageError if plan or batch do not match the site, Refused if a check fails before anything is read (a
         later failure makes the record not whole), Interrupted on cancellation, and MigratorError if the manifest cannot
-        be written.
+        be written or the sides are not synced in time.
         """
         self._began_s = self.clock.monotonic_s()
         site, state, trees = self._check_request()
