@@ -566,8 +566,11 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     locked = {item.record.tree.path for item in _chosen(request, world)[0]}
     with world.locks.hold(VERB, *map(of_tree, locked), shared=(VOLUME,)):
         # The purge removes only the confirmed items, even if the retention of another tree ends now.
-        items, left = _chosen(request, world)
-        items = tuple(item for item in items if item.record.tree.path in locked)
+        found, left = _chosen(request, world)
+        items = tuple(item for item in found if item.record.tree.path in locked)
+        for tree in (item.record.tree for item in found if item not in items):
+            words = f"the source of {tree.user} became due after this purge had begun: review it with --dry-run"
+            left[tree.path] = model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=words)
         checksum = _checksum(world, site, items)
         if problem := rules.confirmation_problem(request.confirm, checksum):
             raise Refused(

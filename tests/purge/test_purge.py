@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
@@ -17,9 +19,10 @@ from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.fs.reading import ReadingFileSystem
 from migrator.lab.odd import odd_files
 from migrator.ledger.ledger import open_ledger
+from migrator.ledger.locks import Locks
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
-from tests.purge.purge_world import PurgeSite, freeze, purge_site, retain, thaw
+from tests.purge.purge_world import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
 from tests.support.holders import HOLD, holding
 from tests.support.run_site import RealSite, fill_tree
@@ -102,6 +105,26 @@ def test_without_the_checksum_nothing_is_removed(site: PurgeSite) -> None:
         assert checksum in refused.value.message
     assert contents(site.world.source_path) == before
     assert site.state is CutoverState.RETAINED
+
+
+def test_a_tree_that_becomes_due_meanwhile_is_left_for_later(site: PurgeSite) -> None:
+    bob, let_in_s = UserTree(path=b"home/bob", user="bob"), site.clock.now_s() - 29.5 * DAY_S
+    retain(site.world.ledger, site.record.plan, bob, site.proof.id + 1, let_in_s=let_in_s)
+    trees = (site.tree, bob)
+    shown = asyncio.run(purge(replace(site.request(dry_run=True), trees=trees), site.ports()))
+
+    class Waiting(Locks):
+        @contextmanager
+        def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
+            site.clock.later_s += DAY_S
+            with super().hold(purpose, *names, shared=shared):
+                yield
+
+    ports = replace(site.ports(), locks=Waiting(site.world.directory / "locks", site.clock))
+    done = asyncio.run(purge(replace(site.request(confirm=shown.checksum), trees=trees), ports))
+    assert [one.outcome for one in done.trees] == [TreeOutcome.PURGED, TreeOutcome.LATER]
+    assert "bob became due after this purge had begun" in done.trees[1].words
+    assert (site.world.source_path / "home/bob/own").read_text() == "bob's"
 
 
 def refused(site: PurgeSite, *words: str) -> None:
