@@ -112,7 +112,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
                 EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {rules.state_words(record.state)}"
             )
             return await comparison.after(machine, await machine.drive(record), record)
-        if record is not None:
+        if record is not None and not record.under_way:
             await call_owed(machine, record)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, tree, "preflight checks")
         found = await self.preview(tree, batch)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from migrator.core.units import MIB
+from migrator.cutover.files import MountedTops
 from migrator.cutover.model import CutoverStep
 from tests.conftest import MakeXfs
-from tests.cutover.test_cutover_killed import INTENDED, death_at
+from tests.cutover.test_cutover_killed import INTENDED, death_after, death_at
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle, rewrite
 from tests.support.waiting import wait_for
@@ -179,6 +180,22 @@ def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named
 
     assert "can be written by other users" in done.err
     assert "ann may be frozen" in done.err
+
+
+def test_hooks_of_a_user_who_is_frozen_by_another_plan_are_called_by_its_own_cutover(site: CutSite) -> None:
+    site.call("scan", "--json")
+    site.call("plan", "--json", "--accept-unknown-inodes")
+    expected = site.snapshot()
+    site.start("cutover", "--user", "ann", before=death_after(MountedTops, "freeze")).end()
+    assert site.calls() == ["pre-freeze  ann"]
+
+    refused = site.call("cutover", "--plan", "plan-0002", "--user", "ann", "--json", code=4).outcome
+
+    assert "a cutover of ann has begun already (freezing, plan plan-0001, batch 1)" in refused["words"]
+    assert site.calls() == []
+    site.cutover()
+    assert site.calls()[0] == "post-freeze done ann"
+    site.assert_works_on("target", expected)
 
 
 @pytest.mark.exhaustive
