@@ -103,15 +103,13 @@ class Beginning(Struct, frozen=True, kw_only=True):
         """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
         cutting = machine.cutting
         cutovers = cutting.ledger.cutovers
-        record = cutovers.latest(tree.path)
-        own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
-        # A call that was killed immediately after the thaw has not recorded the user as retained.
         comparison = steps.TreeComparison(cutting=cutting)
-        if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
+        if (record := self._begun(tree, batch)) is not None:
             cutting.say(
                 EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {rules.state_words(record.state)}"
             )
             return await comparison.after(machine, await machine.drive(record), record)
+        record = cutovers.latest(tree.path)
         if record is not None and not record.under_way:
             await call_owed(machine, record)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, tree, "preflight checks")
@@ -160,7 +158,13 @@ class Beginning(Struct, frozen=True, kw_only=True):
         return await machine.drive(record)
 
     async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
-        """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
+        """The preflight checks of a user (refused if there are `problems`), or the first step of a cutover that resumes.
+        Changes nothing.
+        """
+        if (record := self._begun(tree, batch)) is not None:
+            step = rules.next_step(record, await self.sight.see(record))
+            verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
+            return _first_step(record, step, f"the {verb} of {tree.user} would resume")
         record = self.sight.ledger.cutovers.latest(tree.path)
         if record is not None and record.state in model.SETTLED_STATES:
             return rules.outcome_of(
@@ -192,11 +196,16 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if record.state in model.SETTLED_STATES and (problem := await self.sight.against_rollback()):
             return _not_back(record, problem, _ASK_AGAIN)
         step = rules.begin_rollback(record, await self.sight.see(record))
-        if isinstance(step, Act):
-            words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
-            return rules.outcome_of(record, model.Ending.PLANNED, words)
-        hint = step.hint if isinstance(step, Halt) else ""
-        return rules.outcome_of(record, model.Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
+        return _first_step(record, step, f"{tree.user} would be moved back")
+
+    def _begun(self, tree: UserTree, batch: int) -> model.CutoverRecord | None:
+        """The attempt that a cutover resumes; None if there is none. A call that was killed immediately after the thaw
+        has not recorded the user as retained.
+        """
+        record = self.sight.ledger.cutovers.latest(tree.path)
+        if record is None or (record.plan, record.batch) != (self.sight.plan.name, batch):
+            return None
+        return record if record.under_way or record.state is model.CutoverState.THAWED else None
 
     # Preflight checks.
 
@@ -363,6 +372,15 @@ _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-fre
 def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.TreeOutcome:
     words = f"{record.tree.user} stays on the target: {problem}"
     return rules.outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
+
+
+def _first_step(record: model.CutoverRecord, step: model.Step, words: str) -> model.TreeOutcome:
+    if isinstance(step, Act):
+        why = f" ({step.reason})" if step.reason else ""
+        words = f"{words}: the first step is `{step.step.value}`{why}"
+        return rules.outcome_of(record, model.Ending.PLANNED, words)
+    hint = step.hint if isinstance(step, Halt) else ""
+    return rules.outcome_of(record, model.Ending.HALTED, step.words, hint=hint, problems=(step.words,))
 
 
 def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> model.TreeOutcome:

@@ -13,8 +13,10 @@ import pytest
 
 from migrator.beegfs.model import OwnerLimit
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.cutover.model import CutoverStep
 from migrator.ledger.ledger import open_ledger
 from tests.conftest import MakeXfs
+from tests.cutover.test_cutover_killed import INTENDED, death_at
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 from tests.support.beegfs_tool import fake_tool
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
@@ -123,6 +125,19 @@ def test_a_dry_run_changes_nothing_and_says_what_the_command_would_do(site: CutS
         ["ann was never moved: there is nothing to go back from"],
     )
     assert everything(site) == before
+    for step in (CutoverStep.FINAL_PASS, CutoverStep.RETAIN):
+        site.start("cutover", "--user", "ann", before=death_at(step, INTENDED)).end()
+        before = everything(site)
+        resumed = site.call("cutover", "--user", "ann", "--dry-run", "--json").outcome
+        assert (resumed["ending"], resumed["words"]) == (
+            "planned",
+            f"the cutover of ann would resume: the first step is `{step.value}`",
+        )
+        assert everything(site) == before
+    site.link().unlink()
+    halted = site.call("cutover", "--user", "ann", "--dry-run", "--json", code=1).outcome
+    assert (halted["ending"], halted["cutover"]["state"]) == ("halted", "thawed")
+    site.link().symlink_to(site.target())
     site.cutover()
     before = everything(site)
     back = site.call("rollback", "--user", "ann", "--dry-run", "--json").outcome
