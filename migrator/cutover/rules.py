@@ -196,7 +196,6 @@ def cutover_problems(
     batch: int,
     state: BatchState | None,
     before: model.CutoverRecord | None,
-    elsewhere: Sequence[model.CutoverRecord],
     failed_chunks: int,
     bad_files: int,
     predicted_freeze_s: float | None,
@@ -205,18 +204,11 @@ def cutover_problems(
 ) -> Iterator[str]:
     """Every reason against freezing the user of one tree, with what to do next; empty if the freeze may begin.
 
-    `before` is the newest attempt of this tree by any plan, `elsewhere` the attempts in flight of other trees that this
-    command does not include. `checked` maps the name of each other check to its problems; None: not known.
+    `before` is the newest attempt of this tree by any plan. `checked` maps the name of each other check to its problems;
+    None: not known.
     """
     again = f"`migrator run --user-batch {batch}`"
     yield from _before(tree, before, plan=request.run.plan, batch=batch)
-    for other in elsewhere:
-        if other.under_way:
-            verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
-            yield (
-                f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
-                f"with `migrator {verb} --user {other.tree.user}`"
-            )
     if state is None:
         yield f"how far batch {batch} is, is not known: see `migrator status`"
     elif state not in READY:

@@ -22,7 +22,7 @@ from migrator.cutover.late import open_block
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
-from migrator.ledger.locks import VOLUME, of_tree
+from migrator.ledger.locks import VOLUME, of_batch, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import reason_of
 from migrator.operations.model import Act, Halt
@@ -215,7 +215,6 @@ class Beginning(Struct, frozen=True, kw_only=True):
         plan = ledger.plans.read(sight.plan.name)
         state = plan.batches.get(batch) if plan else None
         failed_chunks, bad_files = self._failed(tree, batch)
-        chosen = {one.path for trees in sight.request.trees.values() for one in trees}
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
         problems = rules.cutover_problems(
@@ -224,7 +223,6 @@ class Beginning(Struct, frozen=True, kw_only=True):
             batch=batch,
             state=state,
             before=ledger.cutovers.latest(tree.path),
-            elsewhere=[one for one in ledger.cutovers.under_way() if one.tree.path not in chosen],
             failed_chunks=failed_chunks,
             bad_files=bad_files,
             predicted_freeze_s=predicted_freeze_s,
@@ -413,15 +411,13 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         then Interrupted is raised. Also raises UsageError, Refused, LockHeld, LedgerCorrupt.
         """
         plan, site = read_plan(self.world.run, self.request.run)
-        self.world.run.ledger.cutovers.require_apart(
-            tree.path for trees in self.request.trees.values() for tree in trees
-        )
+        trees = [tree for trees in self.request.trees.values() for tree in trees]
+        self.world.run.ledger.cutovers.require_apart(tree.path for tree in trees)
         if self.request.run.dry_run:
             return await self._preview(plan, site)
-        users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)
-        purpose = f"{self.request.verb} of {users}"
+        purpose = f"{self.request.verb} of {', '.join(tree.user for tree in trees)}"
         world, run = self.world, self.world.run
-        locked = (of_tree(tree.path) for trees in self.request.trees.values() for tree in trees)
+        locked = (*(of_tree(tree.path) for tree in trees), *(of_batch(plan.name, one) for one in self.request.trees))
         with run.locks.hold(purpose, *locked, shared=(VOLUME,)):
             try:
                 async with world.files.recorded(
@@ -482,9 +478,10 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         )
 
     def _with_frozen(self, error: MigratorError) -> MigratorError:
-        """The error, with the users whom this call or an earlier one may have left frozen."""
+        """The error, with the users of this call whom it or an earlier one may have left frozen."""
+        chosen = {tree.path for trees in self.request.trees.values() for tree in trees}
         try:
-            frozen = self.world.run.ledger.cutovers.under_way()
+            frozen = [one for one in self.world.run.ledger.cutovers.under_way() if one.tree.path in chosen]
         except MigratorError:
             return error
         if not frozen:

@@ -26,6 +26,11 @@ def of_tree(path: bytes) -> str:
     return TREE + show(path)
 
 
+def of_batch(plan: str, batch: int) -> str:
+    """The lock of the final passes over a batch, which are numbered: held by a cutover or rollback of any of its users."""
+    return f"batch {batch} of plan {plan}"
+
+
 def of_brick(brick: str) -> str:
     """The lock of a brick of the source: shared by streams that read it, held alone by its commit."""
     return f"brick {brick}"
