@@ -199,16 +199,13 @@ class CutoverNotes(Struct, frozen=True, kw_only=True):
     verification at that intent, or at the intent of the verification itself. Both are numbers in the ledger (of a
     rollback: in its own ledger), 0 if there was none. Only newer ones count; clocks may be set back.
 
-    `link` is the path that is switched; `link_before` and `link_after` are the contents of that symlink before and
-    after the switch. `manifest` names the manifest of the verification. `purge` is the estimate when a purge begins,
-    and the freed amount once the tree is purged.
+    `link` is the path that is switched. `manifest` names the manifest of the verification. `purge` is the estimate when
+    a purge begins, and the freed amount once the tree is purged.
     """
 
     frozen_top: str | None = None
     frozen_target_top: str | None = None
     link: bytes | None = None
-    link_before: bytes | None = None
-    link_after: bytes | None = None
     passes_before: int | None = None
     proofs_before: int | None = None
     final_pass_id: int | None = None

@@ -657,9 +657,7 @@ class TreeMachine(
         if step in (model.CutoverStep.SWITCH, model.CutoverStep.SWITCH_BACK) and not act.seen_done:
             await self._check_mounts()
         if step is model.CutoverStep.SWITCH and world.links is not None:
-            links = world.links
-            found = await cutting.blocking(lambda: links.read_link(record.tree))
-            return model.CutoverNotes(link=found.path, link_before=found.text, link_after=cutting.paths(tree)[1])
+            return model.CutoverNotes(link=link_path(world.links.place.link, record.tree))
         return model.NO_CUTOVER_NOTES
 
     async def _check_mounts(self) -> None:
