@@ -11,6 +11,7 @@ from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
 from migrator.bricks.add.stage import AdditionCall, AdditionLooker, AdditionWorld, hooked
 from migrator.bricks.add.steps import AdditionMachine
+from migrator.bricks.model import Ending
 from migrator.bricks.shared import restore_left
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind
@@ -53,7 +54,7 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
     call = AdditionCall(world=world, request=request, site=site)
     if request.dry_run or known is None or known.state in model.UNTOUCHED_STATES:
         previewed = await _preview(call, state, known)
-        if request.dry_run or previewed.ending is model.AdditionEnding.HALTED:
+        if request.dry_run or previewed.ending is Ending.HALTED:
             return replace(previewed, dry_run=request.dry_run)
 
     async def work(call: AdditionCall) -> model.AdditionSummary:

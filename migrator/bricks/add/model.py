@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_options
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
@@ -321,9 +321,6 @@ class AdditionRequest(BrickRequest, frozen=True, kw_only=True):
     wish: Wish
     once_more: bool = False
     seen_within_s: float = 900.0
-
-
-AdditionEnding = Ending
 
 
 class AdditionSummary(CallSummary, frozen=True, kw_only=True):

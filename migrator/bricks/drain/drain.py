@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from migrator.bricks.drain import model
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld
 from migrator.bricks.drain.steps import DrainMachine, wipe_permission
+from migrator.bricks.model import Ending
 from migrator.bricks.shared import restore_left
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind
@@ -79,7 +80,7 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
     begins = asked.continued is None or asked.continued.state in model.UNTOUCHED_STATES
     if request.dry_run or begins:
         previewed = await _preview(call, record)
-        if request.dry_run or previewed.ending is model.DrainEnding.HALTED:
+        if request.dry_run or previewed.ending is Ending.HALTED:
             return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
     def planned() -> model.DrainRecord:

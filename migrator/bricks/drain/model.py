@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
@@ -490,9 +490,6 @@ class DrainRequest(BrickRequest, frozen=True, kw_only=True):
     accept_open_files: bool = False
     accept_retained: bool = False
     recover: bool = False
-
-
-DrainEnding = Ending
 
 
 class DrainCheck(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from migrator.bricks.drain.rules_progress import (
     wipe_word,
 )
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
+from migrator.bricks.model import Ending
 from migrator.bricks.recover.stage import Recovery
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -237,7 +238,7 @@ class DrainMachine(
             return None
         words = f"{record.shown_bricks} is drained, and nothing is left on it; it is not committed, as requested"
         hint = "to take it out of the volume: the same command without --no-commit"
-        return self.summary(record, model.DrainEnding.WAITS, words, hint)
+        return self.summary(record, Ending.WAITS, words, hint)
 
     async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen) -> model.DrainNotes:
         # The step after a recovery is decided as at the beginning: a failed drain is resumed.
@@ -295,7 +296,7 @@ class DrainMachine(
         if out and record.state is not model.DrainState.HANDED_OVER:
             words, hint, confirm = await self._way_on(record, step.words)
         self.say(EventKind.DRAIN_FINISHED, Severity.INFO, record, words)
-        ending = model.DrainEnding.DONE if out else model.DrainEnding.TAKEN_BACK
+        ending = Ending.DONE if out else Ending.TAKEN_BACK
         return replace(self.summary(record, ending, words, hint), confirm=confirm)
 
     async def _way_on(self, record: model.DrainRecord, words: str) -> tuple[str, str, str | None]:
@@ -320,9 +321,7 @@ class DrainMachine(
     def reverted(self, record: model.DrainRecord) -> bool:
         return rules.taken_back(record.state)
 
-    def summary(
-        self, record: model.DrainRecord, ending: model.DrainEnding, words: str, hint: str = ""
-    ) -> model.DrainSummary:
+    def summary(self, record: model.DrainRecord, ending: Ending, words: str, hint: str = "") -> model.DrainSummary:
         audit, check = self.looker.audit or self.looker.named, self.looker.check
         return model.DrainSummary(
             volume=record.volume,

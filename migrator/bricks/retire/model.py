@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from migrator.bricks.model import CallSummary, Ending
+from migrator.bricks.model import CallSummary
 from migrator.operations.model import Kind, Operation
 from migrator.purge.model import PathFacts
 
@@ -136,9 +136,6 @@ class CoverFound(Struct, frozen=True, kw_only=True):
     uncovered: Mapping[UncoveredKind, PathSum] = {}
     examples: tuple[Uncovered, ...] = ()
     list_file: str | None = None
-
-
-RetireEnding = Ending
 
 
 class RetireRequest(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainEnding, DrainState, DrainStep, PlaceSeen
+from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainState, DrainStep, PlaceSeen
 from migrator.bricks.drain.stage import DrainCall
+from migrator.bricks.model import Ending
 from migrator.core.errors import MigratorError
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.hooks.model import HookOutcome, HookStep
@@ -176,7 +177,7 @@ def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
                     site.stop(stall_s=600.0)
             else:
                 with suppress(MigratorError):
-                    if site.drain(confirm=WORD, stall_s=600.0).ending is DrainEnding.DONE:
+                    if site.drain(confirm=WORD, stall_s=600.0).ending is Ending.DONE:
                         break
                 if world.task is not None and site.state in {None, S.STOPPED, *UNTOUCHED_STATES}:
                     world.stop()
@@ -196,7 +197,7 @@ def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: P
         assert site.volume.reachable() == EVERYTHING
         if killed:
             done = site.drain(confirm=WORD)
-            assert done.ending is DrainEnding.DONE, done
+            assert done.ending is Ending.DONE, done
         assert (site.state, site.locks.held) == (S.HANDED_OVER, [])
         assert site.volume.reachable() == EVERYTHING
         assert (LEAVING in site.volume.inside, site.volume.options) == (False, {})
@@ -215,7 +216,7 @@ def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(me
         begun = HookedSite(ledger)
         begun.drain(commit=False)
     for site, _ in killed_everywhere(prepared, begun.again, stop, died_in):
-        assert site.stop().ending is DrainEnding.TAKEN_BACK
+        assert site.stop().ending is Ending.TAKEN_BACK
         assert (site.state, site.volume.options, site.volume.layout_right) == (S.STOPPED, {}, True)
         ends = [call for call in site.hooks.calls if call[0].startswith("post-")]
         assert list(dict.fromkeys(ends)) == [("post-stop", "done"), ("post-drain", "stopped")]
@@ -239,7 +240,7 @@ def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None
         ledger = site.ledger
         told, failures = len(told_of(ledger)), given_up(ledger)
         site.hooks.called()
-        assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+        assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
         # First what a killed call owes, then what has failed again since.
         again = len(given_up(ledger)) - len(failures)
         assert site.hooks.called() == [("post-fail", "failed")] * (len(failures) - told + again)
