@@ -410,8 +410,8 @@ _CLOCK_FIX = (
 
 class HostSight(Struct, frozen=True, kw_only=True):
     """The facts of a reached host. `bricks` maps each brick of the host in the volume to its problem, or None.
-    `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one;
-    `target_error` is the reason why its room is unknown. `rsync_output` is the output of `--version`.
+    `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one and its room is
+    known. `rsync_output` is the output of `--version`.
     """
 
     facts: HostFacts

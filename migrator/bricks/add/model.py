@@ -83,7 +83,7 @@ ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
     _S.TAKING_BACK: frozenset({_S.TAKEN_BACK}),
     _S.TAKEN_BACK: frozenset(),
     _S.FORGOTTEN: frozenset(),
-    _S.FAILED: frozenset({_S.PREPARING, _S.LAYOUT, _S.HEALING, _S.RESETTING}),
+    _S.FAILED: frozenset({_S.PREPARING, _S.LAYOUT, _S.HEALING}),
 }
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED})

@@ -29,9 +29,6 @@ from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick
 from migrator.operations.engine import reason_of
 
-# Ports: reading leftovers on the brick's host, and writing them through the mount.
-
-
 # Writing through the mount, by descriptor, without following symlinks.
 #
 # Copies are made in a directory of the volume's root that only root can enter. They get their names by `link(2)`, which
@@ -50,7 +47,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedVolumeRecovery:
-    """The `MountedVolumeRecovery` port over the mount of a volume."""
+    """Looks up and writes names through the mount of a volume."""
 
     def __init__(self, root: bytes) -> None:
         self._path = root
