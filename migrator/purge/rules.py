@@ -313,37 +313,46 @@ def judge_source(entry: Entry, proof: model.Proof | None, *, top: bool = False, 
     """
     if proof is None:
         return model.stays("is not in the manifest: it was made after the verification, or the target cannot keep it")
-    if entry.type is not proof.type:
-        return model.stays(f"was a {proof.type.value} when it was verified, and is a {entry.type.value}")
-    if entry.type is EntryType.DIRECTORY and (top or (entry.uid == closed_uid and entry.mode == CLOSED_MODE)):
+    closed = top or (entry.uid == closed_uid and entry.mode == CLOSED_MODE)
+    if closed and entry.type is proof.type is EntryType.DIRECTORY:
         return model.COVERED
-    if (entry.uid, entry.gid) != (proof.uid, proof.gid):
-        return model.stays(
-            f"belonged to {proof.uid}:{proof.gid} when it was verified, and belongs to {entry.uid}:{entry.gid}"
-        )
-    if entry.mode != proof.mode:
-        return model.stays(f"had mode {proof.mode:04o} when it was verified, and has {entry.mode:04o}")
-    if xattr_digest(entry.xattrs) != proof.xattr_digest:
-        return model.stays("has other extended attributes or ACLs than when it was verified")
-    if entry.type is EntryType.DIRECTORY:
+    if why := changed(entry, xattr_digest(entry.xattrs), proof):
+        return model.stays(why)
+    if entry.type is not EntryType.FILE:
         return model.COVERED
-    if entry.mtime_ns != proof.mtime_ns:
-        return model.stays("was modified after it was verified: it has another mtime")
-    if entry.symlink_target != proof.symlink_target:
-        return model.stays("is a symlink that leads elsewhere than when it was verified")
-    if entry.rdev != proof.rdev:
-        return model.stays("is another device than when it was verified")
-    return _judge_file(entry, proof) if entry.type is EntryType.FILE else model.COVERED
-
-
-def _judge_file(entry: Entry, proof: model.Proof) -> model.Verdict:
-    if entry.size_bytes != proof.size_bytes:
-        return model.stays(f"had {proof.size_bytes:,} bytes when it was verified, and has {entry.size_bytes:,}")
     if proof.digest is None or proof.algorithm is None:
-        return model.stays("has no digest in the manifest: its content was not read back")
+        return model.stays(NO_DIGEST)
     if entry.ctime_ns != proof.ctime_ns or (proof.ino is not None and entry.ino != proof.ino):
         return model.READ
     return model.COVERED
+
+
+NO_DIGEST = "has no digest in the manifest: its content was not read back"
+
+
+def changed(now: Entry | model.PathFacts, xattrs: bytes | None, proof: model.Proof) -> str:
+    """Which metadata of a path differ from its proof, to follow the path in messages; empty if none do. `xattrs` is the
+    digest of its attributes. Inode, ctime and the times of a directory do not count.
+    """
+    if now.type is not proof.type:
+        return f"was a {proof.type.value} when it was verified, and is a {now.type.value}"
+    if (now.uid, now.gid) != (proof.uid, proof.gid):
+        return f"belonged to {proof.uid}:{proof.gid} when it was verified, and belongs to {now.uid}:{now.gid}"
+    if now.mode != proof.mode:
+        return f"had mode {proof.mode:04o} when it was verified, and has {now.mode:04o}"
+    if xattrs != proof.xattr_digest:
+        return "has other extended attributes or ACLs than when it was verified"
+    if now.type is EntryType.DIRECTORY:
+        return ""
+    if now.mtime_ns != proof.mtime_ns:
+        return "was modified after it was verified: it has another mtime"
+    if now.symlink_target != proof.symlink_target:
+        return "is a symlink that leads elsewhere than when it was verified"
+    if now.rdev != proof.rdev:
+        return "is another device than when it was verified"
+    if now.type is EntryType.FILE and now.size_bytes != proof.size_bytes:
+        return f"had {proof.size_bytes:,} bytes when it was verified, and has {now.size_bytes:,}"
+    return ""
 
 
 def judge_target(

@@ -18,6 +18,7 @@ from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
 from migrator.gluster.model import ClientSeen, SourceHealth, VolumeTask
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import PURGE_NAME, Proof
+from migrator.purge.rules import NO_DIGEST, changed
 from migrator.site.rules_guards import health_problems
 from migrator.verify.model import VerificationRecord
 
@@ -64,8 +65,8 @@ def judge_path(
         return model.Cover.OWN
     if proof is None:
         return _without_proof(found, moved, unproven)
-    if changed := _changed(found, proof):
-        return _uncovered(found, model.UncoveredKind.CHANGED, changed)
+    if why := changed(found, found.xattr_digest, proof):
+        return _uncovered(found, model.UncoveredKind.CHANGED, why)
     if found.type is not EntryType.FILE:
         return model.Cover.PROVEN
     if proof.archive is not None:
@@ -73,9 +74,7 @@ def judge_path(
             found, model.UncoveredKind.CONTENT, "lies in an archive: the purge of its tree reads that again"
         )
     if proof.digest is None or proof.algorithm is None:
-        return _uncovered(
-            found, model.UncoveredKind.CONTENT, "has no digest in the manifest: its content was not read back"
-        )
+        return _uncovered(found, model.UncoveredKind.CONTENT, NO_DIGEST)
     if found.ctime_ns != proof.ctime_ns or found.ino != proof.ino:
         return model.Cover.READ
     return model.Cover.PROVEN
@@ -106,24 +105,6 @@ def _without_proof(
         model.UncoveredKind.NEW,
         "is not in the manifest: it was made after the verification, was skipped, or the target cannot keep it",
     )
-
-
-def _changed(found: model.CatalogedPath, proof: Proof) -> str:
-    if found.type is not proof.type:
-        return f"was a {proof.type.value} when it was verified, and is a {found.type.value}"
-    if found.type is EntryType.FILE and found.size_bytes != proof.size_bytes:
-        return f"had {proof.size_bytes:,} bytes when it was verified, and has {found.size_bytes:,}"
-    for now, then, what in (
-        (found.mtime_ns, proof.mtime_ns, "mtime"),
-        ((found.uid, found.gid), (proof.uid, proof.gid), "owner"),
-        (found.mode, proof.mode, "mode"),
-        (found.xattr_digest, proof.xattr_digest, "extended attributes or ACLs"),
-        (found.symlink_target, proof.symlink_target, "target of the symlink"),
-        (found.rdev, proof.rdev, "device number"),
-    ):
-        if now != then:
-            return f"is not as it was verified: {what}"
-    return ""
 
 
 def _uncovered(found: model.CatalogedPath, kind: model.UncoveredKind, words: str) -> model.Uncovered:
