@@ -351,8 +351,9 @@ class Beginning(Struct, frozen=True, kw_only=True):
             unseen += tuple(
                 f"whether somebody writes was not seen: {one}" for one in await self.sight.world.seen_by_nobody()
             )
+        before = self.sight.ledger.cutovers.latest(tree.path)
         problems = (
-            rules.closed_already(top),
+            None if before is not None and before.under_way else rules.closed_already(top),
             rules.missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,
             *unseen,
         )

@@ -213,6 +213,7 @@ def test_hooks_of_a_user_who_is_frozen_by_another_plan_are_called_by_its_own_cut
     refused = site.call("cutover", "--plan", "plan-0002", "--user", "ann", "--json", code=4).outcome
 
     assert "a cutover of ann has begun already (freezing, plan plan-0001, batch 1)" in refused["words"]
+    assert "closed already" not in refused["words"]
     assert site.calls() == []
     site.cutover()
     assert site.calls()[0] == "post-freeze done ann"
