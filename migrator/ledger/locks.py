@@ -27,7 +27,7 @@ def of_tree(path: bytes) -> str:
 
 
 def of_batch(plan: str, batch: int) -> str:
-    """The lock of the final passes over a batch, which are numbered: held by a cutover or rollback of any of its users."""
+    """The lock of the passes over a batch, which are numbered: held by a run, cutover or rollback of any of its users."""
     return f"batch {batch} of plan {plan}"
 
 

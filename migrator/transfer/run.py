@@ -20,7 +20,7 @@ from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
-from migrator.ledger.locks import VOLUME, of_tree
+from migrator.ledger.locks import VOLUME, of_batch, of_tree
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
@@ -485,7 +485,7 @@ async def _copy(
         try:
             before = choose(batch)
             trees = frozenset(tree.path for tree in before.batch.trees)
-            with invocation.world.locks.hold(purpose, *map(of_tree, trees)):
+            with invocation.world.locks.hold(purpose, of_batch(hooking.plan.name, batch.number), *map(of_tree, trees)):
                 # None of these users is moved from here on.
                 chosen = choose(batch, trees)
                 chosen = replace(chosen, left_alone=before.left_alone | chosen.left_alone)

@@ -47,7 +47,7 @@ def test_shields_stay_on_until_the_commit_and_are_off_before_a_wipe_also_if_a_ki
     assert shielded == [True, False]
     site.volume.shielded = True
     # The hook that wipes looks whether they are off.
-    assert site.drain(confirm=WORD).ending is DrainEnding.DONE
+    assert site.drain(confirm=WORD).ending is Ending.DONE
 
 
 @pytest.mark.parametrize("code", [1, 62])
