@@ -78,6 +78,7 @@ def restoring_world(
         destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
         capabilities=(capabilities if to is None else None) or TargetCapabilities(),
         ledger=ledger,
+        locks=wiring.locks(),
         progress=progress,
         clock=wiring.clock,
     )

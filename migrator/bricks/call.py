@@ -20,7 +20,7 @@ from migrator.bricks.retire.model import Retirement, RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
 from migrator.core.clock import Clock
-from migrator.core.errors import ExitCode, Interrupted, LockHeld, MigratorError
+from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import several
@@ -204,19 +204,6 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         if words not in ("", self._doubted):
             self.say(self.doubting, Severity.WARNING, record, words)
         self._doubted = words
-
-    async def hold_once_free(self, record: Bricks, waiting: str, *names: str) -> None:
-        """Wait for locks, and hold them until the end of the step. `waiting` is the subject of a sentence about that."""
-        held = told = False
-        while not held:
-            try:
-                self.locks.enter_context(self.call.world.locks.hold(record.subject, *names))
-                held = True
-            except LockHeld as error:
-                if not told:
-                    self.say(self.doubting, Severity.WARNING, record, f"{waiting} waits: {error.message}")
-                told = True
-                await self.clock.sleep(self.poll_s)
 
     async def throttled(self, record: Bricks, change: Callable[[Any], Awaitable[object]]) -> None:
         """Change the throttle; a failure is only reported. The next call restores options that remain changed."""

@@ -68,19 +68,23 @@ class Shields(Struct, frozen=True, kw_only=True):
         self.directory.mkdir(mode=0o700, exist_ok=True)
         first = [min(bricks, key=lambda brick: (brick.arbiter, not brick.online)) for bricks in subvolumes(state)]
         await asyncio.gather(*(self._list(brick, state.volume_id) for brick in first))
+        if next(self._paths(), None) is None:
+            self._unlink()
         return await self.blocking(lambda: self._each(_put_on), timeout_s=_TIMEOUT_S)
 
     async def take_off(self) -> int:
         """Remove all shields that are listed, unless their ACL was changed meanwhile; returns their number. May be
         called again. Raises ToolFailed.
         """
-        lists = self._lists()
-        if not lists:
+        if not self.on:
             return 0
         taken = await self.blocking(lambda: self._each(_take_off), timeout_s=_TIMEOUT_S)
-        for file in lists:
-            file.unlink()
+        self._unlink()
         return taken
+
+    def _unlink(self) -> None:
+        for file in self._lists():
+            file.unlink()
 
     async def _list(self, brick: Brick, volume_id: str) -> None:
         file = self.directory / brick.name.replace("/", "_")

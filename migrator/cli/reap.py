@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -235,11 +234,9 @@ def restore_command(
                 "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
             )
         world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
-        locks = wiring.locks().hold("reap restore", *map(of_tree, request.trees)) if to is None else nullcontext()
-        with locks:
-            done = call.run_to_end(
-                beside_probes(wiring, ledger, restore.restore(request, world)),
-                when_interrupted="restored files stay; the same command restores the rest",
-            )
+        done = call.run_to_end(
+            beside_probes(wiring, ledger, restore.restore(request, world)),
+            when_interrupted="restored files stay; the same command restores the rest",
+        )
     call.present(invocation, done, "reap.view:restored_document")
     return restore.exit_code(done)

@@ -630,7 +630,7 @@ class CarryingBack(Struct, frozen=True, kw_only=True):
     time. `directory` holds these sites. `catalogs` are the migration's own; `ctimes`: the ctimes of the source are
     reliable.
 
-    The caller holds the lock `run` and has frozen both sides: the target's top may be closed or frozen, the source's is
+    The caller holds the lock of the tree and has frozen both sides: the target's top may be closed or frozen, the source's is
     frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused if a check
     fails, and MigratorError if something stopped the work; the next call of `carry` then resumes.
     """

@@ -196,6 +196,7 @@ def cutover_problems(
     batch: int,
     state: BatchState | None,
     before: model.CutoverRecord | None,
+    beside: Sequence[model.CutoverRecord],
     failed_chunks: int,
     bad_files: int,
     predicted_freeze_s: float | None,
@@ -204,11 +205,18 @@ def cutover_problems(
 ) -> Iterator[str]:
     """Every reason against freezing the user of one tree, with what to do next; empty if the freeze may begin.
 
-    `before` is the newest attempt of this tree by any plan. `checked` maps the name of each other check to its problems;
-    None: not known.
+    `before` is the newest attempt of this tree by any plan, `beside` the attempts in flight of other trees of the batch
+    that this command does not include: they could not resume while it holds the batch. `checked` maps the name of each
+    other check to its problems; None: not known.
     """
     again = f"`migrator run --user-batch {batch}`"
     yield from _before(tree, before, plan=request.run.plan, batch=batch)
+    for other in beside:
+        verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
+        yield (
+            f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
+            f"with `migrator {verb} --user {other.tree.user}`"
+        )
     if state is None:
         yield f"how far batch {batch} is, is not known: see `migrator status`"
     elif state not in READY:

@@ -215,6 +215,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         plan = ledger.plans.read(sight.plan.name)
         state = plan.batches.get(batch) if plan else None
         failed_chunks, bad_files = self._failed(tree, batch)
+        chosen = {one.path for trees in sight.request.trees.values() for one in trees}
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
         problems = rules.cutover_problems(
@@ -223,6 +224,11 @@ class Beginning(Struct, frozen=True, kw_only=True):
             batch=batch,
             state=state,
             before=ledger.cutovers.latest(tree.path),
+            beside=[
+                one
+                for one in ledger.cutovers.under_way()
+                if (one.plan, one.batch) == (sight.plan.name, batch) and one.tree.path not in chosen
+            ],
             failed_chunks=failed_chunks,
             bad_files=bad_files,
             predicted_freeze_s=predicted_freeze_s,

@@ -386,8 +386,8 @@ class GlusterCommands:
 
 _MARKS = 0o3000
 _SHIELDED = (
-    "files have shields (docs/bricks.md, Default ACLs): the `migrator brick` command that set them removes them, given "
-    "again, once Gluster moves no files"
+    "files have shields (docs/bricks.md, Default ACLs): `migrator brick drain` or `brick add`, given again, or "
+    "`migrator brick stop` after a drain removes them, once Gluster moves no files"
 )
 
 

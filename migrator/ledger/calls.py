@@ -72,14 +72,9 @@ class RunRecords(Records):
         ended = {"finished_at_s": at_s, "heartbeat_at_s": at_s, "exit_code": exit_code}
         self._change(tables.runs, run_id, f"run {run_id}", **ended)
 
-    def find(self, run_id: int) -> RunRecord | None:
-        """The run with this number."""
-        return self._first(RunRecord, select(tables.runs).where(tables.runs.c.id == run_id))
-
-    def latest(self, verb: str | None = None) -> RunRecord | None:
-        """The newest run, of one verb or of any."""
-        query = select(tables.runs).order_by(tables.runs.c.id.desc())
-        return self._first(RunRecord, query if verb is None else query.where(tables.runs.c.verb == verb))
+    def latest(self) -> RunRecord | None:
+        """The newest run."""
+        return self._first(RunRecord, select(tables.runs).order_by(tables.runs.c.id.desc()))
 
 
 class EventRecords(Records):

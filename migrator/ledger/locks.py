@@ -50,7 +50,14 @@ def is_at_work(run: RunRecord, holders: Iterable[Holder]) -> bool:
     call too: the one that cleans up after it.
     """
     call = of_call(run.directory)
-    return run.finished_at_s is None and any(one.pid == run.pid and call in one.names for one in holders)
+    return run.finished_at_s is None and any(
+        (one.pid, one.purpose) == (run.pid, run.verb) and call in one.names for one in holders
+    )
+
+
+def directories(holders: Iterable[Holder]) -> list[str]:
+    """The run directories of the recorded calls that are at work."""
+    return [name.removeprefix(CALL) for one in holders for name in one.names if name.startswith(CALL)]
 
 
 class Locks:

@@ -1,6 +1,6 @@
 """Samples of throughput, probes, capacity, limits set by operators, benchmarks."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
@@ -228,9 +228,10 @@ class GovernorRecords(Records):
             if number % _THIN_EVERY == 0:
                 connection.execute(delete(_records).where(_records.c.id <= number - KEPT_RECORDS))
 
-    def newest(self) -> GovernorRecord | None:
-        """The newest record of any run."""
-        return self._first(GovernorRecord, select(_records).order_by(_records.c.id.desc()))
+    def newest(self, runs: Collection[int] | None = None) -> GovernorRecord | None:
+        """The newest record of these runs, or of any."""
+        query = select(_records).order_by(_records.c.id.desc())
+        return self._first(GovernorRecord, query if runs is None else query.where(_records.c.run_id.in_(runs)))
 
     def of_run(self, run_id: int) -> Sequence[GovernorRecord]:
         """The records of a run, oldest first."""

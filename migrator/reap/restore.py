@@ -19,6 +19,7 @@ from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.ledger.call import say
+from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.archive import EXAMPLES, ProvenArchives, check
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
@@ -53,6 +54,7 @@ class RestoringWorld(Struct, frozen=True, kw_only=True):
     destination: ReadingFileSystem
     capabilities: TargetCapabilities
     ledger: "Ledger"
+    locks: Locks
     progress: Progress
     clock: Clock
 
@@ -61,27 +63,36 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
     """Restore each file from the newest archive that has it. Existing files are overwritten only on request.
 
     May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's,
-    and in place while the user is frozen. A file whose content differs from its digest is not restored.
+    and in place while the user is frozen; LockHeld in place while another command works on the tree. A file whose content differs from its digest is not restored.
     """
     return await in_thread(partial(_restore, request, world))
 
 
 def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Event) -> tuple[Restored, ...]:
     archives = ProvenArchives(world.ledger.archives, world.folders)
-    chosen: list[tuple[bytes, list[tuple[TarIndex, Sequence[ArchivedMember]]]]] = []
-    for tree in request.trees:
-        if request.in_place:
-            _check_cutover(world, tree)
-        chosen.append((tree, _choose(archives, tree, request.patterns)))
-    if not any(choices for _, choices in chosen):
+    matches = ((tree, _choose(archives, tree, request.patterns)) for tree in request.trees)
+    chosen = [(tree, choices) for tree, choices in matches if choices]
+    if not chosen:
         raise UsageError(
             f"nothing that is archived is called {' or '.join(map(show, request.patterns))}",
             hint="paths and globs are relative to the user's tree, as in `letters/2014` or `*.log`",
         )
-    done: list[Restored] = []
+    written = [tree for tree, _ in chosen] if request.in_place else []
+    with world.locks.hold("reap restore", *map(of_tree, written)):
+        for tree in written:
+            _check_cutover(world, tree)
+        return tuple(_restored(request, world, chosen, stop=stop))
+
+
+def _restored(
+    request: RestoreRequest,
+    world: RestoringWorld,
+    chosen: Sequence[tuple[bytes, Sequence[tuple[TarIndex, Sequence[ArchivedMember]]]]],
+    *,
+    stop: threading.Event,
+) -> Iterator[Restored]:
     for tree, choices in chosen:
         one = Restored(tree=tree)
-        done.append(one)
         for archive, members in choices:
             _restore_members(request, world, archive, members, done=one, stop=stop)
         if one.restored:
@@ -95,7 +106,7 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
             said += f"; {format_count(one.not_restored)} not"
         severity, subject = Severity.WARNING if one.not_restored else Severity.INFO, f"tree {show(tree)}"
         say(world, EventKind.FILES_RESTORED, severity, subject, said, run_id=None, without_run=True)
-    return tuple(done)
+        yield one
 
 
 def exit_code(trees: Sequence[Restored]) -> ExitCode:

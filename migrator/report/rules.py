@@ -43,13 +43,13 @@ def of_record(kind: type[_Value], record: object, **more: object) -> _Value:
 
 
 def newest_runs(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:
-    """The runs at work, and the newest one of every other verb; `runs` are newest first."""
-    verbs = {run.verb for run in runs if run.life in model.ALIVE}
+    """The runs at work, and the newest one of every verb; `runs` are newest first."""
+    verbs = set[str]()
     found = []
     for run in runs:
         if run.life in model.ALIVE or run.verb not in verbs:
             found.append(run)
-            verbs.add(run.verb)
+        verbs.add(run.verb)
     return found
 
 
@@ -661,7 +661,7 @@ def after_differences(verification: VerificationRecord) -> str:
 
 def _runs(runs: Sequence[model.RunFacts]) -> _Found:
     newest = newest_runs(runs)
-    by_verb = {run.verb: run for run in newest}
+    by_verb = {run.verb: run for run in reversed(newest)}
     for run in newest:
         undone = by_verb.get(_UNDONE_BY.get(run.verb, ""))
         if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _FINISHED:
@@ -701,8 +701,6 @@ class _End(NamedTuple):
 
 
 _OF_A_CUTOVER = (_K.CUTOVER_FAILED, _K.CUTOVER_REVERTING, _K.CUTOVER_GIVEN_UP, _K.CUTOVER_HALTED, _K.GUARD_REFUSED)
-# A pass whose pool stopped says so as it ends, with a warning.
-_OF_A_PASS = (_K.PASS_FINISHED, _K.POOL_STOPPED, _K.GUARD_REFUSED)
 
 _ENDS = (
     _End(_K.HOST_FOUND, "the host is back", (_K.HOST_LOST,)),
@@ -720,10 +718,16 @@ _ENDS = (
         any_subject=True,
     ),
     _End(_K.PASS_FINISHED, "the pass finished", (_K.CHUNK_RETRIED, _K.CHUNK_FAILED)),
-    _End(_K.PASS_FINISHED, "a later pass finished", (_K.BATCH_REFUSED,)),
-    _End(_K.PASS_FINISHED, "a later pass finished", _OF_A_PASS, clean=True),
+    _End(_K.PASS_STARTED, "a later pass began", (_K.POOL_STOPPED, _K.BATCH_REFUSED)),
+    _End(_K.PASS_FINISHED, "a later pass finished", (_K.PASS_FINISHED, _K.GUARD_REFUSED), clean=True),
     _End(_K.RUN_FINISHED, "a later run finished", (_K.RUN_INTERRUPTED, _K.BRICKS_UNFIT), any_subject=True),
-    _End(_K.RUN_FINISHED, "a later run finished", (_K.RUN_FINISHED, _K.TREES_SET_APART), any_subject=True, clean=True),
+    _End(
+        _K.RUN_FINISHED,
+        "a later run finished",
+        (_K.RUN_FINISHED, _K.TREES_SET_APART, _K.BATCH_REFUSED),
+        any_subject=True,
+        clean=True,
+    ),
     _End(_K.VERIFY_FINISHED, "a later verification found no difference", (_K.VERIFY_FINISHED,), clean=True),
     _End(
         _K.SCAN_FINISHED,

@@ -77,8 +77,8 @@ def _predictions(facts: MetricFacts) -> Iterable[tuple[Any, int]]:
 
 def _governor(facts: MetricFacts) -> Iterable[tuple[Any]]:
     """The limits of the run at work; those of an ended run are out of date."""
-    at_work = any(run.verb == "run" and run.life is RunLife.AT_WORK for run in facts.runs)
-    return [(facts.governing.governor,)] if at_work and facts.governing.governor is not None else []
+    governing = facts.governing
+    return [(governing.governor,)] if governing.at_work and governing.governor is not None else []
 
 
 # --- Rows of values
@@ -170,8 +170,19 @@ CATALOGUE = (
     _gauge("ledger_read_timestamp_seconds", "", "Time of reading the ledger", _each("status.at_s")),
     _gauge("ledger_read_duration_seconds", "", "Duration of reading it", _each("read_s")),
     # Runs.
-    _gauge("run_last_heartbeat_timestamp_seconds", "verb", "Last heartbeat of the newest run of a verb", _heartbeats),
-    _gauge("run_start_timestamp_seconds", "verb", "Start of the newest run of a verb", _runs, "started_at_s"),
+    _gauge(
+        "run_last_heartbeat_timestamp_seconds",
+        "verb",
+        "Last heartbeat of a verb's run at work, or else its newest",
+        _heartbeats,
+    ),
+    _gauge(
+        "run_start_timestamp_seconds",
+        "verb",
+        "Start of a verb's run at work, or else its newest",
+        _runs,
+        "started_at_s",
+    ),
     _gauge(
         "run_state",
         "verb state",

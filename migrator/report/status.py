@@ -19,8 +19,8 @@ from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, newest_attempts
 from migrator.delta.model import ChangeKind, Changes
 from migrator.fs.model import Side
-from migrator.ledger.locks import Holders, is_at_work, of_tree
-from migrator.ledger.model import CALL, Holder, PassRecord, RunRecord
+from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
+from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.operations.run_files import last_heard_s
 from migrator.plan.model import TransferCost
 from migrator.plan.rules import settled_trees
@@ -337,9 +337,8 @@ def _at_work(ledger: "Ledger", now_s: float, holders: Holders) -> tuple[Sequence
     """Everyone who holds a lock; the runs at work and the newest runs, newest first."""
     before = ledger.runs.latest()
     at_work = holders()
-    calls = [name.removeprefix(CALL) for one in at_work for name in one.names if name.startswith(CALL)]
     # Read after the locks: a run records its end before it releases its lock.
-    records = ledger.facts.runs(_RUNS, calls)
+    records = ledger.facts.runs(_RUNS, directories(at_work))
     begun_since = {record.id for record in records if before is None or record.id > before.id}
     return at_work, [
         run_facts(record, now_s, held=record.id in begun_since or is_at_work(record, at_work)) for record in records
@@ -375,17 +374,18 @@ def read_metrics(
     began_s = monotonic()
     status = read_status(ledger, now_s=now_s, plan=plan, holders=holders, attention_limit=0, events_limit=0)
     shown = {run.id for run in status.runs}
-    others = [
+    older = [
         run_facts(record, now_s, held=False)
         for record in ledger.metric_sums.newest_runs()
         if record.id < max(shown, default=0) and record.id not in shown
     ]
+    runs = sorted((*status.runs, *older), key=lambda run: (run.life in model.ALIVE, run.id))
     newest = {sample.side: sample for sample in ledger.capacity.all()}
     frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
     facts = model.MetricFacts(
         status=status,
         sums=ledger.metric_sums.sums(),
-        runs=tuple({run.verb: run for run in reversed(rules.newest_runs([*status.runs, *others]))}.values()),
+        runs=tuple({run.verb: run for run in runs}.values()),
         capacity=tuple(newest[side] for side in Side if side in newest),
         governing=replace(status.governing, windows=tuple(windows)),
         frozen_since_s=tuple(since_s for since_s in frozen if since_s is not None),

@@ -373,7 +373,7 @@ def _scan_took(record: CatalogRecord) -> str:
 
 _LIFE = {
     model.RunLife.AT_WORK: "at work",
-    model.RunLife.SILENT: "silent: killed?",
+    model.RunLife.SILENT: "silent: hangs?",
     model.RunLife.KILLED: "killed",
     model.RunLife.ENDED: "ended",
 }

@@ -18,7 +18,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.tasks import cancel_and_wait
 from migrator.core.units import format_rate, several
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
-from migrator.ledger.locks import Holders, is_at_work
+from migrator.ledger.locks import Holders, directories, is_at_work
 from migrator.ledger.model import Holder
 from migrator.plan.model import TransferCost
 from migrator.transfer import model as transfer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.transfer.routes import HostLane
 
-# The operators' settings, and the allowance by the governor of the newest run, for `status` and `tune`.
+# The operators' settings, and the newest allowance by a governor, for `status` and `tune`.
 
 
 def read_governing(
@@ -38,10 +38,11 @@ def read_governing(
     given: transfer.Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
 ) -> transfer.GoverningFacts:
-    """The operators' settings, and the newest allowance by a governor, while its run is at work."""
-    record = ledger.governor.newest()
-    run = None if record is None else ledger.runs.find(record.run_id)
-    working = run is not None and is_at_work(run, at_work)
+    """The operators' settings, and the newest allowance by a governor, of the runs at work if there are any."""
+    runs = [run.id for run in ledger.facts.runs(0, directories(at_work)) if is_at_work(run, at_work)]
+    record = ledger.governor.newest(runs) if runs else None
+    working = record is not None
+    record = record or ledger.governor.newest()
     return transfer.GoverningFacts(
         controls=ledger.controls.now(),
         governor=record,
@@ -423,7 +424,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
         return self.facts()
 
     def facts(self) -> transfer.GoverningFacts:
-        """Controls, given limits, and the allowance of the governor of the newest run."""
+        """Controls, given limits, and the newest allowance of a governor."""
         now_s = self.clock.now_s()
         return read_governing(self.ledger, at_work=self.holders(), given=self.given, windows=self.windows(now_s))
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _RECENT_S = 60.0
+_ANSWER_WITHIN_S = 5.0
 
 
 class Meter:
@@ -200,7 +201,7 @@ class Meter:
                 stream.end()
 
     async def _activity_of(self, streams: Sequence["Stream"]) -> Mapping[str, int]:
-        """The activity of streams on their hosts, by token. A host that does not answer shows none."""
+        """The activity of streams on their hosts, by token. A host that does not answer soon shows none."""
         world, timeout_s = self._pass.world, self._pass.request.stall_timeout_s
         by_host: dict[str, list[Stream]] = {}
         for stream in streams:
@@ -211,7 +212,7 @@ class Meter:
             if host == world.own_host:
                 asked = world.blocking(lambda: self._activity(tokens), timeout_s=timeout_s)
             else:
-                asked = asyncio.wait_for(there[0].executor.activity(tokens), timeout_s)
+                asked = asyncio.wait_for(there[0].executor.activity(tokens), min(timeout_s, _ANSWER_WITHIN_S))
             return await told(asked) or {}
 
         answers = await asyncio.gather(*(ask(*one) for one in by_host.items()))

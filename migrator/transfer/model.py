@@ -539,7 +539,7 @@ class HostLoad(Struct, frozen=True, kw_only=True):
 
 
 class GoverningFacts(Struct, frozen=True, kw_only=True):
-    """The operators' settings, and the allowance of the governor in the newest run (None: no run yet); `at_work`: that
+    """The operators' settings, and the newest allowance of a governor (None: no run yet); `at_work`: its
     run is in progress. `given` are the limits of site.toml and `windows` those of [transfer], if requested. `loads` are
     the last readings of the hosts of that run.
     """

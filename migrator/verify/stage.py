@@ -119,7 +119,7 @@ class Verification:
     of this site read is not read again if the file has not changed since on either side (`is_carried_over`).
     `workers` is the number of threads. Without `storage`, the syncs before the comparison may take `stall_timeout_s`.
 
-    The caller holds the lock `run`, and passes file systems that were opened for this call.
+    The caller holds the locks of the trees, and passes file systems that were opened for this call.
 
     The batch becomes verified only if the verification is whole and found no difference; a verified batch that fails
     goes back to seeded. A verification of some trees never makes the batch verified, and withdraws that state only if

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -90,6 +91,8 @@ def test_files_that_a_move_would_open_are_shielded_and_nothing_is_left_of_it(shi
     assert (shielded.take_off(), shielded.shields.on) == (2, False)
     assert shielded.all() == before
     assert shielded.take_off() == 0
+    shutil.rmtree(root / "open")
+    assert (shielded.put_on(), shielded.shields.on) == (0, False)
 
 
 def chmod(path: Path) -> None:

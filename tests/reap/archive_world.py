@@ -16,6 +16,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.locks import Locks
 from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ArchiveLimits, ReapAction, ReapRow, Restored, TreeArchived
@@ -171,6 +172,7 @@ class World:
             destination=destination,
             capabilities=TargetCapabilities(),
             ledger=self.ledger,
+            locks=Locks(self.target_path.parent / "locks", SystemClock()),
             progress=self.progress,
             clock=SystemClock(),
         )

@@ -234,7 +234,8 @@ def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: mode
     run = replace(report().status.runs[0], verb="run", life=life)
     others = replace(run, verb="brick-drain", life=model.RunLife.AT_WORK)
     sums = {**FACTS.sums, "streams": [(4, "gl1", "brick"), (1, "gl1", "mount")]}
-    found = families(replace(FACTS, runs=(run, others), sums=sums))
+    governing = replace(GOVERNING, at_work=life is model.RunLife.AT_WORK)
+    found = families(replace(FACTS, runs=(run, others), sums=sums, governing=governing))
     for name, there in (
         ("streams", {("gl1", "brick"): 4.0, ("gl1", "mount"): 1.0}),
         ("allowed_streams", {(): 3.0}),

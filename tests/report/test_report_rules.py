@@ -277,6 +277,17 @@ def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNI
     return made(model.Incident, kind=kind, severity=severity, subject=subject, last_at_s=at_s)
 
 
+def test_all_runs_at_work_and_the_newest_of_each_verb_are_shown() -> None:
+    lives = {
+        9: ("run", model.RunLife.KILLED),
+        8: ("scan", model.RunLife.ENDED),
+        7: ("run", model.RunLife.AT_WORK),
+        6: ("scan", model.RunLife.ENDED),
+    }
+    runs = [made(model.RunFacts, id=number, verb=verb, life=life) for number, (verb, life) in lives.items()]
+    assert [one.id for one in rules.newest_runs(runs)] == [9, 8, 7]
+
+
 @pytest.mark.parametrize(
     ("kind", "subject", "ending", "resolution"),
     [
@@ -285,10 +296,11 @@ def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNI
         (K.HOST_LOST, "host a", group(K.HOST_FOUND, "host a", 9.0), ""),
         (K.RUN_INTERRUPTED, "run of batch 1", group(K.RUN_FINISHED, "plan p", 20.0), "a later run finished"),
         (K.BATCH_REFUSED, "batch 1", group(K.RUN_FINISHED, "plan p", 20.0), ""),
-        (K.BATCH_REFUSED, "batch 1", group(K.PASS_FINISHED, "batch 1", 20.0), "a later pass finished"),
+        (K.BATCH_REFUSED, "batch 1", group(K.RUN_FINISHED, "plan p", 20.0, INFO), "a later run finished"),
+        (K.BATCH_REFUSED, "batch 1", group(K.PASS_STARTED, "batch 1", 20.0, INFO), "a later pass began"),
         (K.POOL_STOPPED, "batch 1", group(K.PASS_FINISHED, "batch 1", 20.0), ""),
-        (K.POOL_STOPPED, "batch 1", group(K.PASS_FINISHED, "batch 2", 20.0, INFO), ""),
-        (K.POOL_STOPPED, "batch 1", group(K.PASS_FINISHED, "batch 1", 20.0, INFO), "a later pass finished"),
+        (K.POOL_STOPPED, "batch 1", group(K.PASS_STARTED, "batch 2", 20.0, INFO), ""),
+        (K.POOL_STOPPED, "batch 1", group(K.PASS_STARTED, "batch 1", 20.0, INFO), "a later pass began"),
         (K.CHUNK_FAILED, "batch 1: chunk 7", group(K.PASS_FINISHED, "batch 1", 20.0), "the pass finished"),
         (K.CHUNK_FAILED, "batch 11", group(K.PASS_FINISHED, "batch 1", 20.0), ""),
         (K.LIMITS_SET, "pause", group(K.LIMITS_SET, "pause", 20.0, INFO), "resumed"),

@@ -133,7 +133,7 @@ class Governed:
 
     @property
     def records(self) -> list[GovernorRecord]:
-        run = self.world.ledger.runs.latest("run")
+        run = self.world.ledger.runs.latest()
         assert run is not None
         return list(self.world.ledger.governor.of_run(run.id))
 

@@ -157,7 +157,7 @@ async def test_being_cancelled_twice_stops_cleanly(world: World) -> None:
     assert not world.streams.alive
     assert not world.ledger.passes.unfinished_attempts()
     assert world.pass_state is PassState.STOPPED
-    assert world.ledger.runs.latest("run").exit_code == 130  # type: ignore[union-attr]
+    assert world.ledger.runs.latest().exit_code == 130  # type: ignore[union-attr]
     await world.run()
     assert world.is_copied()
 
@@ -220,7 +220,7 @@ async def test_a_batch_is_copied_in_the_order_of_a_pass_and_a_finished_one_not_a
     assert kinds == [ChunkKind.DIRECTORIES, *[ChunkKind.FILES] * 4, ChunkKind.DIRECTORY_TIMES]
     assert (summary.batches[0].files, summary.batches[0].chunks) == (8, 6)
     assert world.streams.at_once == 2
-    assert world.ledger.runs.latest("run").exit_code == 0  # type: ignore[union-attr]
+    assert world.ledger.runs.latest().exit_code == 0  # type: ignore[union-attr]
     measured = [(sample.side, sample.at_s) for sample in world.ledger.capacity.all()]
     assert len(set(measured)) == len(measured) >= 2, "the room of both sides was measured"
     writes = world.target.writes

@@ -65,7 +65,14 @@ def notes_in_place(
 # Locks and steps of every addition, for the engine.
 
 
-_CHANGES = frozenset({model.AdditionStep.RESET, model.AdditionStep.ADD, model.AdditionStep.TAKE_BACK})
+_CHANGES = frozenset(
+    {
+        model.AdditionStep.RESET,
+        model.AdditionStep.ADD,
+        model.AdditionStep.BALANCE,
+        model.AdditionStep.TAKE_BACK,
+    }
+)
 _PATIENCE_S = 3600.0
 """How long a task may report no counters before the next decision."""
 
@@ -129,6 +136,9 @@ class AdditionMachine(
     ) -> model.AdditionNotes:
         self._begun = True
         await self.unshield(record)
+        if act.step is model.AdditionStep.BALANCE:
+            # Moving files may take days: users who lost a directory to the new layout do not wait for it.
+            await put_right_everywhere(self.call, record)
         if act.step in _CHANGES and not act.seen_done:
             self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
         if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
@@ -282,10 +292,6 @@ class AdditionMachine(
         return self._task_begun(record, await self.call.world.volume.fix_layout())
 
     async def _balance(self, record: model.AdditionRecord) -> _Done:
-        # Moving files may take days: users who lost a directory to the new layout do not wait for it.
-        await put_right_everywhere(self.call, record)
-        async with keeping_right(self.call, record):
-            await self.hold_once_free(record, "the rebalance", VOLUME)
         await self.throttle.follow(record)
         shielded = await self.shield()
         return self._task_begun(record, await self.call.world.volume.rebalance(), shielded)

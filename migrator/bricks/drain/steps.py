@@ -25,7 +25,7 @@ from migrator.bricks.drain.rules_progress import (
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.model import Ending
 from migrator.bricks.recover.stage import Recovery
-from migrator.core.errors import Refused, ToolFailed
+from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
@@ -267,8 +267,17 @@ class DrainMachine(
         commits |= act.step is model.DrainStep.AUDIT and self.call.request.commit
         if self._locked or not commits or record.state in model.OUT_STATES:
             return
-        await self.hold_once_free(record, "the commit", *map(of_brick, record.bricks))
-        self._locked = True
+        told = False
+        while not self._locked:
+            try:
+                self.locks.enter_context(self.call.world.locks.hold(record.subject, *map(of_brick, record.bricks)))
+                self._locked = True
+            except LockHeld as error:
+                if not told:
+                    words = f"the commit waits: {error.message}"
+                    self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+                told = True
+                await self.call.world.clock.sleep(self.call.request.poll_s)
 
     def release(self, act: model.DrainAct) -> None:
         if act.step not in (model.DrainStep.AUDIT, model.DrainStep.COMMIT):

@@ -14,8 +14,8 @@ from migrator.bricks.add.stage import AdditionCall
 from migrator.bricks.model import Ending
 from migrator.bricks.shared import THROTTLE_OPTION, read_bricks
 from migrator.catalog.model import CatalogRecord
-from migrator.core.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
-from migrator.core.events import Event, EventKind
+from migrator.core.errors import ExitCode, LockHeld, MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.events import EventKind
 from migrator.core.units import GIB
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.locks import VOLUME
@@ -23,7 +23,7 @@ from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW
 from tests.support.catalogs import whole_catalog
-from tests.support.fakes import FakeProgress, VirtualClock
+from tests.support.fakes import VirtualClock
 from tests.support.kills import DoingHooks
 
 SOURCE, TARGET = add_model.AdditionSide
@@ -278,7 +278,7 @@ def test_files_are_shielded_until_the_rebalance_has_ended_and_not_while_the_bric
     assert not site.volume.shielded
 
 
-def test_a_rebalance_waits_until_nobody_else_works_in_the_volume(site: Site) -> None:
+def test_no_rebalance_begins_while_others_work_in_the_volume(site: Site) -> None:
     run, fix_layout = ExitStack(), site.glusterd.fix_layout
 
     async def beside_a_run() -> str:
@@ -286,16 +286,12 @@ def test_a_rebalance_waits_until_nobody_else_works_in_the_volume(site: Site) -> 
         task_id: str = await fix_layout()
         return task_id
 
-    class Ending(FakeProgress):
-        def event(self, event: Event) -> None:
-            super().event(event)
-            if "the rebalance waits" in event.message:
-                assert not site.volume.shielded
-                run.close()
-
-    site.glusterd.fix_layout, site.ports["progress"] = beside_a_run, Ending()
+    site.glusterd.fix_layout = beside_a_run
+    with pytest.raises(LockHeld, match="a run"):
+        site.add()
+    assert not site.volume.shielded
+    run.close()
     assert site.add().ending is E.DONE
-    assert any("(a run)" in event.message for event in site.ports["progress"].events)
     assert site.locks.held == []
 
 
