@@ -249,14 +249,15 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         found = await world.shields.put_on(state)
         return f"; {several(found, 'file')} shielded from default ACLs meanwhile" if found else ""
 
-    async def unshield(self, record: Bricks) -> None:
-        """Remove shields, also those that killed calls have left, unless Gluster moves files or is about to. A failure is
-        only reported: the next step or call tries again, and no scan is whole until then.
+    async def unshield(self, record: Bricks, *, begins: bool = False) -> None:
+        """Remove shields, also those that killed calls have left, unless Gluster moves files or is about to; `begins`: the
+        rebalance of an addition, which sets them again. A failure is only reported: the next step or call tries again, and
+        no scan is whole until then.
         """
         world = self.call.world
         if world.shields is None or not world.shields.on or world.ledger.drains.under_way():
             return
-        if self.records.read(record.id).state is AdditionState.BALANCING:
+        if not begins and self.records.read(record.id).state is AdditionState.BALANCING:
             return
         try:
             state, tasks = await world.volume.state_and_tasks()

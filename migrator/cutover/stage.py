@@ -104,7 +104,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         cutting = machine.cutting
         cutovers = cutting.ledger.cutovers
         comparison = steps.TreeComparison(cutting=cutting)
-        if (record := self._begun(tree, batch)) is not None:
+        if (record := self.begun(tree, batch)) is not None:
             cutting.say(
                 EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {rules.state_words(record.state)}"
             )
@@ -161,7 +161,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         """The preflight checks of a user (refused if there are `problems`), or the first step of a cutover that resumes.
         Changes nothing.
         """
-        if (record := self._begun(tree, batch)) is not None:
+        if (record := self.begun(tree, batch)) is not None:
             step = rules.next_step(record, await self.sight.see(record))
             verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
             return _first_step(record, step, f"the {verb} of {tree.user} would resume")
@@ -198,7 +198,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         step = rules.begin_rollback(record, await self.sight.see(record))
         return _first_step(record, step, f"{tree.user} would be moved back")
 
-    def _begun(self, tree: UserTree, batch: int) -> model.CutoverRecord | None:
+    def begun(self, tree: UserTree, batch: int) -> model.CutoverRecord | None:
         """The attempt that a cutover resumes; None if there is none. A call that was killed immediately after the thaw
         has not recorded the user as retained.
         """
@@ -456,13 +456,14 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
     async def _all_trees(self, cutting: steps.Cutting) -> model.CutoverSummary:
         beginning = Beginning(sight=cutting, no_way_back="" if self.request.back else await cutting.against_rollback())
         outcomes: list[model.TreeOutcome] = []
-        for batch, trees in self.request.trees.items():
-            for tree in trees:
-                machine = steps.TreeMachine(cutting=cutting)
-                begin = beginning.roll_back if self.request.back else beginning.cut_over
-                outcomes.append(await begin(machine, tree, batch))
-                if machine.interrupted:
-                    raise self._interrupted(outcomes[-1])
+        chosen = [(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
+        # Users who may be frozen come first.
+        for tree, batch in sorted(chosen, key=lambda one: beginning.begun(*one) is None):
+            machine = steps.TreeMachine(cutting=cutting)
+            begin = beginning.roll_back if self.request.back else beginning.cut_over
+            outcomes.append(await begin(machine, tree, batch))
+            if machine.interrupted:
+                raise self._interrupted(outcomes[-1])
         return self._summary(cutting, outcomes)
 
     async def _preview(self, plan: Plan, site: SiteRecord) -> model.CutoverSummary:

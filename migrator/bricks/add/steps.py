@@ -135,8 +135,9 @@ class AdditionMachine(
         self, record: model.AdditionRecord, act: model.AdditionAct, _: model.AdditionSeen | None
     ) -> model.AdditionNotes:
         self._begun = True
-        await self.unshield(record)
-        if act.step is model.AdditionStep.BALANCE:
+        begins = act.step is model.AdditionStep.BALANCE and not act.seen_done
+        await self.unshield(record, begins=begins)
+        if begins:
             # Moving files may take days: users who lost a directory to the new layout do not wait for it.
             await put_right_everywhere(self.call, record)
         if act.step in _CHANGES and not act.seen_done:
