@@ -430,8 +430,8 @@ async def run_batches(
     numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
     which = by_numbers([batch.number for batch in numbered], "batch", "batches")
 
-    def choose(batch: Batch, wanted: frozenset[bytes] | None = request.trees) -> bases.Chosen:
-        return bases.choose_trees(ledger, plan, batch, wanted)
+    def choose(batch: Batch) -> bases.Chosen:
+        return bases.choose_trees(ledger, plan, batch, request.trees)
 
     if request.dry_run:
         previewed = [
@@ -473,7 +473,7 @@ async def run_batches(
 
 
 async def _copy(
-    hooking: Hooking, batches: Sequence[Batch], choose: Callable[..., bases.Chosen], deltas: Deltas | None
+    hooking: Hooking, batches: Sequence[Batch], choose: Callable[[Batch], bases.Chosen], deltas: Deltas | None
 ) -> transfer.RunSummary:
     invocation = hooking.invocation
     done: list[transfer.BatchSummary] = []
@@ -487,7 +487,7 @@ async def _copy(
             trees = frozenset(tree.path for tree in before.batch.trees)
             with invocation.world.locks.hold(purpose, of_batch(hooking.plan.name, batch.number), *map(of_tree, trees)):
                 # None of these users is moved from here on.
-                chosen = choose(batch, trees)
+                chosen = bases.choose_trees(invocation.world.ledger, hooking.plan, batch, trees)
                 chosen = replace(chosen, left_alone=before.left_alone | chosen.left_alone)
                 summary = await _run_one(hooking, chosen, deltas)
         except (bases.BatchRefused, LockHeld) as refused:
