@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring
@@ -14,6 +15,7 @@ from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import HostBrickWalks
 from migrator.hosts.site import SiteHosts
 from migrator.native.program import native_program
+from migrator.scan.marks import ReadMarks, read_marks
 from migrator.scan.rules import parse_user_map
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
@@ -37,6 +39,14 @@ async def bricks(
         if hosts is None:
             hosts = await own.enter_async_context(connecting(site, source, via=via))
         yield HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
+
+
+def marks_reader(site: Site, source: SourceFileSystem, hosts: SiteHosts) -> ReadMarks | None:
+    """Reads the marks of trees on all bricks; None if no host reads bricks of this source."""
+    if not isinstance(source, GlusterSource) or not site.source.hosts:
+        return None
+    walks = HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
+    return partial(read_marks, source, walks)
 
 
 def user_map(site: Site) -> dict[bytes, str]:

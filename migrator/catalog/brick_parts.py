@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from pyarrow._compute import call_function
 
 from migrator.catalog import files as catalog_files
-from migrator.catalog.database import connect, totals_of
+from migrator.catalog.columns import Columns
+from migrator.catalog.database import ABOVE, connect, literal, totals_of
 from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem, malformed
 from migrator.catalog.ports import CatalogTotals, Scratch
 from migrator.catalog.writer import parquet_bytes
@@ -79,6 +80,34 @@ def _decode_rows(payload: memoryview, trees: Sequence[bytes], brick: str, dev: i
     )
 
 
+_LISTINGS_HEAD = struct.Struct("<2Q")
+LISTING_SCHEMA = Columns[object]("path:binary entries:uint64 names:uint64 brick:string").schema
+"""`names` is the sum of the hashes of the names. A directory that was read in pieces has several rows."""
+
+
+def decode_listings(payload: memoryview, *, brick: str) -> pa.RecordBatch:
+    """Decode a frame of listings into a batch of LISTING_SCHEMA. Raises MigratorError."""
+    try:
+        rows, length = _LISTINGS_HEAD.unpack_from(payload)
+        if rows > len(payload) or length > len(payload):
+            raise malformed("a frame of listings is shorter than its columns")
+        cut = _Cutter(payload, _LISTINGS_HEAD.size)
+        pairs = pa.Array.from_buffers(
+            pa.list_(pa.uint64(), 2),
+            rows,
+            [None],
+            children=[pa.Array.from_buffers(pa.uint64(), 2 * rows, [None, cut.next(16 * rows)])],
+        )
+        paths = pa.Array.from_buffers(pa.binary(), rows, [None, cut.next(4 * (rows + 1)), cut.next(length)])
+        paths.validate(full=True)
+        cut.finish()
+        entries, names = (call_function("list_element", [pairs, pa.scalar(place, pa.int32())]) for place in (0, 1))
+        bricks = pa.repeat(pa.scalar(brick, type=pa.string()), rows)
+        return pa.RecordBatch.from_arrays([paths, entries, names, bricks], schema=LISTING_SCHEMA)
+    except (pa.ArrowException, struct.error, ValueError, IndexError) as error:
+        raise malformed(f"its listings cannot be read: {error}") from error
+
+
 class _Cutter:
     """Splits a payload into buffers, each of which begins at a multiple of 8 bytes."""
 
@@ -130,6 +159,27 @@ _UNITED = """
     FROM read_parquet($files) GROUP BY path
 """
 
+_TWINS = """
+    CREATE OR REPLACE TABLE twins AS
+    SELECT path, ctime_ns FROM united WHERE hash(gfid) IN (
+        SELECT hash(gfid) AS value FROM united WHERE gfid IS NOT NULL GROUP BY value HAVING count(*) > 1
+    ) QUALIFY count(*) OVER (PARTITION BY gfid) > 1
+"""
+
+# The sums of pieces of a directory are added without a carry beyond 64 bits, as the walk adds the hashes of names.
+_UNLIKE = """
+    CREATE OR REPLACE TABLE unlike AS
+    SELECT DISTINCT path FROM (
+        SELECT path, brick, sum(entries) AS entries, sum(names::HUGEINT) % 18446744073709551616::HUGEINT AS names
+        FROM read_parquet($files) GROUP BY path, brick
+    ) JOIN sets USING (brick)
+    GROUP BY path, place HAVING min(entries) <> max(entries) OR min(names) <> max(names)
+"""
+_UNLIKE_AND_SETTLED = """
+    SELECT path FROM unlike LEFT JOIN united USING (path)
+    WHERE united.mtime_ns IS NULL OR united.mtime_ns < $settled_before_ns
+"""
+
 _TWICE_PATHS = "SELECT hash(path) AS value FROM read_parquet($files) GROUP BY value HAVING count(*) > 1"
 _PATHS_OF_TWICE = """
     SELECT path FROM read_parquet($files) WHERE hash(path) IN (SELECT value FROM twice)
@@ -150,6 +200,7 @@ class Union:
 
     def __init__(self, *, scratch: Scratch) -> None:
         self._database = connect(scratch)
+        self._database.execute(ABOVE)
         self._limit = 0
         self._found_before = BrickFindings()
 
@@ -157,10 +208,20 @@ class Union:
         """Release the memory. May be called again."""
         self._database.close()
 
-    def directories(self, files: Sequence[Path], *, bricks: int, limit: int) -> Iterator[pa.Table]:
-        """One row per directory of `bricks` bricks, in order of path. `limit` cuts all lists of paths, including those
-        of `findings`.
+    def directories(
+        self,
+        files: Sequence[Path],
+        listings: Sequence[Path],
+        *,
+        sets: Sequence[Sequence[str]],
+        settled_before_ns: int,
+        limit: int,
+    ) -> Iterator[pa.Table]:
+        """One row per directory, in order of path. `sets` has the names of the bricks, those that hold the same files
+        together; `listings` are their files. What changed since `settled_before_ns` may have changed between two walks.
+        `limit` cuts all lists of paths, including those of `findings`.
         """
+        bricks = sum(map(len, sets))
         self._limit = limit
         if not files:
             return
@@ -169,6 +230,9 @@ class Union:
             conflicting=self._found("SELECT path FROM united WHERE conflicting"),
             differing=self._found("SELECT path FROM united WHERE differing AND NOT conflicting"),
             incomplete=self._found("SELECT path FROM united WHERE copies < $bricks", {"bricks": bricks}),
+            twins=self._twins("<", settled_before_ns),
+            renamed=self._twins(">=", settled_before_ns),
+            unlike=self._unlike(listings, sets, settled_before_ns),
         )
         columns = ", ".join(catalog_files.ROW_SCHEMA.names)
         ordered = self._database.sql(f"SELECT {columns} FROM united ORDER BY path")  # noqa: S608 -- our own columns
@@ -176,6 +240,38 @@ class Union:
             if batch.num_rows:
                 yield pa.Table.from_arrays(batch.columns, schema=catalog_files.ROW_SCHEMA)
         self._database.execute("DROP TABLE united")
+
+    def _twins(self, when: str, settled_before_ns: int) -> PathFinding:
+        self._database.execute(_TWINS)
+        return self._found(f"SELECT path FROM twins WHERE ctime_ns {when} {settled_before_ns:d}")  # noqa: S608 -- ours
+
+    def _unlike(self, listings: Sequence[Path], sets: Sequence[Sequence[str]], settled_before_ns: int) -> PathFinding:
+        if not listings:
+            return PathFinding()
+        places = [(brick, place) for place, bricks in enumerate(sets) for brick in bricks]
+        names, numbers = zip(*places, strict=True)
+        self._database.register("sets", pa.table({"brick": pa.array(names, pa.string()), "place": list(numbers)}))
+        self._database.execute(_UNLIKE, {"files": _names(listings)})
+        return self._found(_UNLIKE_AND_SETTLED, {"settled_before_ns": settled_before_ns})
+
+    def without(self, file: Path, directory: bytes) -> pa.Table | None:
+        """The rows of a part but those beneath a directory; None if it has no row there."""
+        beneath = f"path > {literal(directory + b'/')} AND path < {literal(directory + b'0')}"
+        rows = self._database.read_parquet(str(file))
+        if not rows.filter(beneath).aggregate("count(*)").fetchall()[0][0]:
+            return None
+        kept: pa.Table = rows.filter(f"NOT ({beneath})").to_arrow_table().cast(catalog_files.ROW_SCHEMA)
+        return kept
+
+    def children(self, directory: bytes, files: Sequence[Path], limit: int) -> list[tuple[bytes, EntryType]]:
+        """The rows directly in a directory, at most `limit`, in order."""
+        within = f"path > {literal(directory + b'/')} AND path < {literal(directory + b'0')} AND " if directory else ""
+        rows = self._database.execute(
+            f"SELECT path, type FROM read_parquet($files) WHERE {within}above(path) = $directory"  # noqa: S608 -- ours
+            f" ORDER BY path LIMIT {limit:d}",
+            {"files": _names(files), "directory": directory},
+        ).fetchall()
+        return [(bytes(path), EntryType(kind)) for path, kind in rows]
 
     def findings(self, files: Sequence[Path]) -> BrickFindings:
         """All findings. `files` are the parts of the catalog, with those of directories."""
@@ -248,6 +344,9 @@ _FEW_VALUES: Any = [
 realistic rows of a brick: 64 ms and 66 bytes per row with, 39 ms and 55 bytes without)."""
 
 
+_FEW_LISTING_VALUES: Any = ["brick"]
+
+
 def write_part(file: Path, table: pa.Table) -> None:
     """Write a part without syncing it. Raises OSError."""
     pq.write_table(table, file, compression="zstd", compression_level=1, use_dictionary=_FEW_VALUES)
@@ -270,6 +369,8 @@ class BrickPartsWriter:
         self._parts: dict[int, str] = {}
         self._number = 0
         self._kept: list[Path] = []
+        self._listings: dict[str, list[pa.RecordBatch]] = {}
+        self._listing_files: list[Path] = []
         self._problem_files: list[Path] = []
         self._problems: list[ScanProblem] = []
         # Opened now, in parallel with the walks, and not at the end.
@@ -289,9 +390,17 @@ class BrickPartsWriter:
         self._add(self._directories, brick, batch, self._keep_directories)
         return CatalogTotals(directories=batch.num_rows)
 
+    def add_listings(self, brick: str, payload: memoryview) -> None:
+        """Add a block of listings, which `unite` compares. Raises MigratorError for a malformed block."""
+        self._add(self._listings, brick, decode_listings(payload, brick=brick), self._keep_listings)
+
     def brick_done(self, brick: str) -> None:
         """Write the pending rows of a brick that has ended."""
-        for buffers, write in ((self._rows, self._write_table), (self._directories, self._keep_directories)):
+        for buffers, write in (
+            (self._rows, self._write_table),
+            (self._directories, self._keep_directories),
+            (self._listings, self._keep_listings),
+        ):
             with self._lock:
                 batches = buffers.pop(brick, [])
             if batches:
@@ -307,23 +416,37 @@ class BrickPartsWriter:
         self._write_problems()
         return catalog_files.read_problems(self._directory)
 
-    def unite(self, *, bricks: int, limit: int) -> BrickFindings:
-        """Merge directories into one row each, and find states that are impossible in a quiet volume. `bricks` is the
-        number of bricks.
+    def unite(self, sets: Sequence[Sequence[str]], *, settled_before_ns: int, limit: int) -> BrickFindings:
+        """Merge directories into one row each, and find states that are impossible in a quiet volume. `sets` and
+        `settled_before_ns` as for `Union.directories`.
         """
-        for brick in set(self._rows) | set(self._directories):
+        for brick in {*self._rows, *self._directories, *self._listings}:
             self.brick_done(brick)
-        for table in self._union.directories(self._kept, bricks=bricks, limit=limit):
+        merged = self._union.directories(
+            self._kept, self._listing_files, sets=sets, settled_before_ns=settled_before_ns, limit=limit
+        )
+        for table in merged:
             self._write_table(table)
-        for file in self._kept:
+        for file in (*self._kept, *self._listing_files):
             file.unlink()
-        self._kept = []
+        self._kept, self._listing_files = [], []
         return self._union.findings(self._part_files())
 
     def lacks(self, paths: Sequence[bytes]) -> Sequence[bytes]:
         """After `unite`: the paths that have no row."""
         present = self._union.files_of(paths, self._part_files())
         return [path for path in dict.fromkeys(paths) if path not in present]
+
+    def children(self, directory: bytes, limit: int) -> list[tuple[bytes, EntryType]]:
+        """After `unite`: the paths directly in a directory, at most `limit`."""
+        return self._union.children(directory, self._part_files(), limit)
+
+    def remove_beneath(self, directory: bytes) -> None:
+        """Remove all rows beneath a directory. After `unite`."""
+        for file in self._part_files():
+            kept = self._union.without(file, directory)
+            if kept is not None:
+                write_part(file, kept)
 
     def replace(self, rows: Mapping[bytes, tuple[bytes | None, Entry] | None]) -> None:
         """Replace the rows of these paths by the tree and the entry that the mount shows, or remove them (None). Call
@@ -388,6 +511,12 @@ class BrickPartsWriter:
             file = self._directory / f"directories-{len(self._kept):06d}.parquet"
             self._kept.append(file)
         pq.write_table(table, file, compression="lz4", use_dictionary=_FEW_VALUES)
+
+    def _keep_listings(self, table: pa.Table) -> None:
+        with self._lock:
+            file = self._directory / f"listings-{len(self._listing_files):06d}.parquet"
+            self._listing_files.append(file)
+        pq.write_table(table, file, compression="lz4", use_dictionary=_FEW_LISTING_VALUES)
 
     def _write_problems(self) -> None:
         if self._problems:

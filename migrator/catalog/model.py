@@ -65,7 +65,8 @@ class BrickFindings(Struct, frozen=True, kw_only=True):
 
     `doubled_paths` have more than one row; `doubled_inodes` are names of files that are on two bricks at once.
     `conflicting` directories have different gfids on different bricks, `differing` ones different owner, mode, ACLs or
-    attributes; `incomplete` ones are missing on a brick.
+    attributes; `incomplete` ones are missing on a brick. `twins` are directories with one gfid under several paths, and
+    `renamed` those of them that changed during the scan; `unlike` have other entries on another copy of a replica set.
     """
 
     doubled_paths: PathFinding = PathFinding()
@@ -73,6 +74,9 @@ class BrickFindings(Struct, frozen=True, kw_only=True):
     conflicting: PathFinding = PathFinding()
     differing: PathFinding = PathFinding()
     incomplete: PathFinding = PathFinding()
+    twins: PathFinding = PathFinding()
+    renamed: PathFinding = PathFinding()
+    unlike: PathFinding = PathFinding()
 
 
 class CatalogRecord(Struct, frozen=True, kw_only=True):

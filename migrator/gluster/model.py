@@ -22,11 +22,27 @@ class Brick(Struct, frozen=True, kw_only=True):
 class BrickRules(Struct, frozen=True, kw_only=True):
     """How a brick differs from the mount: whether times of files are in `trusted.glusterfs.mdata` (`features.ctime`),
     and whether the volume is `distributed` over several subvolumes, whose mount hides the setgid and sticky bits of
-    a file that has both.
+    a file that has both. A `replicated` volume has several copies of each file. With `marks`, its walk reports those.
     """
 
     times_from_mdata: bool
     distributed: bool
+    replicated: bool = False
+    marks: bool = True
+
+
+class Mark(StrEnum):
+    """An attribute by which Gluster makes the mount differ from a brick's file, as the walk of a brick reports it.
+
+    `CORRUPTED`: the scrubber marked this copy; the mount shows another one, or EIO. `PENDING`: a copy lacks operations, and
+    the mount shows one that has them. `MIGRATION`: a data file with the marks of a move to another brick, and
+    `LINK_WITH_CONTENT`: a link-to file with content; without a task that moves files, a failed one left them.
+    """
+
+    CORRUPTED = "corrupted"
+    PENDING = "pending"
+    MIGRATION = "migration"
+    LINK_WITH_CONTENT = "link-with-content"
 
 
 class DiskFacts(Struct, frozen=True, kw_only=True):

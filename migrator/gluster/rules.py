@@ -197,6 +197,7 @@ def brick_rules(state: VolumeState) -> BrickRules:
     return BrickRules(
         times_from_mdata=is_on(dict(state.options), CTIME_OPTION, default=True) is not False,
         distributed=len(state.bricks) > max(state.replica_count, 1),
+        replicated=state.replica_count > 1,
     )
 
 

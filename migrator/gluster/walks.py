@@ -34,7 +34,7 @@ class BrickTotals(NamedTuple):
 
     `migrating` counts files with the marks of a migration, `filling_links` link-to files that already have content:
     both mean that files move between bricks. `strange` counts files without a gfid, which were written past Gluster;
-    `hidden_marks` files whose setgid and sticky bits the mount hides (`BrickRules`).
+    `hidden_marks` files whose setgid and sticky bits the mount hides (`BrickRules`); `marked` entries with a `Mark`.
     """
 
     rows: int
@@ -48,6 +48,21 @@ class BrickTotals(NamedTuple):
     ask_the_mount: int = 0
     strange: int = 0
     hidden_marks: int = 0
+    marked: int = 0
+
+
+class WalkProblems(Struct, frozen=True, kw_only=True):
+    """Paths that a walk reports instead of rows, or (`marked`) beside them.
+
+    `unreadable` ones failed. `to_ask` have no row and must be read through the mount, with the reason. `strange` ones have
+    no gfid, and must not be looked up through the mount (GlusterFS #3688). `marked` ones have a `Mark` as operation: this
+    copy, or another one, may differ from what the mount shows; the empty path is the brick's root.
+    """
+
+    unreadable: tuple[ScanProblem, ...] = ()
+    to_ask: tuple[ScanProblem, ...] = ()
+    strange: tuple[ScanProblem, ...] = ()
+    marked: tuple[ScanProblem, ...] = ()
 
 
 class BrickListener(Protocol):
@@ -62,12 +77,11 @@ class BrickListener(Protocol):
     async def directories(self, payload: memoryview) -> None:
         """A block of directories, in the same format."""
 
-    async def problems(
-        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
-    ) -> None:
-        """Unreadable paths; paths without a row that must be read through the mount (`to_ask`), with the reason; and
-        paths without a gfid, which must not be looked up through the mount (GlusterFS #3688).
-        """
+    async def listings(self, payload: memoryview) -> None:
+        """A block of directories with the sums of their names, if the walk was started for that."""
+
+    async def problems(self, found: WalkProblems) -> None:
+        """Take some of the paths that the walk reports."""
 
 
 # The frames of a walk, as in `native/src/frames.h`, `walk.c` and `walk_rows.c`.
@@ -75,7 +89,7 @@ class BrickListener(Protocol):
 # They come from another machine: malformed ones raise MigratorError and nothing else.
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _MAGIC = 0x57474D31
 _HEAD = struct.Struct("<IIQ")
@@ -85,9 +99,8 @@ _LIMIT_BYTES = 512 * 1024 * 1024
 _HELLO = struct.Struct("<II16s16s8xQ")
 _PROBLEM = struct.Struct("<Iiiii")
 _COUNT = struct.Struct("<Q")
-_END = struct.Struct("<11Q")
+_END = struct.Struct("<12Q")
 _HAS_VOLUME_ID, _HAS_ROOT_GFID = 2, 4
-_STRANGE = 2
 
 
 class FrameKind(IntEnum):
@@ -98,6 +111,7 @@ class FrameKind(IntEnum):
     DIRECTORIES = 3
     PROBLEMS = 4
     END = 5
+    LISTINGS = 6
 
 
 class FrameReader:
@@ -149,19 +163,15 @@ def decode_hello(payload: memoryview) -> BrickHello:
     )
 
 
-def decode_problems(
-    payload: memoryview,
-) -> tuple[tuple[ScanProblem, ...], tuple[ScanProblem, ...], tuple[ScanProblem, ...]]:
-    """The three kinds of problems, as in `BrickListener.problems`. Raises MigratorError."""
-    failed: list[ScanProblem] = []
-    ask: list[ScanProblem] = []
-    strange: list[ScanProblem] = []
+def decode_problems(payload: memoryview) -> WalkProblems:
+    """A frame of problems, by kind. Raises MigratorError."""
+    kinds: tuple[list[ScanProblem], ...] = ([], [], [], [])
     try:
         (count,) = _COUNT.unpack_from(payload)
         position = _COUNT.size
         for _ in range(count):
             kind, number, *lengths = _PROBLEM.unpack_from(payload, position)
-            if kind > _STRANGE:
+            if kind >= len(kinds):
                 raise malformed(f"a problem is of kind {kind}, which is not known")
             position += _PROBLEM.size
             words: list[bytes] = []
@@ -171,7 +181,7 @@ def decode_problems(
                 words.append(bytes(payload[position : position + length]))
                 position += length
             path, operation, reason = words
-            (failed, ask, strange)[kind].append(
+            kinds[kind].append(
                 ScanProblem(
                     path=path,
                     operation=operation.decode("utf-8", "backslashreplace"),
@@ -183,7 +193,8 @@ def decode_problems(
         raise malformed("a problem is cut off") from error
     if position != len(payload):
         raise malformed("a frame of problems is longer than its problems")
-    return tuple(failed), tuple(ask), tuple(strange)
+    unreadable, to_ask, strange, marked = map(tuple, kinds)
+    return WalkProblems(unreadable=unreadable, to_ask=to_ask, strange=strange, marked=marked)
 
 
 def decode_end(payload: memoryview) -> BrickTotals:
@@ -229,15 +240,19 @@ class HostBrickWalks:
         rules: BrickRules,
         listener: BrickListener,
         own: bool = False,
+        marks_only: bool = False,
     ) -> BrickTotals:
         """Walk a brick on its host, and return after the last call of the listener.
 
         `only_trees` reads only the trees and the directories that lead to them. `own` includes this program's own files
-        in the root, which no scan lists. On cancellation, the walk is ended on the host before the call returns. Raises
+        in the root, which no scan lists. `marks_only` reports no rows of files: another copy of them is read. On cancellation, the walk is ended on the host before the call returns. Raises
         BrickLost, HostLost, ToolFailed, UsageError, and what the listener raises.
         """
         host = await self._hosts.reach(brick.host)
-        flags = ((b"--distributed", rules.distributed), (b"--only-trees", only_trees), (b"--own", own))
+        flags = (
+            *((b"--distributed", rules.distributed), (b"--only-trees", only_trees), (b"--own", own)),
+            *((b"--listings", rules.replicated), (b"--marks", rules.marks), (b"--marks-only", marks_only)),
+        )
         argv = (
             *(await self._place(host), b"walk", b"--brick", brick.path),
             *(b"--times", b"mdata" if rules.times_from_mdata else b"file"),
@@ -323,6 +338,8 @@ class _Stream:
             case FrameKind.DIRECTORIES:
                 await self._listener.directories(payload)
             case FrameKind.PROBLEMS:
-                await self._listener.problems(*decode_problems(payload))
+                await self._listener.problems(decode_problems(payload))
+            case FrameKind.LISTINGS:
+                await self._listener.listings(payload)
             case FrameKind.END:
                 self._totals = decode_end(payload)

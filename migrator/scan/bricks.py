@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
+from migrator.catalog.model import (
+    BrickFindings,
+    BrickWalk,
+    CatalogRecord,
+    PathFinding,
+    ScanProblem,
+    ScanTimes,
+    StrangeFiles,
+)
 from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
-from migrator.core.entry import Entry, EntryType, UserTree
+from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
-from migrator.core.paths import show
 from migrator.core.progress import BrickProgress
-from migrator.core.units import format_count, format_duration, several
-from migrator.gluster.model import Brick, BrickRules, SourceHealth, VolumeState
+from migrator.core.units import NS_PER_S, format_count, format_duration, several
+from migrator.gluster.model import Brick, BrickRules, Mark, SourceHealth, VolumeState
+from migrator.gluster.rules import subvolumes
 from migrator.gluster.volume import GlusterSource
-from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks
+from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks, WalkProblems
 from migrator.scan import rules
+from migrator.scan.marks import Marks, MountAnswers
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
 
@@ -45,8 +54,9 @@ _Add = Callable[[str, int, memoryview], CatalogTotals]
 class Walker:
     """One brick: stores and counts what its walk sends. The `BrickListener` port."""
 
-    def __init__(self, brick: Brick, team: "BrickTeam") -> None:
+    def __init__(self, brick: Brick, team: "BrickTeam", *, marks_only: bool) -> None:
         self.brick = brick
+        self.marks_only = marks_only
         self.row_count = 0
         self.directory_count = 0
         self.began_s: float | None = None
@@ -82,23 +92,35 @@ class Walker:
         """Add directories to the catalog."""
         await self._write(self._team.writer.add_directories, payload)
 
-    async def problems(
-        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
-    ) -> None:
-        """Take unreadable paths, paths to look up through the mount later, and paths that must not be looked up there."""
-        self._team.problems += len(problems)
-        self._team.writer.note(problems)
+    async def listings(self, payload: memoryview) -> None:
+        """Keep the sums of names of directories."""
         self.heard_s = self._team.clock.monotonic_s()
-        room = max(_TO_ASK_LIMIT - len(self._team.to_ask), 0)
-        self._team.to_ask.extend(problem.path for problem in to_ask[:room])
-        self.strange_count += len(strange)
-        self.strange.extend(problem.path for problem in strange[: _STRANGE_KEPT - len(self.strange)])
-        self._team.not_to_ask.update(problem.path for problem in strange)
+        await asyncio.to_thread(self._team.writer.add_listings, self.brick.name, payload)
+
+    async def problems(self, found: WalkProblems) -> None:
+        """Take unreadable paths, paths to look up through the mount later, and paths that must not be looked up there."""
+        team = self._team
+        team.problems += len(found.unreadable)
+        team.writer.note(found.unreadable)
+        self.heard_s = team.clock.monotonic_s()
+        room = max(_TO_ASK_LIMIT - len(team.to_ask), 0)
+        team.to_ask.extend(problem.path for problem in found.to_ask[:room])
+        team.marks.add(found.marked)
+        self.strange_count += len(found.strange)
+        self.strange.extend(problem.path for problem in found.strange[: _STRANGE_KEPT - len(self.strange)])
+        team.not_to_ask.update(problem.path for problem in found.strange)
 
     async def walk(self, walks: HostBrickWalks, trees: Sequence[bytes], *, only_trees: bool, rules: BrickRules) -> None:
         """Walk the brick. `failure` is set if the walk fails; only errors of the catalog's disk are raised."""
         try:
-            totals = await walks.walk(self.brick, trees=trees, only_trees=only_trees, rules=rules, listener=self)
+            totals = await walks.walk(
+                self.brick,
+                trees=trees,
+                only_trees=only_trees,
+                rules=rules,
+                listener=self,
+                marks_only=self.marks_only,
+            )
             await self.written()
             await asyncio.to_thread(self._team.writer.brick_done, self.brick.name)
             self.totals = totals
@@ -157,8 +179,9 @@ class Walker:
 
 
 class BrickTeam:
-    """The walks of all bricks. `state` is the volume before them, with its peers and heals. `stop` must be called at
-    the end in any case.
+    """The walks of all bricks. `state` is the volume before them, with its peers and heals. `bricks` are read, one of each
+    subvolume; of `copies`, which hold the same files, only marks and names are. `stop` must be called at the end in any
+    case.
     """
 
     def __init__(
@@ -167,13 +190,19 @@ class BrickTeam:
         bricks: Sequence[Brick],
         state: VolumeState,
         *,
+        copies: Sequence[Brick] = (),
         rules: BrickRules,
         clock: Clock,
     ) -> None:
         self.state = state
         self.clock = clock
         self.gate = asyncio.Event()
-        self.walkers = tuple(Walker(brick, self) for brick in bricks)
+        self.walkers = tuple(
+            Walker(brick, self, marks_only=marks_only)
+            for some, marks_only in ((bricks, False), (copies, True))
+            for brick in some
+        )
+        self.marks = Marks()
         self.problems = 0
         self.to_ask: list[bytes] = []
         self.not_to_ask: set[bytes] = set()
@@ -270,6 +299,10 @@ _LOOK_EVERY_S = 15.0
 between two polls, so they are frequent."""
 _ASK_LIMIT = 10_000
 """The most paths to look up through the mount, at some thousands per second."""
+_UNSETTLED_S = 60.0
+"""Directories that changed less than this before a scan began may differ between two walks of it, also if the clocks of clients
+differ by some seconds.
+"""
 
 
 class BrickWay(Struct, frozen=True, kw_only=True):
@@ -341,7 +374,7 @@ class BrickWay(Struct, frozen=True, kw_only=True):
         self, record: CatalogRecord, writer: "BrickPartsWriter", checked_s: float, *, walked_s: float
     ) -> CatalogRecord:
         session, team = self.session, self.team
-        doubts, totals = await asyncio.to_thread(self._unite, writer)
+        doubts, totals = await asyncio.to_thread(self._unite, record, writer)
         united_s = session.elapsed_s()
         against = [*session.noted, *await self._changes(), *self._lost(), *doubts.doubts]
         rechecked_s = session.elapsed_s()
@@ -349,7 +382,7 @@ class BrickWay(Struct, frozen=True, kw_only=True):
             record,
             findings=doubts.findings,
             strange=team.strange(),
-            bricks=tuple(walker.facts() for walker in team.walkers),
+            bricks=tuple(walker.facts() for walker in team.walkers if not walker.marks_only),
             times=ScanTimes(
                 checks_s=checked_s + rechecked_s - united_s,
                 walk_s=walked_s - checked_s,
@@ -370,7 +403,8 @@ class BrickWay(Struct, frozen=True, kw_only=True):
             state = await source.state_for_bricks(after.state)
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
-        return [*reasons, *rules.reasons_against_bricks(state), *rules.task_changes(self.team.state, state)]
+        against = rules.reasons_against_bricks(state, pending=False)
+        return [*reasons, *against, *rules.task_changes(self.team.state, state)]
 
     def _lost(self) -> list[str]:
         """The bricks whose walk failed, and why."""
@@ -380,10 +414,18 @@ class BrickWay(Struct, frozen=True, kw_only=True):
             if walker.failure is not None
         ]
 
-    def _unite(self, writer: "BrickPartsWriter") -> tuple[rules.BrickDoubts, CatalogTotals]:
+    def _unite(self, record: CatalogRecord, writer: "BrickPartsWriter") -> tuple[rules.BrickDoubts, CatalogTotals]:
         """Merge all rows into one catalog, and look up through the mount what the bricks leave uncertain. Blocking."""
         team = self.team
-        findings = writer.unite(bricks=len(team.walkers), limit=_ASK_LIMIT)
+        walked = {walker.brick.name for walker in team.walkers}
+        sets = [[brick.name for brick in bricks if brick.name in walked] for bricks in subvolumes(team.state)]
+        settled_before_ns = int((record.started_at_s - _UNSETTLED_S) * NS_PER_S)
+        findings = writer.unite(sets, settled_before_ns=settled_before_ns, limit=_ASK_LIMIT)
+        # Entries of a directory with a pending heal differ between its copies.
+        pending = team.marks.of(Mark.PENDING)
+        unlike = tuple(path for path in findings.unlike.paths if path not in pending)
+        explained = len(findings.unlike.paths) - len(unlike)
+        findings = replace(findings, unlike=PathFinding(count=findings.unlike.count - explained, paths=unlike))
         unread = self._ask_the_mount(writer, findings)
         if len(team.to_ask) > _ASK_LIMIT:
             unread.append(
@@ -398,8 +440,7 @@ class BrickWay(Struct, frozen=True, kw_only=True):
         counted = [walker.totals for walker in team.walkers if walker.totals is not None]
         doubts = rules.judge_bricks(
             findings,
-            migrating=sum(totals.migrating for totals in counted),
-            filling=sum(totals.filling_links for totals in counted),
+            marks=team.marks.found,
             vanished=sum(totals.vanished for totals in counted),
             hidden_marks=sum(totals.hidden_marks for totals in counted),
             strange=team.strange(),
@@ -410,31 +451,16 @@ class BrickWay(Struct, frozen=True, kw_only=True):
         return doubts, writer.totals()
 
     def _ask_the_mount(self, writer: "BrickPartsWriter", findings: BrickFindings) -> list[ScanProblem]:
-        """Look up every path that the bricks leave uncertain; return those that could not be looked up."""
-        asked = self.team.may_be_asked(self.team.to_ask)[:_ASK_LIMIT]
+        """Take from the mount every path that the bricks leave uncertain; return those that could not be read."""
+        team = self.team
+        asked = team.may_be_asked(team.to_ask)[:_ASK_LIMIT]
         lacking = writer.lacks(asked) if asked else ()
-        trees = rules.TreeIndex(self.trees)
-        unread: list[ScanProblem] = []
-        rows: dict[bytes, tuple[bytes | None, Entry] | None] = {}
-        for path in self.team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
-            try:
-                entry = self.session.source.look(path)
-            except OSError as error:
-                unread.append(
-                    ScanProblem(path=path, operation="look", errno=error.errno, reason=error.strerror or str(error))
-                )
-                continue
-            rows[path] = None if entry is None else (trees.of(path), entry)
-        known = set(lacking)
-        for path, found in rows.items():
-            if path in known and found is not None and found[1].type is EntryType.DIRECTORY:
-                unread.append(
-                    ScanProblem(
-                        path=path,
-                        operation="list",
-                        errno=None,
-                        reason=f"directory {show(path)} is there, and was not to be read on its bricks",
-                    )
-                )
-        writer.replace(rows)
-        return unread
+        incomplete, trees = frozenset(findings.incomplete.paths), rules.TreeIndex(self.trees)
+        mount = MountAnswers(self.session.source, writer, trees, incomplete=incomplete, limit=_ASK_LIMIT)
+        for path in team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
+            mount.look(path, lacking=path in lacking)
+        for path in team.may_be_asked(team.marks.paths):
+            mount.read_again(path)
+        for path in team.may_be_asked(findings.renamed.paths):
+            mount.read_again(path)
+        return mount.finish()

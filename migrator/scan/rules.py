@@ -13,7 +13,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.units import first_of, format_count, several
-from migrator.gluster.model import Brick, BrickRules, VolumeState
+from migrator.gluster.model import Brick, BrickRules, Mark, VolumeState
 from migrator.gluster.rules import (
     CTIME_OPTION,
     brick_rules,
@@ -196,9 +196,12 @@ def _refuse_overlaps(by_path: Mapping[bytes, TreePattern]) -> None:
 
 
 class BrickWay(Struct, frozen=True, kw_only=True):
-    """The bricks to read, one of each subvolume, and their rules; or the `reasons` against it."""
+    """The bricks to read, one of each subvolume, the `copies` of which only marks are read, and their rules; or the
+    `reasons` against it.
+    """
 
     bricks: tuple[Brick, ...] = ()
+    copies: tuple[Brick, ...] = ()
     rules: BrickRules | None = None
     reasons: tuple[str, ...] = ()
 
@@ -211,7 +214,7 @@ def choose_way(
     `state` must include heals and peers. `reachable` are the reached hosts, named as in the brick list; `unreachable`
     maps other hosts of site.toml to the reason.
     """
-    reasons = list(reasons_against_bricks(state))
+    reasons = list(reasons_against_bricks(state, pending=False))
     bricks: tuple[Brick, ...] = ()
     try:
         bricks, problems = choose_bricks(state, unreachable or {}, reachable)
@@ -219,14 +222,20 @@ def choose_way(
         reasons.append(f"the volume's bricks cannot be told apart: {error}")
     else:
         reasons.extend(problems)
+    read = [some for some in (subvolumes(state) if bricks else ()) if not set(some).isdisjoint(bricks)]
+    copies = tuple(brick for some in read for brick in some if brick not in bricks)
+    # The marks on all copies of a file decide which of them is right.
+    for host in sorted({brick.host for brick in copies} - set(reachable)):
+        why = (unreachable or {}).get(host, f'site.toml has no [source.hosts."{host}"]')
+        reasons.append(f"the marks on the copies of host {host} cannot be read: {why}")
     if reasons:
         return BrickWay(reasons=tuple(dict.fromkeys(reasons)))
-    return BrickWay(bricks=bricks, rules=brick_rules(state))
+    return BrickWay(bricks=bricks, copies=copies, rules=brick_rules(state))
 
 
 def reasons_against_bricks(state: VolumeState, *, pending: bool = True) -> tuple[str, ...]:
     """Why the content of the bricks differs from the mount's, regardless of the reachable hosts. Without `pending`, known
-    pending heals do not count.
+    pending heals do not count: the marks on all copies, or `held_bricks`, show the files.
     """
     reasons = list(volume_problems(state))
     kind = state.type.lower()
@@ -354,6 +363,33 @@ def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles
 
 
 _EXAMPLES = 3
+_UNLIKE = "no heal is pending, and the mount lists those of one copy; run `gluster volume heal VOLUME full`"
+_TWINS = "a rename that failed on some bricks left both; move the files of one to a new directory through the mount, and remove it"
+_MARKS = {
+    Mark.CORRUPTED: (
+        "with a copy that the scrubber marked as corrupted: the content that the mount shows is copied; "
+        "`gluster volume bitrot VOLUME scrub status` lists the copies"
+    ),
+    Mark.PENDING: (
+        "with a copy that lacks operations, or is being written: taken from the mount; "
+        "`gluster volume heal VOLUME` heals copies"
+    ),
+    Mark.MIGRATION: (
+        "with the marks of a failed move to another brick: taken from the mount; `chmod` to the file's own mode, through the "
+        "mount, removes them"
+    ),
+    Mark.LINK_WITH_CONTENT: (
+        "with a link-to file that has content: taken from the mount; remove the link-to file on its brick if the mount shows the "
+        "file without it"
+    ),
+}
+
+
+class MarkedPaths(Struct, frozen=True, kw_only=True):
+    """The paths with a mark, in order, and the number of further ones."""
+
+    paths: tuple[bytes, ...]
+    more: int = 0
 
 
 class BrickDoubts(Struct, frozen=True, kw_only=True):
@@ -367,8 +403,7 @@ class BrickDoubts(Struct, frozen=True, kw_only=True):
 def judge_bricks(
     found: BrickFindings,
     *,
-    migrating: int,
-    filling: int,
+    marks: Mapping[Mark, MarkedPaths],
     vanished: int,
     hidden_marks: int,
     strange: Sequence[StrangeFiles],
@@ -388,18 +423,24 @@ def judge_bricks(
         (found.doubled_paths, "path was", "paths were", "found more than once"),
         (found.doubled_inodes, "name belongs", "names belong", "to a file that lies on two bricks at once"),
         (found.conflicting, "directory is", "directories are", "another one on another brick"),
+        (found.unlike, "directory has", "directories have", f"other entries on another copy: {_UNLIKE}"),
+        (found.twins, "directory has", "directories have", f"the gfid of another directory: {_TWINS}"),
     ):
         if finding.count > len(finding.paths):
             doubts += _sentence(finding, one, more, what)
         else:
             unread += [ScanProblem(path=path, operation="unite", errno=None, reason=what) for path in finding.paths]
-    if migrating:
-        doubts.append(f"{several(migrating, 'file was', 'files were')} being moved to another brick")
-    if filling:
-        doubts.append(f"{several(filling, 'file was', 'files were')} being filled by a move from another brick")
-    if max(found.doubled_paths.count, found.differing.count) > limit:
+    doubts += [
+        f"{several(marked.more, 'more path')} with the mark {mark}" for mark, marked in marks.items() if marked.more
+    ]
+    asked = (found.doubled_paths, found.differing, found.renamed)
+    if max(finding.count for finding in asked) > limit:
         doubts.append(f"more paths had to be looked at through the mount than the {limit:,} that are")
     findings = [
+        *(
+            f"{several(len(marked.paths), 'path')} {_MARKS[mark]} ({first_of(list(map(show, marked.paths)), _EXAMPLES)})"
+            for mark, marked in marks.items()
+        ),
         *_sentence(
             found.differing,
             "directory differs",

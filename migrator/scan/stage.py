@@ -328,13 +328,13 @@ async def choose(
         state = await session.source.state_for_bricks(before.state)
     except MigratorError as error:
         return _no_bricks(session, (f"the volume's state is not known: {error.message}",))
-    wanted = sorted({brick.host for brick in state.bricks if not brick.arbiter} & set(walks.hosts))
+    wanted = sorted({brick.host for brick in state.bricks} & set(walks.hosts))
     answers = await asyncio.gather(*(_reach(walks, host) for host in wanted))
     unreachable = {host: answer for host, answer in zip(wanted, answers, strict=True) if answer is not None}
     chosen = choose_way(state, reachable=[host for host in wanted if host not in unreachable], unreachable=unreachable)
     if chosen.rules is None:
         return _no_bricks(session, chosen.reasons)
-    team = BrickTeam(walks, chosen.bricks, state, rules=chosen.rules, clock=session.clock)
+    team = BrickTeam(walks, chosen.bricks, state, copies=chosen.copies, rules=chosen.rules, clock=session.clock)
     try:
         reasons = await team.greet([tree.path for tree in trees], only_trees=bool(session.request.only))
     except BaseException:

@@ -1,6 +1,8 @@
 """A catalog of what walks of bricks send: one row a path, what cannot be in a quiet volume, and who uses which brick."""
 
+import struct
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ from migrator.catalog.queries import CatalogReads
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import MigratorError, UsageError
-from tests.catalog.walker_blocks import block
+from tests.catalog.walker_blocks import block, padded
 from tests.support.catalogs import closed_catalogs, invented, symlink, whole_catalog, write_catalog
 from tests.support.catalogs import directory as directory_entry
 
 ALICE, BOB = b"home/alice", b"home/bob"
 TREES = (ALICE, BOB)
 BRICKS = ("h1:/b", "h2:/b")
+APART = [[brick] for brick in BRICKS]
+SETTLED_NS = 1_000
 Row = tuple[Any, ...]
 
 
@@ -80,7 +84,7 @@ def test_files_of_all_bricks_and_directories_once_with_the_last_time(tmp_path: P
     counted = writer.add_rows("h1:/b", 1, payload(row(ALICE + b"/one", 1), row(b"loose", 2)))
     assert counted.rows == 2
     writer.add_rows("h2:/b", 2, payload(row(ALICE + b"/two", 3, EntryType.SOCKET)))
-    assert writer.unite(bricks=2, limit=10) == BrickFindings()
+    assert writer.unite(APART, settled_before_ns=SETTLED_NS, limit=10) == BrickFindings()
     totals = writer.totals()
     assert (totals.rows, totals.directories, totals.size_bytes) == (6, 3, 20)
     rows = rows_in(tmp_path, writer)
@@ -101,7 +105,9 @@ def test_a_path_on_two_bricks_is_found_and_can_be_replaced(tmp_path: Path, write
     for number, brick in enumerate(BRICKS, 1):
         writer.add_rows(brick, 1, payload(row(both, 9), row(ALICE + b"/on-%d" % number, number)))
     found = PathFinding(count=1, paths=(both,))
-    assert writer.unite(bricks=2, limit=10) == BrickFindings(doubled_paths=found, doubled_inodes=found)
+    assert writer.unite(APART, settled_before_ns=SETTLED_NS, limit=10) == BrickFindings(
+        doubled_paths=found, doubled_inodes=found
+    )
     assert writer.lacks([both, b"nowhere"]) == [b"nowhere"]
     writer.replace({both: (ALICE, invented(both, size_bytes=77)), b"nowhere": None})
     assert writer.totals().size_bytes == 77 + 20
@@ -138,8 +144,61 @@ def test_what_cannot_be_in_a_quiet_volume_is_found(
         for one in its_own:
             add = writer.add_directories if one[0] == list(EntryType).index(EntryType.DIRECTORY) else writer.add_rows
             add(brick, 1, payload(one))
-    found = writer.unite(bricks=2, limit=3)
+    found = writer.unite(APART, settled_before_ns=SETTLED_NS, limit=3)
     assert found == replace(BrickFindings(), **{finding: PathFinding(count=count, paths=paths)})
+
+
+def test_directories_with_one_gfid_are_apart_or_renamed_just_now(writer: BrickPartsWriter) -> None:
+    old, new = ALICE + b"/old", ALICE + b"/new"
+    for brick, path in zip(BRICKS, (old, new), strict=True):
+        writer.add_directories(brick, 1, payload(directory(path, 300), directory(BOB, 301, mtime_ns=SETTLED_NS)))
+    both = PathFinding(count=2, paths=(new, old))
+    assert writer.unite(APART, settled_before_ns=SETTLED_NS, limit=9) == BrickFindings(twins=both, incomplete=both)
+
+
+def test_directories_that_changed_during_the_scan_are_renamed_and_no_twins(writer: BrickPartsWriter) -> None:
+    old, new = ALICE + b"/old", ALICE + b"/new"
+    for brick, path in zip(BRICKS, (old, new), strict=True):
+        writer.add_directories(brick, 1, payload(directory(path, 300, mtime_ns=SETTLED_NS)))
+    both = PathFinding(count=2, paths=(new, old))
+    assert writer.unite(APART, settled_before_ns=SETTLED_NS, limit=9) == BrickFindings(renamed=both, incomplete=both)
+
+
+def listings(*rows: tuple[bytes, int, int]) -> memoryview:
+    paths, entries, names = zip(*rows, strict=True)
+    ends = list(accumulate((len(path) for path in paths), initial=0))
+    pairs = [value for pair in zip(entries, names, strict=True) for value in pair]
+    head = struct.pack("<2Q", len(rows), ends[-1])
+    offsets = padded(struct.pack(f"<{len(ends)}i", *ends))
+    return memoryview(head + struct.pack(f"<{len(pairs)}Q", *pairs) + offsets + padded(b"".join(paths)))
+
+
+@pytest.mark.parametrize(
+    ("second", "mtime_ns", "is_found"),
+    [
+        ([(ALICE, 3, 2**64 - 1)], 5, False),
+        # The directory was read in two pieces there, and the sum of 64 bits begins anew.
+        ([(ALICE, 1, 2**63), (ALICE, 2, 2**63 - 1)], 5, False),
+        ([(ALICE, 2, 2**64 - 1)], 5, True),
+        ([(ALICE, 3, 7)], 5, True),
+        # It changed between the two walks, or may have.
+        ([(ALICE, 3, 7)], SETTLED_NS, False),
+    ],
+)
+def test_copies_of_a_directory_with_other_names(
+    writer: BrickPartsWriter, second: list[tuple[bytes, int, int]], mtime_ns: int, is_found: bool
+) -> None:
+    for brick, rows in zip(BRICKS, ([(ALICE, 3, 2**64 - 1), (BOB, 0, 0)], [*second, (BOB, 0, 0)]), strict=True):
+        writer.add_directories(brick, 1, payload(directory(ALICE, 102, mtime_ns=mtime_ns)))
+        writer.add_listings(brick, listings(*rows))
+    found = writer.unite([BRICKS], settled_before_ns=SETTLED_NS, limit=9).unlike
+    assert found == (PathFinding(count=1, paths=(ALICE,)) if is_found else PathFinding())
+
+
+def test_listings_of_other_sets_are_not_compared(writer: BrickPartsWriter) -> None:
+    for brick, entries in zip(BRICKS, (1, 2), strict=True):
+        writer.add_listings(brick, listings((ALICE, entries, 7)))
+    assert writer.unite(APART, settled_before_ns=SETTLED_NS, limit=9) == BrickFindings()
 
 
 def test_a_torn_block_is_refused_with_words(writer: BrickPartsWriter) -> None:

@@ -123,13 +123,17 @@ def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> N
     assert (walked.end.migrating, walked.end.filling_links, walked.end.ask_the_mount) == (2, 1, 1)
     assert walked.failed == []
     assert walked.end.hidden_marks == 0
-    # An audit names what a scan only counts.
+    # An audit names what is left.
     audited = walk(brick.root, own=True)
     assert audited.end is not None
-    assert (sorted(problem.path for problem in audited.ask), audited.end.filling_links) == (
-        [b"ambiguous", b"filling"],
-        0,
-    )
+    assert (sorted(problem.path for problem in audited.ask), audited.end.marked) == ([b"ambiguous", b"filling"], 0)
+    marked = walk(brick.root, more=["--marks"])
+    assert {(problem.path, problem.operation) for problem in marked.marked} == {
+        (b"filling", "link-with-content"),
+        (b"migrating", "migration"),
+        (b"migrating-and-empty", "migration"),
+    }
+    assert marked.rows == walked.rows
     # The mount of several subvolumes takes both bits for Gluster's own, on files alone.
     several = walk(brick.root, distributed=True)
     assert several.rows[b"setgid-and-sticky-of-its-own"]["mode"] == 0o755

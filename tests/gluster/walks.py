@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from migrator.catalog.brick_parts import decode_rows
+from migrator.catalog.brick_parts import decode_listings, decode_rows
 from migrator.catalog.model import ScanProblem
 from migrator.gluster import walks
 from tests.support.hand_brick import BRICK, DEVICE
@@ -23,6 +23,8 @@ class Walked:
     failed: list[ScanProblem] = field(default_factory=list)
     ask: list[ScanProblem] = field(default_factory=list)
     strange: list[ScanProblem] = field(default_factory=list)
+    marked: list[ScanProblem] = field(default_factory=list)
+    listings: list[dict[str, Any]] = field(default_factory=list)
     end: walks.BrickTotals | None = None
     blocks: list[int] = field(default_factory=list)
 
@@ -42,6 +44,7 @@ def run_walk(
     only_trees: bool = False,
     own: bool = False,
     distributed: bool = False,
+    more: Sequence[str] = (),
 ) -> Walked:
     """Walk a brick to its end; every path may come once only."""
     options = ["--brick", str(brick), "--times", times, "--workers", str(workers)]
@@ -49,6 +52,7 @@ def run_walk(
     options += ["--only-trees"] if only_trees else []
     options += ["--own"] if own else []
     options += ["--distributed"] if distributed else []
+    options += more
     done = subprocess.run(
         [*wrapper, *program, "walk", *options],
         input=b"".join(tree + b"\0" for tree in trees),
@@ -71,10 +75,13 @@ def run_walk(
                     assert (row["type"] == "directory") == (kind is walks.FrameKind.DIRECTORIES)
                     walked.rows[row["path"]] = row
             case walks.FrameKind.PROBLEMS:
-                failed, ask, strange = walks.decode_problems(payload)
-                walked.failed += failed
-                walked.ask += ask
-                walked.strange += strange
+                found = walks.decode_problems(payload)
+                walked.failed += found.unreadable
+                walked.ask += found.to_ask
+                walked.strange += found.strange
+                walked.marked += found.marked
+            case walks.FrameKind.LISTINGS:
+                walked.listings += decode_listings(payload, brick=BRICK).to_pylist()
             case walks.FrameKind.END:
                 walked.end = walks.decode_end(payload)
     reader.finish()

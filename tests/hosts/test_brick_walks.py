@@ -3,15 +3,13 @@
 import asyncio
 import struct
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from migrator.catalog.model import ScanProblem
 from migrator.core.errors import MigratorError
 from migrator.gluster.model import Brick, BrickRules
-from migrator.gluster.walks import BrickHello, HostBrickWalks
+from migrator.gluster.walks import BrickHello, HostBrickWalks, WalkProblems
 from migrator.hosts.ports import Command, Completed, Host, OnOutput, OnStart
 
 VOLUME = uuid.UUID("f9855758-fe85-4982-b480-bec8dcb39254")
@@ -27,9 +25,9 @@ def problem(kind: int, path: bytes) -> bytes:
     return struct.pack("<Iiiii", kind, 13, len(path), 4, 3) + path + b"open" + b"why"
 
 
-HELLO = frame(1, struct.pack("<II16s16sQQ", 2, 7, VOLUME.bytes, bytes(15) + b"\1", 2, 99))
-PROBLEMS = frame(4, struct.pack("<Q", 3) + problem(0, b"a\n") + problem(1, b"\xff") + problem(2, b"s"))
-END = frame(5, struct.pack("<11Q", 10, 3, 0, 3, 1, 0, 0, 0, 1, 1, 2))
+HELLO = frame(1, struct.pack("<II16s16sQQ", 3, 7, VOLUME.bytes, bytes(15) + b"\1", 2, 99))
+PROBLEMS = frame(4, struct.pack("<Q", 4) + b"".join(map(problem, range(4), (b"a\n", b"\xff", b"s", b"m"))))
+END = frame(5, struct.pack("<12Q", 10, 3, 0, 4, 1, 0, 0, 0, 1, 1, 2, 1))
 STREAM = HELLO + frame(3, b"directories") + frame(2, b"rows") + PROBLEMS + END
 
 
@@ -80,10 +78,12 @@ class Heard:
     async def directories(self, payload: memoryview) -> None:
         self.calls.append(("directories", bytes(payload)))
 
-    async def problems(
-        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
-    ) -> None:
-        self.calls.append([[found.path for found in some] for some in (problems, to_ask, strange)])
+    async def listings(self, payload: memoryview) -> None:
+        self.calls.append(("listings", bytes(payload)))
+
+    async def problems(self, found: WalkProblems) -> None:
+        kinds = (found.unreadable, found.to_ask, found.strange, found.marked)
+        self.calls.append([[one.path for one in some] for some in kinds])
 
 
 async def place(host: Host) -> bytes:
@@ -105,9 +105,9 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
         BrickHello(volume_id=str(VOLUME), root_gfid=bytes(15) + b"\1", device=99),
         ("directories", b"directories"),
         ("rows", b"rows"),
-        [[b"a\n"], [b"\xff"], [b"s"]],
+        [[b"a\n"], [b"\xff"], [b"s"], [b"m"]],
     ]
-    assert (totals.rows, totals.directories, totals.problems, totals.vanished) == (10, 3, 3, 1)
+    assert (totals.rows, totals.directories, totals.problems, totals.vanished) == (10, 3, 4, 1)
     assert (totals.ask_the_mount, totals.strange, totals.hidden_marks) == (1, 1, 2)
 
 

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import CatalogTotals
-from migrator.gluster.model import Brick, BrickRules
-from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals
+from migrator.gluster.model import Brick, BrickRules, Mark
+from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals, WalkProblems
 from migrator.scan.bricks import BrickTeam
 from tests.support.fakes import VirtualClock
 from tests.support.volumes import volume
@@ -28,7 +29,10 @@ async def well(listener: BrickListener) -> BrickTotals:
     await listener.rows(memoryview(b"abc"))
     await listener.directories(memoryview(b"de"))
     problem = ScanProblem(path=b"p", operation="open", errno=13, reason="Permission denied")
-    await listener.problems([problem], [problem], [problem])
+    marked = replace(problem, operation=Mark.PENDING)
+    await listener.problems(
+        WalkProblems(unreadable=(problem,), to_ask=(problem,), strange=(problem,), marked=(marked,))
+    )
     return BrickTotals(rows=3, directories=2, problems=2)
 
 
@@ -44,7 +48,7 @@ class Walks:
         """All are there."""
 
     async def walk(self, brick: Brick, *, listener: BrickListener, **how: Any) -> BrickTotals:
-        assert how == {"trees": [b"home/a"], "only_trees": True, "rules": RULES}
+        assert how == {"trees": [b"home/a"], "only_trees": True, "rules": RULES, "marks_only": False}
         return await self._walks.get(brick.host, well)(listener)
 
 
@@ -100,6 +104,7 @@ def test_all_go_when_all_have_proven_what_they_are() -> None:
         assert [(one.brick, one.files, one.paths) for one in team.strange()] == [
             (brick.name, 1, (b"p",)) for brick in BRICKS
         ]
+        assert team.marks.paths == {b"p"}
         assert all(progress.ended for progress in team.progress())
 
     run(Walks(), go)

@@ -48,7 +48,7 @@ class _Listener:
         self._listener = listener
         self._happening = happening
         self._happened = False
-        self.hello, self.problems = listener.hello, listener.problems
+        self.hello, self.problems, self.listings = listener.hello, listener.problems, listener.listings
 
     async def rows(self, payload: memoryview) -> None:
         await self._happen()

@@ -15,11 +15,12 @@ from migrator.catalog.model import BrickFindings, PathFinding, ScanTimes, Strang
 from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, UsageError
 from migrator.core.paths import is_beneath
-from migrator.gluster.model import Brick, BrickHeal, BrickRules, SourceHealth, VolumeState
+from migrator.gluster.model import Brick, BrickHeal, BrickRules, Mark, SourceHealth, VolumeState
 from migrator.gluster.rules import brick_rules, copies, subvolumes
 from migrator.scan import rules as scan_rules
 from migrator.scan.rules import (
     BrickDoubts,
+    MarkedPaths,
     choose_way,
     judge_bricks,
     reasons_against_bricks,
@@ -168,17 +169,21 @@ def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
     assert (way.reasons, way.bricks, way.rules) == ((), DISTRIBUTE.bricks, brick_rules(DISTRIBUTE))
     for value, kept in (("enable", True), ("off", False), ("no", False)):
         state = replace(DISTRIBUTE, options=(("features.ctime", value),))
-        assert brick_rules(state) == BrickRules(times_from_mdata=kept, distributed=True)
+        assert brick_rules(state) == BrickRules(times_from_mdata=kept, distributed=True, replicated=False)
     one_set = replace(COPIED, bricks=COPIED.bricks[:3])
     assert [brick_rules(state).distributed for state in (DISTRIBUTE, COPIED, one_set)] == [True, True, False]
 
 
-def test_of_copies_a_reachable_one_is_read_and_the_hosts_share_the_work() -> None:
+def test_one_copy_is_read_and_the_hosts_share_the_work() -> None:
     assert [len(bricks) for bricks in subvolumes(COPIED)] == [3, 3]
-    for reachable in (HOSTS, ("h2", "h3")):
-        bricks = choose_way(COPIED, reachable=reachable, unreachable={"h1": "host h1 cannot be reached"}).bricks
-        assert [brick in copies for brick, copies in zip(bricks, subvolumes(COPIED), strict=True)] == [True, True]
-        assert len({brick.host for brick in bricks} & set(reachable)) == 2
+    way = choose_way(COPIED, reachable=HOSTS)
+    assert [brick in copies for brick, copies in zip(way.bricks, subvolumes(COPIED), strict=True)] == [True, True]
+    assert len({brick.host for brick in way.bricks}) == 2
+    assert {brick.name for brick in (*way.bricks, *way.copies)} == {brick.name for brick in COPIED.bricks}
+    # The marks on every copy decide, so none of them may be out of reach.
+    lost = choose_way(COPIED, reachable=("h2", "h3"), unreachable={"h1": "host h1 cannot be reached"})
+    assert (lost.bricks, lost.copies) == ((), ())
+    assert any("host h1 cannot be reached" in reason for reason in lost.reasons)
     names = [brick.name for brick in COPIED.bricks]
     assert copies(COPIED) == {name: tuple(names[at // 3 * 3 :][:3]) for at, name in enumerate(names)}
     assert copies(DISTRIBUTE) == copies(replace(COPIED, options=(("features.ctime", "off"),))) == copies(None) == {}
@@ -195,7 +200,8 @@ def test_of_copies_one_that_is_down_or_no_whole_set_is_a_reason() -> None:
 
 def test_an_arbiter_is_never_read() -> None:
     state = volume(brick("h1"), brick("h2"), brick("h3", arbiter=True), replica_count=3, type="Replicate")
-    assert choose_way(state, reachable=["h2", "h3"]).bricks == (state.bricks[1],)
+    way = choose_way(state, reachable=["h1", "h2", "h3"])
+    assert (way.bricks, way.copies) == ((state.bricks[0],), state.bricks[1:])
     assert copies(state) == dict.fromkeys(("h1:/srv/b1", "h2:/srv/b1"), ("h1:/srv/b1", "h2:/srv/b1"))
     (reason,) = choose_way(state, reachable=["h3"]).reasons
     assert "h1:/srv/b1 or h2:/srv/b1" in reason
@@ -338,11 +344,11 @@ SOME = PathFinding(count=5, paths=(b"home/a", b"home/\xff", b"home/c", b"home/d"
 
 
 def judged(globs_found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
-    facts = dict.fromkeys(("migrating", "filling", "vanished", "hidden_marks"), 0)
+    facts = {"marks": {}, "vanished": 0, "hidden_marks": 0}
     return judge_bricks(globs_found, **{"strange": (), "limit": 100, **facts, **changes})
 
 
-@pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting"])
+@pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting", "twins", "unlike"])
 def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
     (doubt,) = judged(BrickFindings(**{fact: SOME})).doubts
     assert doubt.startswith("5 ")
@@ -351,9 +357,13 @@ def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
     assert ([one.path for one in named.unread], named.doubts) == ([b"home/a"], ())
 
 
-@pytest.mark.parametrize("fact", ["migrating", "filling"])
-def test_a_file_in_motion_makes_it_not_whole(fact: str) -> None:
-    assert judged(NOTHING, **{fact: 1}).doubts[0].startswith("1 file was")
+@pytest.mark.parametrize("mark", Mark)
+def test_marked_paths_are_named_and_taken_from_the_mount(mark: Mark) -> None:
+    result = judged(marks={mark: MarkedPaths(paths=(b"home/a", b"home/b"))})
+    assert (result.doubts, result.unread, len(result.findings)) == ((), (), 1)
+    assert "home/a, home/b" in result.findings[0]
+    # More than are kept were not taken from it.
+    assert judged(marks={mark: MarkedPaths(paths=(b"home/a",), more=1)}).doubts
 
 
 @pytest.mark.parametrize("fact", ["differing", "incomplete"])

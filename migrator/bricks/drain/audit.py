@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain.model import AuditSeen, LeftKind
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, BrickAudit, audit_of
-from migrator.catalog.model import ScanProblem
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
 from migrator.core.probe import is_probe
 from migrator.gluster.model import Brick, BrickRules
-from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
+from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks, WalkProblems
 from migrator.scan.rules import brick_problem
 
 ReadBlock = Callable[[memoryview], Sequence[bytes]]
@@ -89,7 +88,7 @@ async def _audit(walks: HostBrickWalks, listener: "_Listener") -> None:
     try:
         # Times do not matter here. Those of the file save an attribute of every file.
         # The program's own directories on the source hold users' files too: those that a purge has not removed yet.
-        rules = BrickRules(times_from_mdata=False, distributed=False)
+        rules = BrickRules(times_from_mdata=False, distributed=False, marks=False)
         totals = await walks.walk(listener.brick, trees=(), only_trees=False, rules=rules, listener=listener, own=True)
     except MigratorError as error:
         found.failure = error.message
@@ -133,21 +132,22 @@ class _Listener:
     async def directories(self, payload: memoryview) -> None:
         """Directories stay on every drained brick."""
 
-    async def problems(
-        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
-    ) -> None:
+    async def listings(self, payload: memoryview) -> None:
+        """An audit looks at one brick."""
+
+    async def problems(self, found: WalkProblems) -> None:
         """Take paths that could not be read, and paths that may be data."""
-        found = self.found
-        found.problems.extend(
-            f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(found.problems)]
+        audit, unread = self.found, found.unreadable
+        audit.problems.extend(
+            f"{show(one.path)}: {one.reason}" for one in unread[: MOST_EXAMPLES - len(audit.problems)]
         )
-        unsure = [one.path for one in to_ask if one.path not in self.explained and not is_probe(one.path)]
-        found.explained_unsure += len(to_ask) - len(unsure)
+        unsure = [one.path for one in found.to_ask if one.path not in self.explained and not is_probe(one.path)]
+        audit.explained_unsure += len(found.to_ask) - len(unsure)
         # A file without a gfid is data, and no proof explains it.
-        unsure += [one.path for one in strange]
+        unsure += [one.path for one in found.strange]
         await self._write(LeftKind.MAY_BE_DATA, unsure)
-        await self._write(LeftKind.UNREADABLE, [one.path for one in problems])
-        found.may_be_data.extend(unsure[: MOST_EXAMPLES - len(found.may_be_data)])
+        await self._write(LeftKind.UNREADABLE, [one.path for one in unread])
+        audit.may_be_data.extend(unsure[: MOST_EXAMPLES - len(audit.may_be_data)])
 
     async def _write(self, kind: LeftKind, paths: Sequence[bytes]) -> None:
         if self.left_list is not None and paths:

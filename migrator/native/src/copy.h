@@ -101,6 +101,7 @@ struct attributes {
     struct stat facts;
     int64_t mtime_ns;
     bool link_to;
+    bool corrupted; /* marked by the scrubber: the mount shows another copy, or EIO */
     char *names;
     size_t names_room;
     char *values;

@@ -149,7 +149,7 @@ int read_brick_time(struct copier *copier, struct handle handle, struct attribut
 int read_attributes(struct copier *copier, struct handle handle, struct attributes *attributes) {
     const struct options *options = copier->options;
     attributes->kept_count = attributes->values_length = 0;
-    attributes->link_to = false;
+    attributes->link_to = attributes->corrupted = false;
     attributes->mtime_ns = own_time(copier, &attributes->facts);
     if (!options->brick && !options->acls && !options->user_xattrs && !options->security_xattrs)
         return 0;
@@ -160,6 +160,8 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
         if (options->brick && begins(name, "trusted.")) {
             if (strcmp(name, GLUSTER_LINKTO) == 0)
                 attributes->link_to = true;
+            else if (strcmp(name, GLUSTER_BAD_FILE) == 0)
+                attributes->corrupted = true;
             else if (options->times_from_mdata && strcmp(name, GLUSTER_MDATA) == 0 &&
                      read_mdata(copier, handle, attributes) < 0)
                 return -1;
@@ -181,11 +183,12 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
     return 0;
 }
 
-/* Whether the file on the brick is, or may be, only a link-to file or in migration: only the mount knows. */
+/* Whether the file on the brick is, or may be, only a link-to file, in migration, or corrupted: only the mount knows. */
 bool is_moved(const struct copier *copier, const struct attributes *attributes) {
     const struct stat *facts = &attributes->facts;
     return copier->options->brick && S_ISREG(facts->st_mode) &&
-           gluster_classify(facts->st_mode, (uint64_t)facts->st_size, attributes->link_to) != FILE_IS_DATA;
+           (attributes->corrupted ||
+            gluster_classify(facts->st_mode, (uint64_t)facts->st_size, attributes->link_to) != FILE_IS_DATA);
 }
 
 static const struct xattr *find(const struct attributes *attributes, const char *name) {

@@ -44,10 +44,15 @@ static bool enter_directory(struct copier *copier, const struct record *record) 
     return copier->source_directory >= 0;
 }
 
-/* The facts of a brick's file: false for a link-to file, one in migration, or one whose facts are not known. */
+/* Whether a file on a brick has an attribute, or that is unknown. */
+static bool may_have(int fd, const char *name) {
+    return fgetxattr(fd, name, NULL, 0) >= 0 || (errno != ENODATA && errno != EOPNOTSUPP);
+}
+
+/* The facts of a brick's file: false for a link-to file, one in migration, a corrupted one, or one whose facts are not known. */
 static bool brick_facts(const struct copier *copier, int fd, struct facts *facts) {
     uint8_t gfid[GLUSTER_GFID_BYTES], mdata[GLUSTER_MDATA_ROOM];
-    if (fgetxattr(fd, GLUSTER_LINKTO, NULL, 0) >= 0 || (errno != ENODATA && errno != EOPNOTSUPP))
+    if (may_have(fd, GLUSTER_LINKTO) || may_have(fd, GLUSTER_BAD_FILE))
         return false;
     if (fgetxattr(fd, GLUSTER_GFID, gfid, sizeof gfid) != GLUSTER_GFID_BYTES)
         return false;

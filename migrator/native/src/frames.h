@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #define FRAME_MAGIC 0x57474d31u /* "1MGW" as bytes */
-#define FRAME_VERSION 2u
+#define FRAME_VERSION 3u
 
 enum frame_kind {
     FRAME_HELLO = 1,
@@ -15,6 +15,7 @@ enum frame_kind {
     FRAME_DIRECTORIES = 3,
     FRAME_PROBLEMS = 4,
     FRAME_END = 5,
+    FRAME_LISTINGS = 6,
 };
 
 /* Write one whole frame to stdout, one thread at a time; blocks until the reader takes it. `pieces[0]` is reserved for

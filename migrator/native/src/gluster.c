@@ -70,6 +70,19 @@ bool gluster_hides_marks(mode_t mode)
     return S_ISREG(mode) && (mode & S_ISGID) && (mode & S_ISVTX);
 }
 
+bool gluster_is_pending(const char *name)
+{
+    return starts_with(name, "trusted.afr.");
+}
+
+bool gluster_counts_any(const uint8_t *value, size_t length)
+{
+    for (size_t index = 0; index < length; index++)
+        if (value[index] != 0)
+            return true;
+    return false;
+}
+
 bool gluster_is_carried(const char *name)
 {
     if (starts_with(name, "user.") || strcmp(name, ACL_ACCESS) == 0 || strcmp(name, ACL_DEFAULT) == 0)

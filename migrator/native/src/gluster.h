@@ -14,6 +14,7 @@
 #define GLUSTER_MDATA_ROOM 64 /* for a buffer: longer values are of an unknown format */
 #define GLUSTER_LINKTO "trusted.glusterfs.dht.linkto"
 #define GLUSTER_VOLUME_ID "trusted.glusterfs.volume-id"
+#define GLUSTER_BAD_FILE "trusted.bit-rot.bad-file"
 
 #define ACL_ACCESS "system.posix_acl_access"
 #define ACL_DEFAULT "system.posix_acl_default"
@@ -51,6 +52,12 @@ enum gluster_file gluster_classify(mode_t mode, uint64_t size, bool has_linkto);
 /* Whether the mount hides the setgid and sticky bits of this data file: on a volume of several subvolumes, it treats a
  * file with both as one in migration (GlusterFS 10.3; a volume of one subvolume shows them). */
 bool gluster_hides_marks(mode_t mode);
+
+/* Whether an attribute counts operations that a copy lacks: of this copy (`dirty`), or of another one. */
+bool gluster_is_pending(const char *name);
+
+/* Whether the value of such an attribute counts any. */
+bool gluster_counts_any(const uint8_t *value, size_t length);
 
 /* Whether an attribute is user data: neither a file system's internal one nor the SELinux label. */
 bool gluster_is_carried(const char *name);

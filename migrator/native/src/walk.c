@@ -36,7 +36,8 @@ static _Noreturn void usage(const char *what)
 {
     fprintf(stderr,
             "migrator-native walk: %s\n"
-            "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--workers N] [--block-rows N]\n"
+            "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--distributed] [--listings]\n"
+            "                            [--marks] [--marks-only] [--own] [--workers N] [--block-rows N]\n"
             "       migrator-native walk --mount PATH [--only-trees] [--workers N] [--block-rows N]\n",
             what);
     exit(2);
@@ -153,6 +154,7 @@ static void walk_with(struct walk *walk, unsigned count)
         worker->number = index;
         rows_start(&worker->files, FRAME_ROWS, walk->block_rows);
         rows_start(&worker->directories, FRAME_DIRECTORIES, walk->block_rows);
+        listings_start(&worker->listings);
         int error = pthread_create(&threads[index], NULL, run, worker);
         if (error != 0)
             die("cannot start a thread: %s", strerror(error));
@@ -180,6 +182,9 @@ int walk_main(int argc, char **argv)
         {"only-trees", no_argument, NULL, 'o'},
         {"own", no_argument, NULL, 'p'},
         {"distributed", no_argument, NULL, 'd'},
+        {"listings", no_argument, NULL, 'l'},
+        {"marks", no_argument, NULL, 'g'},
+        {"marks-only", no_argument, NULL, 'k'},
         {"workers", required_argument, NULL, 'w'},
         {"block-rows", required_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
@@ -196,6 +201,9 @@ int walk_main(int argc, char **argv)
         case 'o': walk.only_trees = true; break;
         case 'p': walk.own = true; break;
         case 'd': walk.distributed = true; break;
+        case 'l': walk.listings = true; break;
+        case 'g': walk.marks = true; break;
+        case 'k': walk.marks = walk.marks_only = true; break;
         case 'w': workers = number(optarg, "--workers", WORKERS_LIMIT); break;
         case 'r': walk.block_rows = number(optarg, "--block-rows", 1u << 20); break;
         default: usage("an option is not known");

@@ -26,6 +26,7 @@ struct totals {
     uint64_t ambiguous;       /* to look up through the mount */
     uint64_t strange;         /* without a gfid: written past Gluster */
     uint64_t hidden_marks;    /* files whose setgid and sticky bits the mount does not show */
+    uint64_t marked;          /* entries with a mark: this copy, or another one, may differ from what the mount shows */
 };
 
 /* The shared state of all workers; set once, then only read (except the queue). */
@@ -37,6 +38,9 @@ struct walk {
     bool distributed; /* the volume has several subvolumes */
     bool only_trees; /* outside the trees, read only the entries that lead to one */
     bool own;        /* also read the program's own files in the root */
+    bool marks;      /* report the marks by which Gluster makes the mount differ from a brick */
+    bool marks_only; /* of files, report marks and no rows: another copy is read */
+    bool listings;   /* report the names in each directory as a sum, for comparison with other copies */
     uint32_t block_rows;
     char *tree_names;
     char **trees; /* pointers into them, in order of bytes */
@@ -54,6 +58,7 @@ struct worker {
     unsigned number;
     struct rows files;
     struct rows directories;
+    struct listings listings;
     struct problems problems;
     struct totals totals;
     /* Directories above the last one, kept open: the next one is usually in one of them. */
@@ -67,6 +72,8 @@ struct worker {
     /* Directories found in the current one, not yet in the queue. */
     struct task *found;
     size_t found_count;
+    /* Names of the current directory, as far as it was read by the present task. */
+    struct listing names_read;
     char *listing;
     char *names;
     uint8_t *value;
@@ -81,6 +88,9 @@ void worker_run(struct worker *worker);
 
 /* Read one entry of the current directory and store it as a row; `tree` is its directory's. */
 void entry_read(struct worker *worker, const struct task *directory, const char *name);
+
+/* Report the marks of the brick's root, which is the current directory. */
+void root_marks_read(struct worker *worker, const struct task *root);
 
 /* The number of the tree at a directory that is outside every tree; NO_TREE if it is none. */
 int32_t tree_of(const struct walk *walk, const char *path);
@@ -106,6 +116,10 @@ void worker_vanished(struct worker *worker, const struct task *directory, const 
 /* Store an entry without a gfid. Its name must not be looked up through the mount: a client of GlusterFS 10.3 can hang
  * (#3688 there, with cluster.lookup-optimize off). */
 void worker_strange(struct worker *worker, const struct task *directory, const char *name);
+
+/* Store an entry with a mark of Gluster. `mark` is one of those of migrator/gluster/model.py. */
+void worker_mark(struct worker *worker, const struct task *directory, const char *name, const char *mark,
+                 const char *reason);
 
 /* Store an entry that must be looked up through the mount. */
 void worker_ask(struct worker *worker, const struct task *directory, const char *name, const char *reason);

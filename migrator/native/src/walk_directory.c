@@ -11,6 +11,7 @@
 
 #include "gluster.h"
 #include "walk.h"
+#include "xxh3.h"
 
 #define LISTING_BYTES (256u << 10)
 /* The most subdirectories of one directory that are held back. The rest of the directory is read after them, so that
@@ -59,6 +60,14 @@ void worker_strange(struct worker *worker, const struct task *directory, const c
     worker->totals.strange++;
     problems_add(&worker->problems, PROBLEM_STRANGE, directory->path, directory->path_length, name, "gfid", 0,
                  "has no trusted.gfid: it was put there past Gluster");
+}
+
+void worker_mark(struct worker *worker, const struct task *directory, const char *name, const char *mark,
+                 const char *reason)
+{
+    worker->totals.problems++;
+    worker->totals.marked++;
+    problems_add(&worker->problems, PROBLEM_MARKED, directory->path, directory->path_length, name, mark, 0, reason);
 }
 
 void worker_vanished(struct worker *worker, const struct task *directory, const char *name)
@@ -208,6 +217,8 @@ static int64_t read_piece(struct worker *worker, const struct task *task, size_t
         at += entry->length;
         if (is_skipped(worker->walk, task, entry->name))
             continue;
+        worker->names_read.entries++;
+        worker->names_read.names += XXH3_64bits(entry->name, strlen(entry->name));
         in_order = in_order && (count == 0 || places[count - 1].inode <= entry->inode);
         places[count++] = (struct place){entry->inode, entry->name};
     }
@@ -261,7 +272,12 @@ static int enter(struct worker *worker, const struct task *task, ino_t *inode)
     } else if (task->inode != 0 && lseek(fd, task->offset, SEEK_SET) < 0) {
         worker_problem(worker, task, NULL, "list", errno, NULL);
     } else {
+        worker->names_read = (struct listing){0};
+        if (task->path_length == 0 && task->inode == 0 && worker->walk->marks)
+            root_marks_read(worker, task);
         read_directory(worker, task, fd, facts.st_ino);
+        if (worker->walk->listings)
+            listings_add(&worker->listings, task->path, task->path_length, worker->names_read);
         publish(worker);
     }
     return fd;
@@ -284,9 +300,11 @@ void worker_run(struct worker *worker)
     directories_close(worker);
     rows_flush(&worker->files);
     rows_flush(&worker->directories);
+    listings_flush(&worker->listings);
     problems_flush(&worker->problems);
     rows_free(&worker->files);
     rows_free(&worker->directories);
+    listings_free(&worker->listings);
     free(worker->problems.data);
     free(worker->held_path);
     free(worker->listing);

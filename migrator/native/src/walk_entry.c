@@ -22,6 +22,7 @@
 #define SHORT_VALUE_BYTES 256
 #define CARRIED_LIMIT 32768 /* names have at least two bytes, with their NUL */
 #define TARGET_BYTES 65536
+#define PENDING_LIMIT 64 /* one for each copy, and one of its own */
 #define NEW_S 60
 #define LOOKS_AT_NEW 10
 #define LONG_NAME_BYTES 127 /* the same figure as LONG_XATTR_NAME_BYTES of core/entry.py */
@@ -44,7 +45,9 @@ struct nameless {
 
 /* The attributes that an entry's list contains. */
 struct listed {
-    bool gfid, mdata, linkto;
+    bool gfid, mdata, linkto, bad_file;
+    size_t pending; /* the number of names in `counters` */
+    const char *counters[PENDING_LIMIT];
     size_t carried; /* the number of names in `names` */
     const char *names[CARRIED_LIMIT];
 };
@@ -67,8 +70,8 @@ static ssize_t read_value(struct worker *worker, const char *name, const char *k
 
 static int read_list(struct worker *worker, const char *name)
 {
-    listed.gfid = listed.mdata = listed.linkto = false;
-    listed.carried = 0;
+    listed.gfid = listed.mdata = listed.linkto = listed.bad_file = false;
+    listed.carried = listed.pending = 0;
     ssize_t length = llistxattr(name, worker->names, SHORT_LIST_BYTES);
     if (length < 0 && errno == ERANGE)
         length = llistxattr(name, worker->names, LIST_BYTES);
@@ -84,6 +87,11 @@ static int read_list(struct worker *worker, const char *name)
                 listed.linkto = true;
             else if (gluster_is_carried(key))
                 listed.names[listed.carried++] = key;
+        } else if (gluster_is_pending(key)) {
+            if (listed.pending < PENDING_LIMIT)
+                listed.counters[listed.pending++] = key;
+        } else if (strcmp(key, GLUSTER_BAD_FILE) == 0) {
+            listed.bad_file = true;
         } else if (gluster_is_carried(key)) {
             listed.names[listed.carried++] = key;
         }
@@ -235,6 +243,24 @@ static int32_t found(struct worker *worker, const struct task *directory, const 
     return child->tree;
 }
 
+/* Report the marks by which Gluster keeps the mount from this copy, or from another one; -1 and errno. */
+static int read_marks(struct worker *worker, const struct task *directory, const char *name)
+{
+    const char *entry = name != NULL ? name : ".";
+    if (listed.bad_file)
+        worker_mark(worker, directory, name, "corrupted", "the scrubber found this copy corrupted");
+    for (size_t index = 0; index < listed.pending; index++) {
+        ssize_t length = read_value(worker, entry, listed.counters[index], SHORT_VALUE_BYTES);
+        if (length < 0 && !is_absent(errno))
+            return -1;
+        if (length > 0 && gluster_counts_any(worker->value, (size_t)length)) {
+            worker_mark(worker, directory, name, "pending", listed.counters[index]);
+            break;
+        }
+    }
+    return 0;
+}
+
 /* Whether a regular file is a row by Gluster's rules; removes Gluster's own bits from its mode. */
 static bool is_row(struct worker *worker, const struct task *directory, const char *name, const struct statx *facts,
                    struct row *row)
@@ -243,13 +269,16 @@ static bool is_row(struct worker *worker, const struct task *directory, const ch
     case FILE_IS_LINKTO:
         worker->totals.links++;
         /* An audit names it. In a scan, the other brick has the file's row. */
-        if (facts->stx_size > 0 && worker->walk->own)
+        worker->totals.filling_links += facts->stx_size > 0;
+        if (facts->stx_size > 0 && worker->walk->own && !worker->walk->marks)
             worker_ask(worker, directory, name, "a link-to file that has content");
-        else
-            worker->totals.filling_links += facts->stx_size > 0;
+        if (facts->stx_size > 0 && worker->walk->marks)
+            worker_mark(worker, directory, name, "link-with-content", "a link-to file that has content");
         return false;
     case FILE_IS_MIGRATING:
         worker->totals.migrating++;
+        if (worker->walk->marks)
+            worker_mark(worker, directory, name, "migration", "a data file with the marks of a migration");
         row->mode &= ~(int32_t)(S_ISGID | S_ISVTX);
         return true;
     case FILE_IS_AMBIGUOUS:
@@ -275,6 +304,12 @@ static enum outcome failed(struct worker *worker, const struct task *directory, 
         return VANISHED;
     worker_problem(worker, directory, name, operation, errno, NULL);
     return DONE;
+}
+
+void root_marks_read(struct worker *worker, const struct task *root)
+{
+    if (read_list(worker, ".") != 0 || read_marks(worker, root, NULL) != 0)
+        worker_problem(worker, root, NULL, "xattrs", errno, NULL);
 }
 
 static enum outcome look(struct worker *worker, const struct task *directory, const char *name,
@@ -307,6 +342,10 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     if (row.type == TYPE_FILE && !plain && !is_row(worker, directory, name, &facts, &row))
         return DONE;
 
+    if (worker->walk->marks && read_marks(worker, directory, name) != 0)
+        return failed(worker, directory, name, "xattrs");
+    if (worker->walk->marks_only && row.type != TYPE_DIRECTORY && listed.gfid)
+        return DONE;
     if (!plain && read_gfid(worker, name, gfid) != 0) {
         if (errno != 0)
             return failed(worker, directory, name, "xattrs");

@@ -6,6 +6,7 @@
 /* A frame is written long before its bytes exceed 32-bit offsets. */
 #define POOL_LIMIT_BYTES (16u << 20)
 #define PROBLEMS_LIMIT 1000u
+#define LISTINGS_LIMIT 4096u
 
 enum bitmap { HAS_TREE, HAS_GFID, HAS_LINK_GROUP, HAS_TARGET, HAS_DIGEST };
 enum pool_number { PATHS, GFIDS, TARGETS, DIGESTS };
@@ -157,6 +158,45 @@ void rows_flush(struct rows *rows)
     for (int pool = 0; pool < VARIABLE_COLUMNS; pool++)
         rows->pools[pool].length = 0;
     rows->count = 0;
+}
+
+void listings_start(struct listings *listings)
+{
+    memset(listings, 0, sizeof *listings);
+    listings->each = allocated(LISTINGS_LIMIT * sizeof *listings->each);
+    listings->paths.offsets = allocated((LISTINGS_LIMIT + 1) * sizeof(int32_t));
+    listings->paths.offsets[0] = 0;
+}
+
+void listings_add(struct listings *listings, const char *directory, size_t directory_length, struct listing listing)
+{
+    memcpy(room(&listings->paths, directory_length), directory, directory_length);
+    listings->each[listings->count++] = listing;
+    listings->paths.offsets[listings->count] = (int32_t)listings->paths.length;
+    if (listings->count == LISTINGS_LIMIT || listings->paths.length > POOL_LIMIT_BYTES)
+        listings_flush(listings);
+}
+
+void listings_flush(struct listings *listings)
+{
+    if (listings->count == 0)
+        return;
+    struct pieces pieces = {.count = 1};
+    uint64_t head[2] = {listings->count, listings->paths.length};
+    piece(&pieces, head, sizeof head);
+    piece(&pieces, listings->each, listings->count * sizeof *listings->each);
+    piece(&pieces, listings->paths.offsets, (listings->count + 1) * sizeof(int32_t));
+    piece(&pieces, listings->paths.data, listings->paths.length);
+    frame_write(FRAME_LISTINGS, pieces.list, pieces.count);
+    listings->count = 0;
+    listings->paths.length = 0;
+}
+
+void listings_free(struct listings *listings)
+{
+    free(listings->each);
+    free(listings->paths.offsets);
+    free(listings->paths.data);
 }
 
 void problems_add(struct problems *problems, enum problem_kind kind, const char *directory, size_t directory_length,

@@ -68,7 +68,29 @@ void rows_flush(struct rows *rows);
 /* Free the memory of rows_start. */
 void rows_free(struct rows *rows);
 
-enum problem_kind { PROBLEM = 0, PROBLEM_ASK_THE_MOUNT = 1, PROBLEM_STRANGE = 2 };
+/* The number of names in a directory, and the sum of their hashes: the same for the same names in any order. */
+struct listing {
+    uint64_t entries;
+    uint64_t names;
+};
+
+/* Listings of directories; one that is read in pieces has several. */
+struct listings {
+    uint32_t count;
+    struct listing *each;
+    struct pool paths;
+};
+
+void listings_start(struct listings *listings);
+
+/* Add a listing; writes the frame when it is full. */
+void listings_add(struct listings *listings, const char *directory, size_t directory_length, struct listing listing);
+
+void listings_flush(struct listings *listings);
+
+void listings_free(struct listings *listings);
+
+enum problem_kind { PROBLEM = 0, PROBLEM_ASK_THE_MOUNT = 1, PROBLEM_STRANGE = 2, PROBLEM_MARKED = 3 };
 
 struct problems {
     uint8_t *data;
