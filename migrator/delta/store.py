@@ -39,9 +39,13 @@ from migrator.verify.model import DifferenceKind
 
 _COLUMNS = (
     *("path", "tree", "type", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "xattr_digest", "symlink_target"),
-    *("rdev", "link_group", "nlink", "dev", "ino", "gfid"),
+    *("rdev", "link_group", "nlink", "dev", "ino", "gfid", "by_mount"),
 )
 _LISTED = ", ".join(_COLUMNS)
+_BY_MOUNT = "(type = 'file' AND brick IS NULL AND {from_bricks}) AS by_mount"
+"""Whether a scan of the bricks took a file from the mount. Its content may be another one than that of the copy on the brick.
+"""
+_DOUBTED = "(n.by_mount AND NOT b.by_mount)"
 
 _ATTRIBUTES = """(
     b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
@@ -61,7 +65,7 @@ bricks. Elsewhere numbers of different devices prove nothing (a new mount may ha
 _DIFFER = f"""(CASE
     WHEN b.type <> n.type OR {_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns OR {_OTHER_INODE} THEN true
     WHEN b.type = 'directory' THEN false
-    ELSE b.size <> n.size OR b.ctime_ns <> n.ctime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
+    ELSE {_DOUBTED} OR b.size <> n.size OR b.ctime_ns <> n.ctime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
         OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group OR {_DEVICE}
 END)"""
 """Times and size of a directory change with its entries; its ctime adds nothing to its mtime."""
@@ -78,8 +82,9 @@ _SETTINGS = f"""
     SELECT {_LISTED},
         (type <> 'directory' AND (ctime_ns > {{after_ns}} OR mtime_ns > {{after_ns}} AND mtime_ns <= {{until_ns}}))
             OR tree IN (SELECT tree FROM wanted WHERE resend) OR path IN (SELECT path FROM unsettled) AS unsettled
-    FROM base_rows WHERE {_SELECTED};
-    CREATE TEMP VIEW now AS SELECT {_LISTED} FROM now_rows WHERE {_SELECTED}
+    FROM (SELECT *, {_BY_MOUNT.format(from_bricks="{base_from_bricks}")} FROM base_rows) WHERE {_SELECTED};
+    CREATE TEMP VIEW now AS SELECT {_LISTED}
+    FROM (SELECT *, {_BY_MOUNT.format(from_bricks="{now_from_bricks}")} FROM now_rows) WHERE {_SELECTED}
 """
 """`resend`: no path of the tree is known to have arrived. A change of the base between these times may have left no trace.
 """
@@ -222,7 +227,7 @@ _MATCHED = f"""
         SELECT b.path AS old, n.path AS new, b.tree, placed.place,
             b.type = n.type AND b.size = n.size AND b.mtime_ns = n.mtime_ns
             AND b.symlink_target IS NOT DISTINCT FROM n.symlink_target AND NOT {_DEVICE}
-            AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled
+            AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled AND NOT {_DOUBTED}
             AND b.path NOT IN (SELECT path FROM reaped) AS fits,
             count(*) OVER (PARTITION BY b.path) AS news, count(*) OVER (PARTITION BY n.path) AS olds
         FROM was b JOIN here n ON {_SAME_INODE} JOIN placed ON placed.path = b.path
@@ -263,7 +268,7 @@ _SENT = f"""
                     OR b.symlink_target IS DISTINCT FROM n.symlink_target OR {_DEVICE} THEN 'rewritten'
                 WHEN {_ATTRIBUTES} THEN 'attributes'
                 WHEN b.ctime_ns <> n.ctime_ns OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group
-                    OR b.gfid <> n.gfid THEN 'rewritten'
+                    OR b.gfid <> n.gfid OR {_DOUBTED} THEN 'rewritten'
                 WHEN reaped.path IS NOT NULL THEN CASE WHEN b.path <> n.path THEN 'unsettled' END
                 WHEN b.unsettled THEN 'unsettled'
             END AS kind
@@ -383,7 +388,13 @@ class Comparisons:
             ended_at_s = before.record.finished_at_s or before.record.started_at_s
             after_ns = int((before.record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S)
             until_ns = int((ended_at_s + SETTLED_BEFORE_SCAN_S) * NS_PER_S)
-            connection.execute(_SETTINGS.format(after_ns=after_ns, until_ns=until_ns))
+            settings = _SETTINGS.format(
+                after_ns=after_ns,
+                until_ns=until_ns,
+                base_from_bricks=bool(before.record.bricks),
+                now_from_bricks=bool(after.record.bricks),
+            )
+            connection.execute(settings)
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})

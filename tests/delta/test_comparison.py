@@ -58,6 +58,7 @@ class World:
         self._catalogs = catalogs
         self._base: Sequence[Entry] = ()
         self._times = 0
+        self.bricks: tuple[str, ...] = ()
 
     def files(self, *paths: bytes) -> None:
         for path in paths:
@@ -76,7 +77,7 @@ class World:
         self._times += 1
         catalogs = self._catalogs / str(self._times)
         for name, entries in (("base", base), ("now", now)):
-            write_catalog(catalogs, entries, TREES, name=name)
+            write_catalog(catalogs, entries, TREES, name=name, bricks=self.bricks)
         comparisons = Comparisons(closed_catalogs(catalogs), scratch=Scratch(self._catalogs / "tmp"), threads=1)
         with comparisons.open("base", "now", trees=TREES, **settings) as comparison:
             yield comparison
@@ -121,6 +122,23 @@ def world(tmp_path: Path) -> World:
 
 
 # Single changes.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [("h1:/b", None, {"rewritten": 1}), (None, None, {}), (None, "h1:/b", {}), ("h1:/b", "h2:/b", {})],
+)
+def test_file_that_is_no_longer_taken_from_its_brick(
+    world: World, before: str | None, after: str | None, kinds: dict[str, int]
+) -> None:
+    rows = [replace(one, brick="h1:/b") if one.type is EntryType.FILE else one for one in one_file(world)]
+    base, now = change(rows, F, brick=before), change(rows, F, brick=after)
+    # Scans of the mount take every file from it.
+    assert world.compare(base=base, now=now).kinds() == {}
+    world.bricks = ("h1:/b", "h2:/b")
+    assert world.compare(base=base, now=now).kinds() == kinds
+    renamed = [replace(one, path=A + b"/d/new") if one.path == F else one for one in now]
+    assert world.compare(base=base, now=renamed).kinds() == ({"new": 1, "vanished": 1} if kinds else {"renamed": 1})
 
 
 @pytest.mark.parametrize(
