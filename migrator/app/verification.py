@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring
+from migrator.app.scan import marks_reader
 from migrator.app.transfer import pass_engine, run_world, scanning
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
@@ -88,5 +89,6 @@ async def reading_hosts(
             chunk_lists=world.chunk_lists,
             governing=world.governing,
             scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
+            marks=marks_reader(wiring.site, source, hosts) if has_bricks else None,
             reread=reread or not wiring.source_tool.kind.ctimes.holds,
         )

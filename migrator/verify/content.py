@@ -21,6 +21,7 @@ from migrator.core.tasks import SharedCall, task_group
 from migrator.core.units import GIB, NS_PER_S
 from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of
+from migrator.scan.marks import ReadMarks
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk
 from migrator.transfer.ports import BrickLook, BrickRefused, Way
@@ -45,7 +46,8 @@ _UNIT_FILES, _UNIT_BYTES = 1000, GIB
 
 class Readers(Struct, frozen=True, kw_only=True):
     """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
-    lists trees from the bricks, and raises Refused if that cannot be; None: no host reads bricks. `governing` has the limits of
+    lists trees from the bricks, and raises Refused if that cannot be, and `marks` reads those on all copies; None: no host reads
+    bricks. `governing` has the limits of
     streams; None: there are none. `reread`: read the source's content even if it was digested while it was copied.
     """
 
@@ -54,6 +56,7 @@ class Readers(Struct, frozen=True, kw_only=True):
     chunk_lists: "ChunkListFiles"
     governing: Governing | None = None
     scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
+    marks: ReadMarks | None = None
     reread: bool = False
 
 

@@ -25,7 +25,7 @@ from migrator.core.paths import show, tree_of
 from migrator.core.units import format_count
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import BLOCK_BYTES, SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
-from migrator.gluster.walks import BrickHello
+from migrator.gluster.walks import BrickHello, WalkProblems
 from migrator.plan.model import SurpriseKind
 from migrator.verify import model
 from migrator.verify.model import DigestPolicy, ReadContent
@@ -34,10 +34,16 @@ from migrator.verify.model import DigestPolicy, ReadContent
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """One side: files with the rows of a catalog, and what could not be read."""
+    """One side: files with the rows of a catalog, and what could not be read.
+
+    The bricks may hold another content than the mount shows of the files that a scan `from_bricks` took from the mount, and
+    of the `marked` ones, if the mount was listed.
+    """
 
     files: tuple[str, ...] = ()
     problems: tuple[ScanProblem, ...] = ()
+    from_bricks: bool = False
+    marked: tuple[bytes, ...] = ()
 
     def problems_in(self, trees: Collection[bytes]) -> list[ScanProblem]:
         """Those at or beneath the root of one of these trees."""
@@ -74,11 +80,12 @@ class ListingWriter:
 
     directories = rows
 
-    async def problems(
-        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
-    ) -> None:
+    async def listings(self, payload: memoryview) -> None:
+        """A mount is walked without them."""
+
+    async def problems(self, found: WalkProblems) -> None:
         """Keep them: each path is looked at once more. Raises Refused if there are too many."""
-        self.found_problems += (*problems, *to_ask, *strange)
+        self.found_problems += (*found.unreadable, *found.to_ask, *found.strange)
         if len(self.found_problems) > _MOST_PROBLEMS:
             one = self.found_problems[0]
             raise Refused(
@@ -130,7 +137,8 @@ _FIRST_AFTER_SLASH = b"0"
 _SETTINGS = """
     CREATE TEMP TABLE wanted (tree BLOB);
     CREATE TEMP TABLE doubtful (path BLOB, of_source BOOLEAN);
-    CREATE TEMP TABLE found_late (path BLOB)
+    CREATE TEMP TABLE found_late (path BLOB);
+    CREATE TEMP TABLE not_by_brick (path BLOB)
 """
 
 _DRAWN = """
@@ -229,9 +237,14 @@ _LATE = """
 _READINGS = f"""
     SELECT {_READING_COLUMNS} FROM readings
     WHERE digest IS NOT NULL AND read_by IS NOT NULL AND ctime_ns + {{margin_ns}} <= source_clock_ns
-        AND target_ctime_ns + {{margin_ns}} <= target_clock_ns
+        AND target_ctime_ns + {{margin_ns}} <= target_clock_ns AND path NOT IN (SELECT path FROM not_by_brick)
 """  # noqa: S608 - constants of this program
-"""The condition of `model.is_carried_over` that does not depend on the present state."""
+"""The condition of `model.is_carried_over` that does not depend on the present state. Readings of `not_by_brick` may be of the
+content of a brick: these files are read through the mount.
+"""
+
+
+_TAKEN_FROM_MOUNT = "INSERT INTO not_by_brick SELECT path FROM source_rows WHERE type = 'file' AND brick IS NULL"
 
 
 class EqualTotals(Struct, frozen=True, kw_only=True):
@@ -303,6 +316,9 @@ class Joined:
         for name, listing in (("source_rows", source), ("target_rows", target)):
             rows = self._rows(listing.files, ROW_SCHEMA)
             rows.filter("tree IN (SELECT tree FROM wanted)").create_view(name)
+        self._fill("not_by_brick", {"path": pa.array(source.marked, type=pa.binary())})
+        if source.from_bricks:
+            self._database.execute(_TAKEN_FROM_MOUNT)
         of_now = _READING_COLUMNS.replace("read_by", f"{verification} AS read_by")
         read = self._rows(now, READINGS_SCHEMA).project(of_now)
         read.union(self._rows(before, READINGS_SCHEMA).project(_READING_COLUMNS)).create_view("readings")

@@ -14,6 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
@@ -155,6 +157,7 @@ class Verification:
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
     _copies: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
+    _by_mount_alone: bool = field(init=False, default=False)
     _batch: Batch = field(init=False)
     _capabilities: TargetCapabilities = field(init=False)
     _tally: Tally = field(init=False)
@@ -339,8 +342,23 @@ class Verification:
         async with task_group() as group:
             target = group.create_task(self._list(self.target, trees, directory / "target"))
             source = await self._list_from_bricks(trees)
-            source = source or await self._list(self.source, trees, directory / "source")
+            if source is None:
+                source = await self._list(self.source, trees, directory / "source")
+                source = replace(source, marked=await self._marked(trees))
         return source, target.result()
+
+    async def _marked(self, trees: Sequence[bytes]) -> tuple[bytes, ...]:
+        """The files whose content on a brick may not be the mount's. If the marks cannot be read, no reading counts that may be
+        of a brick.
+        """
+        if self.readers is None or self.readers.marks is None:
+            return ()
+        marks = await self.readers.marks(trees)
+        if marks.reasons:
+            self._by_mount_alone = True
+            said = f"all content is read through the mount: {'; '.join(marks.reasons)}"
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
+        return tuple(sorted(marks.paths))
 
     @staticmethod
     async def _list(side: FileSystem, trees: Sequence[bytes], directory: Path) -> Listing:
@@ -357,7 +375,8 @@ class Verification:
             record = await self.readers.scan(trees)
             reasons = record.reasons
             if record.whole:
-                return Listing(files=tuple(await asyncio.to_thread(self.manifests.rows_of, record.name)))
+                files = await asyncio.to_thread(self.manifests.rows_of, record.name)
+                return Listing(files=tuple(files), from_bricks=True)
         except Interrupted:
             raise
         except MigratorError as error:
@@ -491,8 +510,8 @@ class Verification:
             source,
             target,
             trees=tuple(trees),
-            now=[] if self._content is None else self._readings().files(),
-            before=earlier,
+            now=[] if self._content is None or self._by_mount_alone else self._readings().files(),
+            before=[] if self._by_mount_alone else earlier,
             earlier=seen,
             accounted=accounted,
             verification=reading.verification,
