@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import connecting, endpoints, host_specs, reached
+from migrator.app.scan import marks_reader
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
 from migrator.app.verification import proven_archives, verification
 from migrator.bench.tree_timing import visit_tree
@@ -315,6 +316,7 @@ async def purge_world(
                 skipped=_skipped(wiring, ledger),
                 **wiring.operation_ports(ledger, progress),
                 carried=_carried(wiring),
+                marks=marks_reader(site, source, hosts),
             )
 
 

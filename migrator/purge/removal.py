@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_sourc
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
 from migrator.reap.rules import Releases
+from migrator.scan.marks import ReadMarks
 from migrator.verify.model import VerificationRecord
 
 LOG = logging.getLogger("migrator.purge")
@@ -67,6 +68,7 @@ class PurgeWorld(CallPorts, frozen=True, kw_only=True):
     archived: Callable[[], ProvenArchives]
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
     carried: Callable[[CutoverRecord], Sequence[VerificationRecord] | None] = lambda _: None
+    marks: ReadMarks | None = None
 
 
 class PurgeRequest(Struct, frozen=True, kw_only=True):
@@ -249,7 +251,8 @@ _Value = TypeVar("_Value")
 class Judge:
     """Judges the paths of one tree at its location `placed`, by its `proofs`.
 
-    A path without a proof may be removed if the plan skipped it and it was released by name. The user could enter the
+    The content of `marked` paths, as the user knows them, is read again on the source, through the mount: what was proven may be that of one copy. A
+    path without a proof may be removed if the plan skipped it and it was released by name. The user could enter the
     target after the cutover, and possibly again after a rollback that was given up: later changes there count as the
     user's.
     """
@@ -260,9 +263,11 @@ class Judge:
         record: CutoverRecord,
         placed: Placed,
         proofs: IndexedProofs,
+        marked: Collection[bytes],
     ) -> None:
         world, again_s = call.world, record.times[CutoverState.THAWED]
         self._placed = placed
+        self._marked = marked
         self._source = world.source
         self._target = world.target
         self._proofs = proofs
@@ -316,10 +321,13 @@ class Judge:
         verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=os.geteuid())
         if verdict.judgement is model.Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
             return verdict
+        is_marked = proof.path in self._marked
         if proof.digest is None or proof.algorithm is None:
+            if is_marked:
+                return model.stays("has a copy that Gluster marks, and its content was not compared")
             return verdict
         known = (entry.ino, entry.size_bytes, entry.mtime_ns, proof.digest)
-        if verdict.judgement is model.Judgement.READ or self._reread:
+        if verdict.judgement is model.Judgement.READ or self._reread or is_marked:
             if known in self._known:
                 return model.COVERED
             verdict = self._read(self._source, entry.path, proof, "the source")

@@ -83,6 +83,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     _hooked: bool = False
     _removed: Found | None = None
     _freed: str = ""
+    _marked: frozenset[bytes] = frozenset()
 
     async def run(self) -> model.TreePurge:
         """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
@@ -214,6 +215,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         reasons = await self._problems(record, position, placed, total, before)
         if reasons or proofs is None or total is None:
             return Snapshot(placed=placed, reasons=reasons or ("its proofs cannot be read",))
+        if marks_unknown := await self._read_marks(placed):
+            return Snapshot(placed=placed, reasons=marks_unknown)
         seen = Snapshot(placed=placed, proofs=proofs, names=total.names)
         if damaged := await asyncio.to_thread(lambda: world.archived().problems(tree.path)):
             return replace(seen, reasons=tuple(f"{one}: bring it back from a backup of the target" for one in damaged))
@@ -222,6 +225,14 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         found = await self._survey(record, placed, proofs, total.names)
         reasons = self._survey_problems(record, found, placed) or await self._outside_problems(before)
         return replace(seen, reasons=reasons, found=found)
+
+    async def _read_marks(self, placed: Placed) -> tuple[str, ...]:
+        """Read the marks of the tree's copies on all bricks; return why they are not all known."""
+        if self.call.world.marks is None:
+            return ()
+        marks = await self.call.world.marks((placed.at,))
+        self._marked = frozenset(placed.known_as(path) for path in marks.paths)
+        return marks.reasons
 
     async def _position(self, record: CutoverRecord) -> model.Position | None:
         """Location of the tree; None if unknown."""
@@ -334,7 +345,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
-        survey = Survey(self.call, placed, proofs, Judge(self.call, record, placed, proofs))
+        survey = Survey(self.call, placed, proofs, Judge(self.call, record, placed, proofs, self._marked))
         return await survey.run(top, user=record.tree.user, total=names)
 
     def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
@@ -387,7 +398,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
 
-        judge = Judge(self.call, record, closed, proofs)
+        judge = Judge(self.call, record, closed, proofs, self._marked)
         removal = Removal(call=self.call, placed=closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()

@@ -27,6 +27,7 @@ from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
+from migrator.scan.marks import ReadMarks
 from migrator.verify.model import VerificationRecord
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeProgress
@@ -99,6 +100,7 @@ class PurgeSite:
     backups: list[str] = field(default_factory=list)
     hooks: DoingHooks = field(default_factory=DoingHooks)
     require_archive: int = 0
+    marks: ReadMarks | None = None
 
     @property
     def tree(self) -> UserTree:
@@ -152,6 +154,7 @@ class PurgeSite:
             clock=self.clock,
             blocking=DaemonThreads(),
             tokens=new_token,
+            marks=self.marks,
         )
 
     def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = False) -> PurgeRequest:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.cutover.model import CutoverState, LinkSeen
+from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
 from migrator.lab.odd import odd_files
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
+from migrator.scan.marks import TreeMarks
 from tests.purge.purge_world import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
 from tests.support.holders import HOLD, holding
@@ -125,6 +127,37 @@ def test_a_tree_that_becomes_due_meanwhile_is_left_for_later(site: PurgeSite) ->
     assert [one.outcome for one in done.trees] == [TreeOutcome.PURGED, TreeOutcome.LATER]
     assert "bob became due after this purge had begun" in done.trees[1].words
     assert (site.world.source_path / "home/bob/own").read_text() == "bob's"
+
+
+@pytest.mark.guarantee("bricks-and-mount")
+def test_marked_files_are_read_again_before_they_are_freed(site: PurgeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotten, *_ = sorted(path for path in site.source.rglob("*") if path.is_file())
+    marked = os.fsencode(rotten.relative_to(site.world.source_path))
+    source, read = site.world.source, site.world.source.digest
+
+    def digest(path: bytes, algorithm: str) -> Digest:
+        # The mount shows another copy than the one that was copied, with the same times.
+        found = read(path, algorithm)
+        return replace(found, value=b"another one") if path.endswith(os.fsencode(rotten.name)) else found
+
+    async def marks(trees: Sequence[bytes]) -> TreeMarks:
+        assert trees == (site.tree.path,)
+        return TreeMarks(paths=frozenset({marked}))
+
+    monkeypatch.setattr(source, "digest", digest)
+    site.marks = marks
+    shown = site.dry_run()
+    assert shown.trees[0].outcome is TreeOutcome.REFUSED
+    assert rotten.exists()
+
+    async def unknown(trees: Sequence[bytes]) -> TreeMarks:
+        return TreeMarks(reasons=(f"a brick with {len(trees)} tree cannot be read",))
+
+    site.marks = unknown
+    assert site.dry_run().trees[0].outcome is TreeOutcome.REFUSED
+    monkeypatch.undo()
+    site.marks = marks
+    assert site.purge().outcome is TreeOutcome.PURGED
 
 
 def refused(site: PurgeSite, *words: str) -> None:
