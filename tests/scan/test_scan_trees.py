@@ -230,7 +230,11 @@ def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
         ({"options": (("network.compression", "on"),)}, "network.compression"),
         ({"options": (("cluster.dht-xattr-name", "trusted.mine"),)}, "cluster.dht-xattr-name"),
         ({"options": (("features.trash", "on"),)}, "features.trash"),
-        ({"options": (("features.next-year", "42"),)}, "features.next-year (42)"),
+        *(
+            ({"options": ((f"{prefix}.next-year", "42"),)}, f"{prefix}.next-year (42)")
+            for prefix in ("features", "cluster", "storage", "debug")
+        ),
+        ({"options": (("cluster.switch-pattern", "*.jpg"),)}, "cluster.switch-pattern"),
         ({"options": (("features.ctime", "maybe"),)}, "features.ctime"),
         ({"tasks": ("Rebalance (in progress)",)}, "Rebalance"),
         ({"tasks": ("Remove brick (completed) of h1:/srv/b1",)}, "waits for its commit"),
