@@ -705,19 +705,20 @@ class Attempt(Stream):
                 # The mount may have a file that the brick refuses: the next try reads it there before it counts as bad.
                 result.again, result.bad = [*result.again, *result.bad], []
             elif self._engine.name != model.DIRECT:
-                self._take_from_stream(result)
+                self._take_from_stream(result, outcome.refused)
         return await self._without_stream(result)
 
-    def _take_from_stream(self, result: Result) -> None:
-        """Leave files with attributes that the target refuses to the copy by descriptor, with all their names: it knows
-        more ways to remove an ACL than `removexattr(2)`, and leaves names out that are too long.
+    def _take_from_stream(self, result: Result, may_be_made: Collection[bytes]) -> None:
+        """Leave files that the stream could not make on the target to the copy by descriptor, with all their names: it
+        sets modes without /proc, knows more ways to remove an ACL than `removexattr(2)`, and leaves attributes out
+        whose names are too long.
         """
-        refused = {problem.path for problem in result.bad if problem.errno in (errno.EINVAL, errno.ERANGE)}
-        result.bad = [problem for problem in result.bad if problem.path not in refused]
+        refused = {problem.path for problem in result.bad if problem.path in may_be_made}
         groups = {listed.link_group for listed in self._work.paths if listed.path in refused} - {None}
-        self._by_descriptor += [
-            listed for listed in self._work.paths if listed.path in refused or listed.link_group in groups
-        ]
+        left = [listed for listed in self._work.paths if listed.path in refused or listed.link_group in groups]
+        made = {listed.path for listed in left}
+        result.bad = [problem for problem in result.bad if problem.path not in made]
+        self._by_descriptor += left
 
     async def confirm(self, result: Result) -> Result:
         """Confirm the result of `copy`. Files count as arrived when a later sync has reached the target's disks; files

@@ -72,11 +72,14 @@ class StreamCounters(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that."""
+    """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that. The
+    `refused` paths among them failed on the target, in a way that a copy by descriptor may avoid.
+    """
 
     verdict: Verdict
     counters: StreamCounters
     suspects: tuple[FileProblem, ...] = ()
+    refused: frozenset[bytes] = frozenset()
     stop: StopReason | None = None
     message: str = ""
 

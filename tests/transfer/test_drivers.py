@@ -47,7 +47,7 @@ def test_options_pass_the_checks_of_both_and_need_no_quotes(keeps: bool) -> None
     assert not any(map(REFUSED_BY_PARSYNCFP2.search, words))
     line = " ".join(words)
     assert not re.search(r"--delete|--recursive|(^|\s)-[^\s-]*r|(^|\s)-[^\s-]*a", line), "fpsync's own check"
-    assert re.fullmatch(r"[A-Za-z0-9=+_.*, -]+", line), "nothing that a shell takes for something else"
+    assert re.fullmatch(r"[A-Za-z0-9=+_.*, /-]+", line), "nothing that a shell takes for something else"
 
 
 def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:

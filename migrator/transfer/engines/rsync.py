@@ -121,7 +121,6 @@ class RsyncEngine(Struct, frozen=True, kw_only=True):
                 *((b"--fsync",) if self.features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
                 *bandwidth(work.bwlimit_bytes_per_s),
                 *((b"--ignore-times",) if work.recopy else ()),
-                *((b"--confine-root=" + view.source_tree,) if self.features.confine_root else ()),
                 view.source_tree.rstrip(b"/") + b"/",
                 view.target_tree.rstrip(b"/") + b"/",
             ),
@@ -215,19 +214,20 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
     filter's rule from its pattern.
 
     Any filter for attributes disables rsync's own, so the filters have to exclude everything else by name: `system.*`
-    would carry ACLs a second way (the only way to carry access ACLs alone), `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
-    and rsync also matches after every slash (so it does not send a `user.a/trusted.b`, and verification reports it).
+    would carry ACLs a second way (the only way to carry access ACLs alone), `trusted.*` Gluster's internals. `**` also
+    matches slashes in an attribute's name; without a slash in front, a pattern would also match after every slash.
+    Only a second `-X` carries `user.rsync.%stat` and the like, which backups by `rsync --fake-super` consist of.
     Excluded attributes are neither sent nor removed on the target. A name with slashes that is too long is tried, and the
     file is then copied by descriptor.
     """
     access_alone = capabilities.keeps_acls and not capabilities.keeps_default_acls
-    rules = [*(["+x system.posix_acl_access"] if access_alone else []), "-x trusted.**", "-x system.**"]
+    rules = [*(["+x /system.posix_acl_access"] if access_alone else []), "-x /trusted.**", "-x /system.**"]
     if capabilities.max_xattr_name_bytes < XATTR_NAME_LIMIT_BYTES:
-        rules.append(f"-x {'?' * (capabilities.max_xattr_name_bytes + 1)}**")
+        rules.append(f"-x /{'?' * (capabilities.max_xattr_name_bytes + 1)}**")
     if capabilities.keeps_user_xattrs:
-        rules.append("+x user.**")
+        rules.append("+x /user.**")
     if capabilities.keeps_security_xattrs:
-        rules += [*(f"-x {label.decode('ascii')}" for label in sorted(KERNEL_LABELS)), "+x security.**"]
+        rules += [*(f"-x /{label.decode('ascii')}" for label in sorted(KERNEL_LABELS)), "+x /security.**"]
     filters = [f"--filter={rule.replace(' ', blank)}" for rule in (*rules, "-x **")]
     optional = (
         (capabilities.keeps_hard_links, ["-H"]),
@@ -235,7 +235,7 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
         (capabilities.time_granularity_ns == 1, ["--modify-window=-1"]),
         (not capabilities.keeps_symlink_times, ["-J"]),
         (capabilities.keeps_acls and not access_alone, ["-A"]),
-        (access_alone or capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs, ["-X", *filters]),
+        (access_alone or capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs, ["-XX", *filters]),
     )
     return [word for wanted, words in optional if wanted for word in words]
 

@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -30,12 +30,9 @@ _OPTION = re.compile(rb"^ *(--[a-z0-9-]+)", re.MULTILINE)
 
 
 class RsyncFeatures(Struct, frozen=True, kw_only=True):
-    """`lacks` names abilities that were left out of this build; `confine_root`: it has `--confine-root` (3.5), `fsync`:
-    it has `--fsync` (3.2.4).
-    """
+    """`lacks` names abilities that were left out of this build; `fsync`: it has `--fsync` (3.2.4)."""
 
     version: tuple[int, int, int]
-    confine_root: bool = False
     fsync: bool = False
     lacks: tuple[str, ...] = ()
 
@@ -74,7 +71,6 @@ def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeat
     options = _OPTION.findall(help_output)
     return RsyncFeatures(
         version=(int(match[1]), int(match[2]), int(match[3] or 0)),
-        confine_root=b"--confine-root" in options,
         fsync=b"--fsync" in options,
         lacks=tuple(ability for ability in NEEDED_ABILITIES if ability.encode("ascii") not in abilities),
     )
@@ -93,6 +89,11 @@ def dotted(version: tuple[int, int, int]) -> str:
 # quotes that rsync does not escape. So the number is read from the end, the role from the beginning, and a name counts
 # only if it is one of the names that the stream was given. If a message can be split in several ways, every listed name
 # of any split counts: the right one is among them.
+#
+# The exit code is less reliable than the lines: rsync ends with 0 after some warnings that a path did not get all of
+# its attributes. In the confinement, 3.5.0 prints `do_chmod: no symlink-safe chmod for "NAME"; mode not set` for each
+# device and socket (the C library of Debian 12 needs /proc for it), with only the last component of the path. So lines
+# of an unknown form count too: for every path that they may name, or else for all.
 
 
 _ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
@@ -105,6 +106,7 @@ _NAMED = re.compile(
     rb"|temporary filename too long|skipping symlink with 0-length value): (.*)"
 )
 _QUOTED = re.compile(rb"(skipping file with bogus \(zero\) st_mode|skipped diminished file): (.*)")
+_LAST_WORDS = re.compile(rb": (?=(.*))")
 _JAIL = re.compile(rb"migrator-jail: ([a-z-]+): (\d+): (.*)")
 _NOISE = re.compile(
     rb"rsync (?:error|warning): .*"
@@ -181,7 +183,8 @@ def _parse(line: bytes) -> Message:
             error=match[3],
             names=_names(match[2]),
         )
-    return Message(kind=MessageKind.UNKNOWN, text=line)
+    names = (*_quoted_names(line), *(unescape(words) for words in _LAST_WORDS.findall(line)))
+    return Message(kind=MessageKind.UNKNOWN, text=line, side=Side.TARGET, names=names)
 
 
 def _names(text: bytes) -> tuple[bytes, ...]:
@@ -210,6 +213,7 @@ class ListedNames:
         self._names = dict.fromkeys(names)
         self._prefixes = tuple(tree.rstrip(b"/") + b"/" for tree in (view.source_tree, view.target_tree))
         self._by_directory: Mapping[bytes, Sequence[bytes]] | None = None
+        self._by_last: Mapping[bytes, Sequence[bytes]] | None = None
         self._directories = _directories_above(self._names)
 
     def meant_by(self, message: Message) -> tuple[bytes, ...]:
@@ -217,6 +221,8 @@ class ListedNames:
         found: dict[bytes, None] = {}
         for name in message.names:
             found.update(dict.fromkeys(self._resolve(self._relative(name))))
+            if message.kind is MessageKind.UNKNOWN:
+                found.update(dict.fromkeys(self._with_last_component(name)))
         return tuple(found)
 
     def all(self) -> tuple[bytes, ...]:
@@ -243,13 +249,25 @@ class ListedNames:
             return ()
         return [listed for listed in self._names if listed.startswith(name + b"/")]
 
+    def _with_last_component(self, last: bytes) -> Sequence[bytes]:
+        """The names in any directory that a message without the directory may mean."""
+        if self._by_last is None:
+            self._by_last = _grouped(self._names, lambda listed: listed.rpartition(b"/")[2])
+        stem = _stem(last)
+        cut = () if stem is None else [one for one in self._by_last if _is_cut_to(one, stem)]
+        return [listed for one in (last, *cut) for listed in self._by_last.get(one, ())]
+
     def _in_directory(self, directory: bytes) -> Sequence[bytes]:
         if self._by_directory is None:
-            by_directory: dict[bytes, list[bytes]] = {}
-            for listed in self._names:
-                by_directory.setdefault(listed.rpartition(b"/")[0], []).append(listed)
-            self._by_directory = by_directory
+            self._by_directory = _grouped(self._names, lambda listed: listed.rpartition(b"/")[0])
         return self._by_directory.get(directory, ())
+
+
+def _grouped(names: Iterable[bytes], key: Callable[[bytes], bytes]) -> Mapping[bytes, Sequence[bytes]]:
+    groups: dict[bytes, list[bytes]] = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(name)
+    return groups
 
 
 def _directories_above(names: Iterable[bytes]) -> frozenset[bytes]:
@@ -293,8 +311,11 @@ class Ended(Struct, frozen=True, kw_only=True):
         stop: model.StopReason | None = None,
         *,
         suspects: tuple[model.FileProblem, ...] = (),
+        refused: frozenset[bytes] = frozenset(),
     ) -> model.Outcome:
-        return model.Outcome(verdict=verdict, counters=self.counters, suspects=suspects, stop=stop, message=message)
+        return model.Outcome(
+            verdict=verdict, counters=self.counters, suspects=suspects, refused=refused, stop=stop, message=message
+        )
 
     def cut_short(
         self, description: str, *, by_signal: Container[int], unusable: Container[int]
@@ -374,8 +395,9 @@ class EndedRsync(Ended, frozen=True, kw_only=True):
 def judge_rsync(ended: EndedRsync) -> model.Outcome:
     """The verdict, and the files that did not arrive according to rsync.
 
-    STOP for errors that no chunk is to blame for; DONE if every complaint is about listed files; RETRY if something
-    remains unexplained; INTERRUPTED if a signal from outside ended the process.
+    STOP for errors that no chunk is to blame for; DONE if every complaint is about listed files, or about unknown ones
+    while the exit code is 0: then every listed file is a suspect; RETRY if something remains unexplained; INTERRUPTED if
+    a signal from outside ended the process.
     """
     messages = parse_messages(ended.stderr)
     listed = ListedNames(ended.names, ended.view)
@@ -395,15 +417,18 @@ def _judge_files(
     ended: EndedRsync, listed: ListedNames, messages: Sequence[Message], description: str
 ) -> model.Outcome:
     suspects: dict[bytes, model.FileProblem] = {}
+    refused: set[bytes] = set()
     never_listed: set[bytes] = set()
-    unexplained = ended.stderr_cut
+    unexplained = "some of its messages were not kept" if ended.stderr_cut else ""
     for message in messages:
         if message.kind is MessageKind.NOISE:
             continue
         names = listed.meant_by(message)
         if not names:
-            unexplained = True
+            unexplained = unexplained or _shown(ended, message)
         for name in names:
+            if _may_be_brought_otherwise(message):
+                refused.add(join(ended.tree, name))
             # The first complaint about a file is the cause of later ones. If rsync met it while it built its file list,
             # the list does not have the file.
             if name not in suspects and message.text.startswith(b"link_stat "):
@@ -411,7 +436,20 @@ def _judge_files(
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
         return ended.outcome(model.Verdict.RETRY, description)
-    return ended.outcome(model.Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
+    for name in listed.all() if unexplained else ():
+        path, kind = join(ended.tree, name), model.FileProblemKind.BAD
+        suspects.setdefault(name, model.FileProblem(path=path, kind=kind, errno=None, reason=unexplained))
+        refused.add(path)
+    return ended.outcome(
+        model.Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed), refused=frozenset(refused)
+    )
+
+
+def _may_be_brought_otherwise(message: Message) -> bool:
+    """Whether rsync failed on the target, and not because the target is full or failing. An attribute that is too big
+    for the target looks like a full one to every engine.
+    """
+    return message.side is Side.TARGET and stop_reason(message.errno) is None
 
 
 def _with_other_names(
