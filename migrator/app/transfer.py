@@ -40,7 +40,7 @@ from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges
+from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges, needs_rsync
 from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
 from migrator.transfer.routes import HostLane, VolumeGuard
 
@@ -64,11 +64,14 @@ class Places(Struct, frozen=True, kw_only=True):
 
 
 class WayMaker:
-    """Makes the ways of hosts: checks the file systems at their roots, and finds the engines of each host."""
+    """Makes the ways of hosts: checks the file systems at their roots, and finds the engines of each host that the
+    requested one may need.
+    """
 
-    def __init__(self, known: SiteRecord, source: SourceFileSystem) -> None:
+    def __init__(self, known: SiteRecord, source: SourceFileSystem, *, engine: str) -> None:
         self._known = known
         self._source = source
+        self._engine = engine
         self._state: VolumeState | None = None
         self._asking = asyncio.Lock()
         self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
@@ -88,7 +91,7 @@ class WayMaker:
         direct = DirectEngine(program=await compiled(), privileged=privileged)
         engines: dict[str, Engine] = {direct.name: direct}
         # Only `direct` reads bricks.
-        found = await self._rsync_of(host, facts) if brick is None else None
+        found = await self._rsync_of(host, facts) if brick is None and needs_rsync(self._engine) else None
         if found is not None and found[1].problem() is None:
             rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)
             engines[rsync.name] = rsync
@@ -178,7 +181,7 @@ async def run_world(
     async def here(_name: str) -> Host:
         return own
 
-    way = WayMaker(known, source).way
+    way = WayMaker(known, source, engine=engine).way
     mount = Places(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
     # If nodes move the data, this machine only watches.

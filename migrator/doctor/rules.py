@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, failure, ok, warning
@@ -19,6 +18,7 @@ from migrator.plan.losses import loss_details
 from migrator.scan.rules import REMEDY, BrickWay, strange_words
 from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
 from migrator.transfer.engines.rules_rsync import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
+from migrator.transfer.model import needs_rsync
 
 # File systems, state directory and clock
 
@@ -320,9 +320,12 @@ def rsync_problem(program: str | None, output: bytes | None) -> str | None:
     return features.problem()
 
 
-def check_rsync(program: str | None, output: bytes | None) -> Finding:
-    """Whether the rsync of this machine is suitable; see `rsync_problem`."""
-    if problem := rsync_problem(program, output):
+def check_rsync(program: str | None, output: bytes | None, *, engine: str) -> Finding:
+    """Whether the rsync of this machine is suitable, if the configured engine needs one; see `rsync_problem`."""
+    problem = rsync_problem(program, output)
+    if not needs_rsync(engine):
+        return ok("rsync", f"{problem or _version_of(output)}; engine `{engine}` needs none")
+    if problem:
         return failure("rsync", problem, f"{_install_rsync(MINIMUM_VERSION)} (Debian: `apt install rsync`)")
     return ok("rsync", f"{_version_of(output)} ({program})")
 
@@ -411,7 +414,7 @@ _CLOCK_FIX = (
 class HostSight(Struct, frozen=True, kw_only=True):
     """The facts of a reached host. `bricks` maps each brick of the host in the volume to its problem, or None.
     `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one and its room is
-    known. `rsync_output` is the output of `--version`.
+    known.
     """
 
     facts: HostFacts
@@ -419,8 +422,6 @@ class HostSight(Struct, frozen=True, kw_only=True):
     target: str | None = None
     target_problem: str | None = None
     room: HostRoom | None = None
-    rsync: str | None = None
-    rsync_output: bytes | None = None
     native_problem: str | None = None
 
 
@@ -451,7 +452,6 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
             findings.append(failure(check, problem, fix))
     if sight.target is not None:
         findings += _check_target(sight, target_filesystem, reserve_bytes)
-        findings += _check_rsync(sight, target_filesystem)
     if sight.native_problem is not None:
         findings.append(
             failure(
@@ -532,21 +532,12 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
     return findings
 
 
-def _check_rsync(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
-    if problem := rsync_problem(sight.rsync, sight.rsync_output):
-        told = f"{problem}: changed files cannot be patched there, only copied anew"
-        return [warning(_check(sight.facts.name), told, f"{_install_rsync(MINIMUM_VERSION)} there")]
-    found = check_syncing(target_filesystem, sight.rsync_output) if target_filesystem else []
-    return [replace(one, check=_check(sight.facts.name)) for one in found]
-
-
 def _all_well(sight: HostSight) -> str:
     said = [
         f"reached ({sight.facts.round_trip_s * 1000:.1f} ms)",
         f"Python {dotted(sight.facts.python_version)}",
         f"{several(len(sight.bricks), 'brick')} of the volume",
         "compiled program",
-        _version_of(sight.rsync_output),
     ]
     if sight.target is None:
         said.append("no target there: it walks its bricks, what it holds is copied through the mount")

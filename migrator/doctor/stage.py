@@ -54,6 +54,7 @@ from migrator.site.config import HostSection, Site, SlurmSection
 from migrator.site.filesystem import FileSystemCommand
 from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
+from migrator.transfer.model import needs_rsync
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -156,15 +157,12 @@ async def _sight(
         room, error = await _answer(look_at_room(host.processes, python=facts.python, path=place))
         roots = await host.roots(place, b"")
         problem = target_problem(target, roots, os.fsdecode(place)) or error or None
-    rsync = await host.find("rsync")
     return rules.HostSight(
         facts=facts,
         bricks=bricks,
         target=None if place is None else os.fsdecode(place),
         target_problem=problem,
         room=room,
-        rsync=None if rsync is None else show(rsync),
-        rsync_output=await _version(host.processes, rsync),
         native_problem=await _native_problem(host, place_native),
     )
 
@@ -244,7 +242,7 @@ PROBE_TIMEOUT_S = 300.0
 
 class DoctorWorld(Struct, frozen=True, kw_only=True):
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
-    `confinement_problem` returns why streams of a program cannot be confined here, None if they can. `find_driver`
+    `confinement_problem` returns why streams cannot be confined here, None if they can. `find_driver`
     raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
     or if `storage` is (the target has no storage targets).
     """
@@ -257,7 +255,7 @@ class DoctorWorld(Struct, frozen=True, kw_only=True):
     clock: Clock
     blocking: Blocking
     mounts: Sequence[Mount]
-    confinement_problem: Callable[[bytes], Awaitable[str | None]]
+    confinement_problem: Callable[[], Awaitable[str | None]]
     find_program: Callable[[str], str | None] = shutil.which
     euid: int = field(default_factory=os.geteuid)
     hosts: Hosts | None = None
@@ -331,13 +329,11 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
 
 async def _tools(world: DoctorWorld) -> list[Finding]:
     site, rsync, euid = world.site, world.find_program("rsync"), world.euid
-    findings = [rules.check_rsync(rsync, await _rsync_version(world))]
+    findings = [rules.check_rsync(rsync, await _rsync_version(world), engine=site.transfer.engine)]
     if site.source.kind == "gluster":
         findings.append(rules.check_gluster(site.source.gluster, world.find_program(site.source.gluster)))
     findings.append(rules.check_user(euid))
-    if rsync is not None:
-        problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
-        findings.append(rules.check_confinement(euid, problem))
+    findings.append(rules.check_confinement(euid, await world.confinement_problem() if euid == 0 else None))
     return findings + _engine(world)
 
 
@@ -528,7 +524,8 @@ async def examine_target(
         findings += await _quota(world, world.storage)
     if identity is None:
         return findings, None
-    findings += rules.check_syncing(identity.filesystem, await _rsync_version(world))
+    if needs_rsync(world.site.transfer.engine):
+        findings += rules.check_syncing(identity.filesystem, await _rsync_version(world))
     room, error = await ask(world, world.target.capacity)
     findings += rules.check_target_room(
         None if room is None else storage.room(room),

@@ -176,11 +176,12 @@ class Executor:
                 in_doubt=True,
             )
 
-    async def problem(self, program: bytes) -> str | None:
-        """Why no stream of this program can be confined there; None if one can. Raises HostLost."""
+    async def problem(self) -> str | None:
+        """Why no stream can be confined there; None if one can. Raises HostLost."""
         if not self.confined:
             return None
         try:
+            program = await self._compiled()
             prefix = await self._jailed(program, (b"", b""), b"")
             completed = await self._host.processes.run(
                 Command(argv=(*prefix, program, b"--version"), timeout_s=_PROBE_TIMEOUT_S)

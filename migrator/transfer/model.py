@@ -1,6 +1,6 @@
 """Values of runs: passes, chunks, attempts, problems of files, predictions, limits; and the choice of an engine."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -562,27 +562,25 @@ AUTO = "auto"
 RSYNC = "rsync"
 DIRECT = "direct"
 DRIVERS = ("fpsync", "parsyncfp2")
-"""Programs that copy whole trees through the mount, before the chunks."""
+"""Programs that copy whole trees through the mount, in a seed pass before its chunks."""
+
+
+def needs_rsync(requested: str) -> bool:
+    """Whether chunks that are read through the mount are copied by rsync, those after a driver included."""
+    return requested not in (AUTO, DIRECT)
 
 
 def copies_ranges(requested: str) -> bool:
     """Whether to plan big files in ranges: only `direct` copies ranges."""
-    return requested in (AUTO, DIRECT)
+    return not needs_rsync(requested)
 
 
-def choose_engine(requested: str, kind: ChunkKind, available: Collection[str], *, from_brick: bool) -> str | None:
-    """The engine for a chunk on a host that has the `available` ones. None: no stream, because another chunk copies the
-    content. (If no engine can copy a file in ranges, it is copied whole.)
+def choose_engine(requested: str, kind: ChunkKind, *, from_brick: bool) -> str | None:
+    """The engine for a chunk. None: no stream, because another chunk copies the content. (rsync copies no ranges: it
+    copies such a file whole.)
 
-    `direct` always reads a brick: the others do not handle link-to files, nor the times that the volume shows. Through
-    the mount, `auto` takes `direct` for big files in ranges, which only `direct` can copy. Otherwise it takes rsync,
-    which copies only changed files. A host without the requested engine uses rsync.
+    `direct` always reads a brick: the others do not handle link-to files, nor the times that the volume shows.
     """
-    direct = DIRECT in available and requested in (AUTO, DIRECT)
-    if from_brick:
+    if from_brick or not needs_rsync(requested):
         return DIRECT
-    if kind is ChunkKind.RANGES:
-        return DIRECT if direct else None
-    if direct and (requested == DIRECT or kind is ChunkKind.RANGED_FILES or RSYNC not in available):
-        return DIRECT
-    return RSYNC
+    return None if kind is ChunkKind.RANGES else RSYNC

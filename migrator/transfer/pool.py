@@ -606,12 +606,7 @@ class Worker:
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
         """Chunks of links need no stream; any engine serves for their attempt."""
-        name = choose_engine(
-            self.under_way.request.engine,
-            chunk.kind,
-            way.engines.keys(),
-            from_brick=way.brick is not None,
-        )
+        name = choose_engine(self.under_way.request.engine, chunk.kind, from_brick=way.brick is not None)
         if name is None:
             return None
         if name in way.engines:

@@ -162,6 +162,15 @@ def test_an_engine_that_is_missing_is_told(tmp_path: Path) -> None:
     assert "fpsync is not installed" in found["engine"]
 
 
+def test_only_engines_that_use_rsync_need_one(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    assert "rsync" not in failures(doctor(site, lambda world: replace(world, find_program=lambda _: None)))
+    for engine in ("rsync", "fpsync", "parsyncfp2"):
+        other = change(site, transfer=change(site.transfer, engine=engine))
+        assert "rsync" in failures(doctor(other, lambda world: replace(world, find_program=lambda _: None)))
+
+
 def program(directory: Path, text: str) -> str:
     file = directory / "rsync"
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
@@ -169,11 +178,16 @@ def program(directory: Path, text: str) -> str:
     return str(file)
 
 
+def by_rsync(world: DoctorWorld) -> DoctorWorld:
+    """The same site, whose engine is rsync."""
+    return replace(world, site=change(world.site, transfer=change(world.site.transfer, engine="rsync")))
+
+
 def with_rsync(text: str) -> Callable[[DoctorWorld, Path], DoctorWorld]:
-    return lambda world, directory: replace(world, find_program=lambda _: program(directory, text), euid=1000)
+    return lambda world, directory: replace(by_rsync(world), find_program=lambda _: program(directory, text), euid=1000)
 
 
-async def unconfined(_: bytes) -> str | None:
+async def unconfined() -> str | None:
     return "namespace: Operation not permitted"
 
 
@@ -185,7 +199,7 @@ class Hanging:
 @pytest.mark.parametrize(
     ("changed", "check", "said"),
     [
-        (lambda world, _: replace(world, find_program=lambda _: None), "rsync", "rsync is missing"),
+        (lambda world, _: replace(by_rsync(world), find_program=lambda _: None), "rsync", "rsync is missing"),
         (with_rsync("echo 'rsync  version 3.0.9  protocol version 30'"), "rsync", "rsync 3.0.9 "),
         (with_rsync("exit 1"), "rsync", "does not report its version"),
         (

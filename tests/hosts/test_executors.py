@@ -167,7 +167,7 @@ def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pyt
     (world.source / "file").write_bytes(b"content\n")
     assert world.run('read line < "SOURCE/file"; echo "$line" > "TARGET/copy"').exit_code == 0
     assert (world.target / "copy").read_bytes() == b"content\n"
-    assert world.in_loop(world.executor.problem(BASH)) is None
+    assert world.in_loop(world.executor.problem()) is None
     world.close()
 
 

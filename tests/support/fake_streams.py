@@ -208,7 +208,6 @@ class FakeLane:
     refused: frozenset[str] = frozenset()
     ends_by_lease: bool = True
     asked: list[str | None] = field(default_factory=list)
-    engine_name: str = "rsync"
 
     @property
     def host(self) -> str:
@@ -228,9 +227,7 @@ class FakeLane:
             raise self.lost
         if brick in self.refused:
             raise BrickRefused(f"{brick} is no brick there")
-        return Way(
-            executor=self.executor, engines={DIRECT if self.rules else self.engine_name: self.engine}, brick=self.rules
-        )
+        return Way(executor=self.executor, engines={DIRECT: self.engine}, brick=self.rules)
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         if self.lost is not None:

@@ -20,7 +20,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, ListedPath, Plan
 from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import DIRECT, FileProblem, RunRequest, RunSummary
+from migrator.transfer.model import FileProblem, RunRequest, RunSummary
 from migrator.transfer.run import run_batches
 from tests.support import fakes
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
@@ -70,7 +70,6 @@ class World:
     tokens: Callable[[], str] = field(init=False)
     more_lanes: list[FakeLane] = field(default_factory=list)
     bricks: Any = None
-    engine_name: str = "rsync"
     storage: StorageTargets | None = None
     governing: Callable[[], Governing] | None = None
     hooks: Hooks = field(default_factory=DoingHooks)
@@ -101,7 +100,7 @@ class World:
             ports = {name: Dying(port, death) for name, port in ports.items()}
             self.locks.held.clear()
         streams = ports.pop("streams")
-        own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
+        own = FakeLane(streams, streams, request.jobs)
         lanes: Any = [own, *self.more_lanes]
         ports["lanes"] = lanes
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
@@ -211,9 +210,6 @@ def plan_in_ranges(world: World, path: bytes, sizes_bytes: Sequence[int], brick:
         world.lists.add(LIST, ChunkKind.RANGES, tree, [listed(path, size_bytes)], brick)
     world.lists.add(LIST, ChunkKind.RANGED_FILES, tree, [listed(path, 0)], brick)
     record_plan(world)
-    world.engine_name = DIRECT
-    for lane in world.more_lanes:
-        lane.engine_name = DIRECT
 
 
 def record_plan(world: World, trees: Sequence[bytes] = (ALICE,)) -> Plan:

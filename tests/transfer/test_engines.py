@@ -81,33 +81,25 @@ def test_the_built_in_engine_copies_a_file_again_that_was_rewritten_with_equal_s
     assert (target / "file").read_bytes() == b"after!"
 
 
-BOTH, ONLY_RSYNC = ("rsync", "direct"), ("rsync",)
-
-
 @pytest.mark.parametrize(
-    ("requested", "kind", "available", "from_brick", "expected"),
+    ("requested", "kind", "from_brick", "expected"),
     [
-        ("auto", ChunkKind.FILES, BOTH, True, "direct"),
-        ("auto", ChunkKind.DIRECTORIES, BOTH, True, "direct"),
-        ("auto", ChunkKind.FILES, BOTH, False, "rsync"),
-        ("auto", ChunkKind.RANGED_FILES, BOTH, False, "direct"),
-        ("auto", ChunkKind.RANGES, BOTH, False, "direct"),
-        ("auto", ChunkKind.RANGES, ONLY_RSYNC, False, None),
-        ("rsync", ChunkKind.RANGES, BOTH, False, None),
-        ("rsync", ChunkKind.RANGED_FILES, BOTH, False, "rsync"),
-        ("rsync", ChunkKind.FILES, BOTH, True, "direct"),
-        ("direct", ChunkKind.FILES, BOTH, False, "direct"),
-        ("direct", ChunkKind.FILES, ONLY_RSYNC, False, "rsync"),
-        ("auto", ChunkKind.FILES, ("direct",), False, "direct"),
-        ("rsync", ChunkKind.FILES, ("direct",), False, "rsync"),
-        ("fpsync", ChunkKind.RANGED_FILES, BOTH, False, "rsync"),
-        ("parsyncfp2", ChunkKind.RANGES, BOTH, False, None),
+        ("auto", ChunkKind.FILES, True, "direct"),
+        ("auto", ChunkKind.FILES, False, "direct"),
+        ("auto", ChunkKind.DIRECTORIES, False, "direct"),
+        ("auto", ChunkKind.RANGED_FILES, False, "direct"),
+        ("auto", ChunkKind.RANGES, False, "direct"),
+        ("direct", ChunkKind.FILES, False, "direct"),
+        ("rsync", ChunkKind.FILES, True, "direct"),
+        ("rsync", ChunkKind.FILES, False, "rsync"),
+        ("rsync", ChunkKind.RANGED_FILES, False, "rsync"),
+        ("rsync", ChunkKind.RANGES, False, None),
+        ("fpsync", ChunkKind.RANGED_FILES, False, "rsync"),
+        ("parsyncfp2", ChunkKind.RANGES, False, None),
     ],
 )
-def test_choice(
-    *, requested: str, kind: ChunkKind, available: tuple[str, ...], from_brick: bool, expected: str | None
-) -> None:
-    assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
+def test_choice(*, requested: str, kind: ChunkKind, from_brick: bool, expected: str | None) -> None:
+    assert choose_engine(requested, kind, from_brick=from_brick) == expected
 
 
 def test_the_slower_of_files_and_bytes_counts() -> None:

@@ -89,7 +89,7 @@ def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRun
     moving.wait_for(process)
     (said,) = moving.events("bricks-unfit")
     assert "task" in said
-    assert ("localhost", "rsync", "succeeded") in moving.attempts()
+    assert ("localhost", "direct", "succeeded") in moving.attempts()
     # Before that a verification is not whole.
     wait_for(lambda: is_quiet(moving.lab), "the volume is quiet")
     moving.lab.let_client_know()
