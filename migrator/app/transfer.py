@@ -287,7 +287,7 @@ def run_request(
 
 
 def pass_engine(site: Site) -> str:
-    """The engine of final passes; no driver, because drivers send whole trees again."""
+    """The engine of final passes. Drivers only make seed passes."""
     engine = site.transfer.engine
     return "auto" if engine in DRIVERS else engine
 
@@ -363,7 +363,9 @@ def scanning(
 
 
 def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTarget, at_most: int = 1) -> Deltas:
-    """The ports of a batch's delta passes; at most `at_most` of them are made."""
+    """The ports of a batch's delta passes; at most `at_most` of them are made. Drivers take no part in them: what an
+    earlier pass left, and what changed since, is sent by chunks.
+    """
     site, ledger = wiring.site, world.ledger
     # Imported late: not every run has delta passes.
     from migrator.delta.store import Extras

@@ -109,10 +109,7 @@ def run_command(
                     files=wiring.run_files(),
                     hooks=wiring.hooks(),
                     probes=probe_world(wiring, ledger),
-                    # A driver takes whole trees.
-                    deltas=None
-                    if not at_most or named in DRIVERS
-                    else deltas_of(wiring, world, hosts=hosts, moves=moves, at_most=at_most),
+                    deltas=deltas_of(wiring, world, hosts=hosts, moves=moves, at_most=at_most) if at_most else None,
                 )
 
     try:

@@ -207,5 +207,5 @@ def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool, 
     if not chosen.whole and chosen.batch.trees and not deltas:
         raise UsageError(
             "delta passes copy single users of a batch, and this run makes none",
-            hint="leave --deltas 0 out, and an engine that takes whole trees (fpsync, parsyncfp2)",
+            hint="leave --deltas 0 out",
         )

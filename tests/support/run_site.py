@@ -1,6 +1,7 @@
 """A real small site for tests of `run`: XFS on both sides, the program as its users start it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.support.xfs import XfsMount
 
 DEADLINE_S = 600.0
 REPOSITORY = Path(__file__).resolve().parents[2]
+STAND_IN = REPOSITORY / "tests" / "fixtures" / "parsyncfp2"
 
 
 @dataclass
@@ -102,6 +104,16 @@ reserve = "1MiB"
                 process.kill()
             process.communicate(timeout=DEADLINE_S)
             self.kill_streams()
+
+    def with_stand_in(self, programs: Path) -> None:
+        """A stand-in for parsyncfp2, and what the real one calls besides, in a new directory of this site's PATH."""
+        programs.mkdir()
+        shutil.copy(STAND_IN, programs / "parsyncfp2")
+        for name in ("scut", "stats", "ip"):
+            (programs / name).write_text("#!/bin/sh\n")
+        for program in programs.iterdir():
+            program.chmod(0o755)
+        self.environment["PATH"] = f"{programs}:{self.environment['PATH']}"
 
     def tokens(self) -> list[str]:
         """Of all attempts that have not ended, by the ledger."""

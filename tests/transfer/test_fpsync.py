@@ -23,7 +23,6 @@ pytestmark = pytest.mark.needs_root
 
 SLOW = "24KiB"
 """Per second, of a driver that is ended in the middle: it must be at work for some seconds."""
-STAND_IN = Path(__file__).resolve().parent.parent / "fixtures" / "parsyncfp2"
 
 
 def fill(tree: Path, *, files: int, size_bytes: int = 100) -> None:
@@ -150,21 +149,9 @@ def test_a_tree_is_brought_by_one_that_ends_before_its_rsyncs(empty: RealSite, s
     empty.prepare()
     empty.file.write_text(empty.file.read_text().replace('"4MiB"', '"256KiB"'))
     if kind == "stand-in":
-        empty.environment["PATH"] = f"{with_stand_in(scratch)}:{empty.environment['PATH']}"
+        empty.with_stand_in(scratch / "bin")
     drive(empty, "parsyncfp2", "--bwlimit", "8MiB")
     [(state, files)] = driven(empty, "parsyncfp2")
     assert (state, files >= 300) == ("succeeded", True)
     assert sent_again(empty) == 0
     assert_brought(empty)
-
-
-def with_stand_in(scratch: Path) -> Path:
-    """A directory with the stand-in, and what the real one calls besides."""
-    programs = scratch / "bin"
-    programs.mkdir()
-    shutil.copy(STAND_IN, programs / "parsyncfp2")
-    for name in ("scut", "stats", "ip"):
-        (programs / name).write_text("#!/bin/sh\n")
-    for program in programs.iterdir():
-        program.chmod(0o755)
-    return programs
