@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from migrator.core.units import KIB
-from migrator.lab.model import OddFiles
 from tests.support.records import rows_of
 from tests.support.run_site import RealSite
-from tests.support.snapshots import snapshot
 from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
@@ -84,16 +82,6 @@ def test_a_tree_is_brought_and_what_was_split_is_linked_by_the_look_that_follows
     assert 400 < files <= 440, "hard links over parts are what it cannot do"
     assert sent_again(site) == 0
     assert_brought(site)
-
-
-def test_odd_files_do_no_harm(empty: RealSite, odd_tree: tuple[Path, OddFiles]) -> None:
-    tree = odd_tree[0]
-    before = snapshot(os.fsencode(tree))
-    empty.prepare()
-    drive(empty, "fpsync")
-    assert all(state == "succeeded" and files for state, files in driven(empty, "fpsync"))
-    assert snapshot(os.fsencode(tree)) == before, "the source was changed"
-    assert snapshot(os.fsencode(empty.target.path / "home" / "odd")) == before
 
 
 def streams_work(site: RealSite) -> bool:
