@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.entries import acl
@@ -23,8 +24,8 @@ ODD_IDS = (20001, 4294967294)
 TIMES_NS = (-15_552_000 * 10**9 - 1, 1, 2_000_000_000_999_999_999)
 
 
-def make_odd_tree(tree: Path) -> None:
-    """Fill `more` beneath an existing tree."""
+def make_odd_tree(tree: Path, times_ns: Sequence[int] = TIMES_NS) -> None:
+    """Fill `more` beneath an existing tree. `times_ns` are those of some paths."""
     top = tree / "more"
     top.mkdir()
     _deep(top / "deep")
@@ -34,10 +35,10 @@ def make_odd_tree(tree: Path) -> None:
     _links(top / "links")
     _attributes(top / "attributes")
     _sparse(top / "sparse")
-    _times(top / "times")
+    _times(top / "times", times_ns)
 
 
-def change_odd_tree(tree: Path) -> None:
+def change_odd_tree(tree: Path, times_ns: Sequence[int] = TIMES_NS) -> None:
     """Change what `make_odd_tree` made: attributes alone, content, kinds, names and links."""
     top = tree / "more"
     for number, kind in enumerate(KINDS):
@@ -67,13 +68,14 @@ def change_odd_tree(tree: Path) -> None:
     os.removexattr(top / "attributes" / "directory", "user.rsync.%aacl")
     os.setxattr(top / "attributes" / "fifo", "system.posix_acl_access", acl(7, 1, 1, 1, 1, uid=4321))
     os.removexattr(top / "attributes" / "socket", "system.posix_acl_access")
-    os.removexattr(top / "attributes" / "capable", "security.capability")
+    if "security.capability" in os.listxattr(top / "attributes" / "capable"):
+        os.removexattr(top / "attributes" / "capable", "security.capability")
     with (top / "sparse" / "islands").open("r+b") as file:
         file.seek(3 << 20)
         file.write(b"another island")
     os.truncate(top / "sparse" / "hole", 5 << 20)
     for at, name in enumerate(sorted(os.listdir(top / "times"))):
-        os.utime(top / "times" / name, ns=(0, TIMES_NS[at % 3] + 7), follow_symlinks=False)
+        os.utime(top / "times" / name, ns=(0, times_ns[at % len(times_ns)] + 7), follow_symlinks=False)
 
 
 def _deep(place: Path) -> None:
@@ -140,7 +142,7 @@ def _attributes(place: Path) -> None:
         os.setxattr(place / "file", f"user.many-{number}", b"%d" % number)
     os.setxattr(place / "directory", "system.posix_acl_default", acl(7, 5, 7, 5, 0, uid=12345))
     os.setxattr(place / "directory", "security.NTACL", bytes(range(256)) * 100)
-    os.setxattr(place / "capable", "security.capability", struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0))
+    _try_setxattr(place / "capable", "security.capability", struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0))
     os.chown(place / "directory", *ODD_IDS)
     # Attributes of what nobody may read, and of what is inherited and does not apply.
     (place / "directory" / "closed").write_text("closed")
@@ -168,9 +170,9 @@ def _sparse(place: Path) -> None:
         file.truncate((9 << 20) + 1)
 
 
-def _times(place: Path) -> None:
+def _times(place: Path, times_ns: Sequence[int]) -> None:
     place.mkdir()
-    for number, time_ns in enumerate(TIMES_NS):
+    for number, time_ns in enumerate(times_ns):
         (place / f"file-{number}").write_text("file")
         (place / f"directory-{number}").mkdir()
         (place / f"symlink-{number}").symlink_to("file")
