@@ -209,19 +209,18 @@ class Connection:
             raise OSError(fields["errno"], wire.raw(fields["text"]).decode("utf-8", "replace"))
         return fields, more
 
-    def start(
-        self, argv: tuple[bytes, ...], environment: Mapping[str, str], *, token: str, with_input: bool
-    ) -> RemoteStream:
-        """Request the start of a program; `started` has the outcome (or OSError, HostLost)."""
+    def start(self, command: Command, environment: Mapping[str, str], *, token: str) -> RemoteStream:
+        """Request the start of a program with this environment and token; `started` has the outcome (or OSError, HostLost)."""
         if self.lost is not None:
             raise self.lost
         stream = RemoteStream(self._next())
         self._streams[stream.number] = stream
         fields = {
-            "argv": [wire.text(word) for word in argv],
+            "argv": [wire.text(word) for word in command.argv],
             "environment": {wire.text(k.encode()): wire.text(v.encode()) for k, v in environment.items()},
             "token": token,
-            "with_input": with_input,
+            "with_input": bool(command.stdin),
+            "umask": command.umask,
         }
         self._send(wire.START, stream.number, wire.pack(fields))
         return stream

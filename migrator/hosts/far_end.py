@@ -72,7 +72,9 @@ class Started:
     Not `subprocess`: the program must die with this process (PR_SET_PDEATHSIG), in a session of its own.
     """
 
-    def __init__(self, argv: list[bytes], environment: dict[bytes, bytes], *, with_input: bool) -> None:
+    def __init__(
+        self, argv: list[bytes], environment: dict[bytes, bytes], *, with_input: bool, umask: int | None
+    ) -> None:
         """Raises OSError if the program cannot be started."""
         input_ends = os.pipe() if with_input else (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1)
         output_ends, error_ends, trouble = os.pipe(), os.pipe(), os.pipe()
@@ -87,7 +89,7 @@ class Started:
             _close(*ours, *theirs)
             raise
         if self.pid == 0:
-            _become(argv, environment, theirs, parent)
+            _become(argv, environment, umask, theirs, parent)
         _close(*theirs)
         # Only an errno can arrive: execve closes the other end.
         answer = os.read(trouble[0], 16)
@@ -127,7 +129,9 @@ def _close(*descriptors: int) -> None:
             os.close(fd)
 
 
-def _become(argv: list[bytes], environment: dict[bytes, bytes], ends: tuple[int, ...], parent: int) -> None:
+def _become(
+    argv: list[bytes], environment: dict[bytes, bytes], umask: int | None, ends: tuple[int, ...], parent: int
+) -> None:
     """In the child: never returns."""
     trouble = ends[3]
     try:
@@ -142,6 +146,8 @@ def _become(argv: list[bytes], environment: dict[bytes, bytes], ends: tuple[int,
         for place in (0, 1, 2):
             os.dup2(ends[place], place, inheritable=True)
         os.chdir("/")
+        if umask is not None:
+            os.umask(umask)
         path = environment.get(b"PATH", b"")
         places = [argv[0]] if b"/" in argv[0] else [where + b"/" + argv[0] for where in path.split(b":")]
         code = 2
@@ -253,7 +259,8 @@ class FarStream:
     def __init__(self, loop: FarEnd, number: int, fields: dict[str, Any]) -> None:
         """Start it. Raises OSError, ValueError."""
         environment = {wire.raw(name): wire.raw(value) for name, value in fields["environment"].items()}
-        started = Started([wire.raw(word) for word in fields["argv"]], environment, with_input=fields["with_input"])
+        argv, with_input = [wire.raw(word) for word in fields["argv"]], fields["with_input"]
+        started = Started(argv, environment, with_input=with_input, umask=fields["umask"])
         self.pid = started.pid
         self.start_ticks = started.start_ticks
         self._token = wire.raw(fields.get("token") or "")

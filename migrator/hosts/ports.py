@@ -20,7 +20,7 @@ class Command(Struct, frozen=True, kw_only=True):
     """One program to run. `timeout_s` None: no timeout (streams have a stall timer instead).
 
     `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a
-    crash.
+    crash. `umask` None: that of the process that starts programs there.
     """
 
     argv: tuple[bytes, ...]
@@ -28,6 +28,7 @@ class Command(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     timeout_s: float | None = 60.0
     token: str | None = None
+    umask: int | None = None
 
 
 class Completed(Struct, frozen=True, kw_only=True):

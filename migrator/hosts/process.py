@@ -156,6 +156,7 @@ class Child:
                 env=_environment(command),
                 start_new_session=True,
                 close_fds=True,
+                umask=-1 if command.umask is None else command.umask,
             )
         except (OSError, ValueError) as error:
             raise not_started(command, error) from error

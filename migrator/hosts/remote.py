@@ -49,7 +49,7 @@ class RemoteProcesses(CollectingProcesses):
         token = command.token or secrets.token_hex(16)
         environment = {**self.environment, **command.environment, TOKEN_VARIABLE: token}
         try:
-            stream = connection.start(command.argv, environment, token=token, with_input=bool(command.stdin))
+            stream = connection.start(command, environment, token=token)
         except HostLost as error:
             raise again(error) from error
         self.doubtful[stream] = token

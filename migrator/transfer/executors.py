@@ -24,6 +24,9 @@ HostLost and ToolFailed.
 
 _PROBE_TIMEOUT_S = 30.0
 _GRACE_S = 5.0
+_UMASK = 0
+"""Streams give new entries their modes, and not all modes can be set later. On BeeGFS symlinks keep the mode that they were
+made with, and with rsync 3.5, which is confined without /proc, sockets and devices do on every file system."""
 _VISIBLE = (b"/usr/", b"/bin/", b"/sbin/")
 _STREAMS = (b"rsync", b"fpart")
 
@@ -107,7 +110,7 @@ class Executor:
     async def _run(
         self, command: Command, jail: Sequence[bytes], *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
-        started = replace(command, argv=(*jail, *command.argv))
+        started = replace(command, argv=(*jail, *command.argv), umask=_UMASK)
         completed = await self._host.processes.stream(
             started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
         )

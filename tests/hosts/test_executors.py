@@ -111,6 +111,15 @@ def test_every_process_carries_the_token(world: World) -> None:
     world.in_loop(look())
 
 
+def test_a_stream_has_the_same_umask_on_every_host(world: World) -> None:
+    before = os.umask(0o027)
+    try:
+        assert world.run("umask").exit_code == 0
+    finally:
+        os.umask(before)
+    assert world.stdout == b"0000\n"
+
+
 def test_a_running_copy_takes_another_limit(world: World) -> None:
     (world.source / "file").write_bytes(os.urandom(3 << 20))
 
