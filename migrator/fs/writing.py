@@ -279,9 +279,20 @@ def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:
             if stat.S_IFMT(os.fstat(pinned).st_mode) != stat.S_IFMT(facts.stat.st_mode):
                 raise OSError(errno.ESTALE, "the copy was replaced while it was made", name)
             set_xattrs(descriptor_path(pinned), facts.xattrs)
-            os.chmod(descriptor_path(pinned), stat.S_IMODE(facts.stat.st_mode))  # noqa: PTH101 (the path is bytes)
+            _set_node_mode(pinned, stat.S_IMODE(facts.stat.st_mode))
     times = (facts.stat.st_atime_ns, facts.stat.st_mtime_ns)
     os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False)
+
+
+def _set_node_mode(pinned: int, mode: int) -> None:
+    """Set the mode of a FIFO, socket or device. Read back, the mode decides, and not the answer: the client of BeeGFS 8.3.1
+    changes it, and answers EOPNOTSUPP.
+    """
+    try:
+        os.chmod(descriptor_path(pinned), mode)  # noqa: PTH101 (the path is bytes)
+    except OSError:
+        if stat.S_IMODE(os.fstat(pinned).st_mode) != mode:
+            raise
 
 
 def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:

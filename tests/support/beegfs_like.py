@@ -233,8 +233,11 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
                 pinned = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=fd)
                 try:
                     Path(f"/proc/self/fd/{pinned}").chmod(mode)
+                    kind = os.fstat(pinned).st_mode
                 finally:
                     os.close(pinned)
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                raise OSError(errno.EOPNOTSUPP, "no ACLs of such a node, and its mode is changed")
             return 0
 
         def chown(self, path: str, uid: int, gid: int) -> int:

@@ -286,11 +286,22 @@ static mode_t wanted_mode(const struct copier *copier) {
     return (mode & MODE_BITS) | (to_fill ? S_IRWXU : 0);
 }
 
+/* Set the mode; read back, the mode decides, and not the answer: the client of BeeGFS 8.3.1 changes the mode of a FIFO,
+ * socket or device, and answers EOPNOTSUPP. */
 static int set_mode(struct copier *copier, struct handle handle) {
     mode_t mode = wanted_mode(copier);
+    int directory = copier->target_directory;
     /* This program made the name, or has checked that it is no symlink: no user can access the target's tree. */
-    int result = handle.fd >= 0 ? fchmod(handle.fd, mode) : fchmodat(copier->target_directory, handle.name, mode, 0);
-    return result < 0 ? failed(copier, SIDE_TARGET, "set mode") : 0;
+    int result = handle.fd >= 0 ? fchmod(handle.fd, mode) : fchmodat(directory, handle.name, mode, 0);
+    if (result == 0)
+        return 0;
+    struct stat now;
+    int error = errno;
+    int seen = handle.fd >= 0 ? fstat(handle.fd, &now) : fstatat(directory, handle.name, &now, AT_SYMLINK_NOFOLLOW);
+    if (seen == 0 && (now.st_mode & MODE_BITS) == mode)
+        return 0;
+    errno = error;
+    return failed(copier, SIDE_TARGET, "set mode");
 }
 
 /* Set owner, attributes and mode of a new entry (`existing` NULL: an open file, made with its final permission bits, or

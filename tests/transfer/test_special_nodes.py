@@ -1,0 +1,90 @@
+"""Sockets, FIFOs, devices and symlinks on a target that answers with errors, or shows other modes, as BeeGFS does."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.core.entry import ACL_DEFAULT
+from migrator.core.states import ChunkKind
+from migrator.transfer.model import DIRECT, Verdict
+from tests.conftest import MakeXfs
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
+from tests.support.entries import acl
+from tests.support.streams import Streams, make_trees
+from tests.support.xfs import XfsMount
+from tests.transfer.native_copy import engine_named
+
+pytestmark = pytest.mark.needs_root
+
+TREE = b"home/odd"
+SHARED_ACL = acl(7, 7, 7, 7, 0)
+DIRECTORIES = ("plain", "shared")
+NODES = ("fifo", "socket", "device")
+
+
+@pytest.fixture
+def like_beegfs(make_xfs: MakeXfs) -> Iterator[Path]:
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    with beegfs_like(make_xfs().path) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """That of the program."""
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def make_nodes(directory: Path) -> None:
+    before = os.umask(0)
+    os.mkfifo(directory / "fifo", 0o666)
+    os.mknod(directory / "socket", stat.S_IFSOCK | 0o777)
+    os.mknod(directory / "device", stat.S_IFCHR | 0o626, os.makedev(1, 3))
+    os.umask(before)
+
+
+def modes(tree: Path) -> dict[str, int]:
+    names = [f"{directory}/{node}" for directory in DIRECTORIES for node in NODES]
+    return {name: (tree / name).lstat().st_mode for name in names}
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("name", [DIRECT, "rsync"])
+def test_nodes_get_their_modes_whatever_a_chmod_answers(xfs_source: XfsMount, like_beegfs: Path, name: str) -> None:
+    source, target = make_trees(xfs_source.path, like_beegfs, tree=TREE)
+    for directory in DIRECTORIES:
+        (source / directory).mkdir()
+        make_nodes(source / directory)
+    os.setxattr(source / "shared", ACL_DEFAULT, SHARED_ACL)
+    directories = [TREE + b"/" + directory.encode() for directory in DIRECTORIES]
+    nodes = [b"/".join((directory, node.encode())) for directory in directories for node in NODES]
+    streams = Streams(engine_named(name), xfs_source.path, like_beegfs, BEEGFS_CAPABILITIES)
+
+    def copy() -> int:
+        files = 0
+        order = (
+            (ChunkKind.DIRECTORIES, directories),
+            (ChunkKind.FILES, nodes),
+            (ChunkKind.DIRECTORY_TIMES, directories),
+        )
+        for kind, paths in order:
+            ran = streams.run(paths, tree=TREE, kind=kind)
+            assert (ran.outcome.verdict, ran.outcome.suspects) == (Verdict.DONE, ()), ran
+            files += ran.outcome.counters.files if kind is ChunkKind.FILES else 0
+        return files
+
+    assert copy() == len(nodes)
+    assert modes(target) == modes(source)
+    if name == DIRECT:
+        # Devices have lost their numbers, and are made anew.
+        assert copy() == len(DIRECTORIES)
+        for path in modes(source):
+            (source / path).chmod(0o604)
+        assert copy() == len(nodes)
+        assert modes(target) == modes(source)
