@@ -28,6 +28,16 @@ class EntryType(StrEnum):
         return _TYPES[stat.S_IFMT(mode)]
 
 
+SYMLINK_MODE = 0o777
+"""Linux never uses the mode of a symlink, and file systems differ in what they show (BeeGFS: 0777 without the bits of its
+maker's umask and of the directory's default ACL). So all symlinks are read with this mode, and nothing compares it."""
+
+
+def permission_bits(mode: int) -> int:
+    """The permission bits of `st_mode`, with setuid, setgid and sticky; of a symlink always `SYMLINK_MODE`."""
+    return SYMLINK_MODE if stat.S_ISLNK(mode) else stat.S_IMODE(mode)
+
+
 _TYPES = {
     stat.S_IFREG: EntryType.FILE,
     stat.S_IFDIR: EntryType.DIRECTORY,
@@ -60,7 +70,7 @@ LONG_XATTR_NAME_BYTES = 127
 class Entry(Struct, frozen=True, kw_only=True):
     """One path, relative to the root of the walk, never reached through a symlink.
 
-    `mode` holds the permission bits only (with setuid, setgid, sticky). `ino` is unsigned. `xattrs` holds full names
+    `mode` holds the permission bits only, as `permission_bits`. `ino` is unsigned. `xattrs` holds full names
     and values, ACLs as `system.posix_acl_*`, without the internal attributes of the file system. No `trusted.*`
     attribute is ever copied; foreign ones are kept here so that they can be reported as a loss. `xattr_digest` is set only
     if the values are not known: then `xattrs` is empty.

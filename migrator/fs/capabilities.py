@@ -74,7 +74,7 @@ def _probe_in(fd: int) -> TargetCapabilities:
     makes_devices, keeps_device_numbers = _devices(fd)
     keeps_acls = _keeps_acl(fd, ACL_ACCESS, 1)
     keeps_user_xattrs = _keeps_xattr(fd, b"user.migrator", b"x")
-    symlink_mode, keeps_symlink_times, keeps_symlink_owner = _symlinks(fd, granularity_ns)
+    keeps_symlink_times, keeps_symlink_owner = _symlinks(fd, granularity_ns)
     return TargetCapabilities(
         time_granularity_ns=granularity_ns,
         keeps_acls=keeps_acls,
@@ -86,7 +86,6 @@ def _probe_in(fd: int) -> TargetCapabilities:
         keeps_device_numbers=keeps_device_numbers,
         keeps_hard_links=_keeps_hard_links(fd),
         keeps_sparse=_keeps_sparse(fd),
-        symlink_mode=symlink_mode,
         max_symlink_target_bytes=_largest(_SYMLINK_LIMIT_BYTES, lambda size: _keeps_symlink_target(fd, size)),
         max_xattr_name_bytes=_largest(
             XATTR_NAME_LIMIT_BYTES if keeps_user_xattrs else 0,
@@ -128,13 +127,12 @@ def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
     return None
 
 
-def _symlinks(fd: int, granularity_ns: int) -> tuple[int, bool, bool]:
-    """The mode as shown, and whether time and owner are kept."""
+def _symlinks(fd: int, granularity_ns: int) -> tuple[bool, bool]:
+    """Whether time and owner are kept."""
     name, time_ns = b"symlink", _PROBED_TIMES_NS[0]
-    mode, keeps_times, keeps_owner = TargetCapabilities().symlink_mode, False, False
+    keeps_times = keeps_owner = False
     with _removed(fd, name), _Trial():
         os.symlink(b"target", name, dir_fd=fd)
-        mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
         with _Trial():
             os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
             seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
@@ -143,7 +141,7 @@ def _symlinks(fd: int, granularity_ns: int) -> tuple[int, bool, bool]:
             os.chown(name, _FOREIGN_ID, _FOREIGN_ID, dir_fd=fd, follow_symlinks=False)
             seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
             keeps_owner = (seen.st_uid, seen.st_gid) == (_FOREIGN_ID, _FOREIGN_ID)
-    return mode, keeps_times, keeps_owner
+    return keeps_times, keeps_owner
 
 
 def _keeps_symlink_target(fd: int, size: int) -> bool:

@@ -183,7 +183,6 @@ class TargetCapabilities(Struct, frozen=True, kw_only=True):
     keeps_device_numbers: bool = True
     keeps_hard_links: bool = True
     keeps_sparse: bool = True
-    symlink_mode: int = 0o777
     max_symlink_target_bytes: int = 4095
     max_xattr_name_bytes: int = XATTR_NAME_LIMIT_BYTES
     max_xattr_value_bytes: int = 65536

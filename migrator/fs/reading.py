@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem
-from migrator.core.entry import Entry, EntryType
+from migrator.core.entry import Entry, EntryType, permission_bits
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
 from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
@@ -88,7 +88,7 @@ def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problem
         blocks=facts.st_blocks,
         uid=facts.st_uid,
         gid=facts.st_gid,
-        mode=mode & 0o7777,
+        mode=permission_bits(mode),
         mtime_ns=facts.st_mtime_ns,
         atime_ns=facts.st_atime_ns,
         ctime_ns=facts.st_ctime_ns,

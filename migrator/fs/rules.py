@@ -282,10 +282,7 @@ def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capa
             )
     if target_mode & compared in {mode & compared for mode in modes}:
         return
-    if source.type is EntryType.SYMLINK and target.mode == capabilities.symlink_mode:
-        found.loss(SurpriseKind.LOSS_SYMLINK_MODE, f"{source.mode:04o} shows as {target.mode:04o}")
-    else:
-        found.difference(DifferenceKind.MODE, f"{min(modes):04o}", f"{target_mode:04o}")
+    found.difference(DifferenceKind.MODE, f"{min(modes):04o}", f"{target_mode:04o}")
 
 
 def _compare_xattrs(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(

@@ -64,8 +64,6 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
             f"symlinks to more than {format_count(longest)} bytes of path: the target cannot read them, they will be missing",
         ),
     )
-    shown = f"symlinks show mode {can.symlink_mode:04o} there; the mode of a symlink means nothing"
-    yield True, Loss(Kind.LOSS_SYMLINK_MODE, f"{symlink} AND mode <> {can.symlink_mode}", shown)
     owned = f"{symlink} AND (uid <> 0 OR gid <> 0)"
     yield not can.keeps_symlink_owner, Loss(Kind.LOSS_SYMLINK_OWNER, owned, "symlinks lose their owner")
     yield not can.keeps_symlink_times, Loss(Kind.LOSS_SYMLINK_TIME, symlink, "symlinks lose their times")

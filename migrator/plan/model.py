@@ -153,7 +153,6 @@ class SurpriseKind(StrEnum):
     LOSS_ACL = "loss-acl"
     LOSS_HARD_LINK = "loss-hard-link"
     LOSS_NAME = "loss-name"
-    LOSS_SYMLINK_MODE = "loss-symlink-mode"
     LOSS_SYMLINK_OWNER = "loss-symlink-owner"
     LOSS_SYMLINK_TIME = "loss-symlink-time"
     LOSS_SPARSENESS = "loss-sparseness"

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from migrator.core.entry import Entry, EntryType
+from migrator.core.entry import Entry, EntryType, permission_bits
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.fs.beneath import Root, held
@@ -160,7 +160,7 @@ def _is(facts: os.stat_result, expected: Entry) -> bool:
     return (
         facts.st_ino & INO_MASK == expected.ino
         and EntryType.of_mode(facts.st_mode) is expected.type
-        and stat.S_IMODE(facts.st_mode) == expected.mode
+        and permission_bits(facts.st_mode) == expected.mode
         and (facts.st_uid, facts.st_gid) == (expected.uid, expected.gid)
         and facts.st_size == expected.size_bytes
         and facts.st_mtime_ns == expected.mtime_ns

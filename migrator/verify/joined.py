@@ -108,7 +108,7 @@ class ListingWriter:
 
 # --- The join
 #
-# A path is equal if `fs.rules.compare` would find no difference, and no loss but those of times and of the modes of symlinks,
+# A path is equal if `fs.rules.compare` would find no difference, and no loss but that of its time,
 # which every path of a target may have; and if its content, where that is compared, has a reading that is carried over
 # (`model.is_carried_over`). Paths that are listed twice on a side, or had a problem, are left.
 
@@ -160,14 +160,14 @@ _ALIKE = f"""
         s.link_group, s.xattr_digest, r.digest, CASE WHEN r.digest IS NOT NULL THEN $algorithm END AS algorithm,
         t.ino AS target_ino, t.mtime_ns AS target_mtime_ns, t.ctime_ns AS target_ctime_ns, r.read_by,
         r.source_clock_ns, r.target_clock_ns, NULL::BIGINT AS archive,
-        s.nlink AS source_nlink, t.nlink AS target_nlink, t.mode AS target_mode
+        s.nlink AS source_nlink, t.nlink AS target_nlink
     FROM source_part s JOIN target_part t ON s.path = t.path LEFT JOIN readings_part r ON s.type = 'file' AND {{sampled}} AND r.path = s.path
         AND r.ino = s.ino AND r.size = s.size AND r.mtime_ns = s.mtime_ns AND r.ctime_ns = s.ctime_ns
         AND r.target_ino = t.ino AND r.target_mtime_ns = t.mtime_ns AND r.target_ctime_ns = t.ctime_ns
     WHERE s.path NOT IN (SELECT tree FROM wanted) AND hash(s.path) NOT IN (SELECT key FROM twice)
         AND s.type = t.type AND s.uid = t.uid AND s.gid = t.gid
         AND s.xattr_digest IS NOT DISTINCT FROM t.xattr_digest
-        AND (s.mode = t.mode OR (s.type = 'symlink' AND t.mode = $symlink_mode))
+        AND s.mode = t.mode
         AND (s.mtime_ns = t.mtime_ns OR t.mtime_ns = {_FLOORED})
         AND CASE s.type
             WHEN 'file' THEN s.size = t.size AND (r.digest IS NOT NULL OR NOT {{sampled}})
@@ -187,16 +187,13 @@ _TOTALS = """
         count(digest) FILTER (read_by = $verification), count(digest) FILTER (read_by <> $verification),
         coalesce(sum(size // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by = $verification), 0)::BIGINT,
         coalesce(sum(size // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by <> $verification), 0)::BIGINT,
-        count(*) FILTER (mtime_ns <> target_mtime_ns), count(*) FILTER (mode <> target_mode)
+        count(*) FILTER (mtime_ns <> target_mtime_ns)
     FROM alike
 """
 
 _LOSSES = f"""
     SELECT path, '{SurpriseKind.LOSS_TIME}' AS kind, mtime_ns || ' ns becomes ' || target_mtime_ns || ' ns' AS detail
     FROM alike WHERE mtime_ns <> target_mtime_ns
-    UNION ALL
-    SELECT path, '{SurpriseKind.LOSS_SYMLINK_MODE}', format('{{:04o}} shows as {{:04o}}', mode, target_mode)
-    FROM alike WHERE mode <> target_mode
 """  # noqa: S608 - kinds of this program
 
 _LINKS = """
@@ -258,7 +255,6 @@ class EqualTotals(Struct, frozen=True, kw_only=True):
     digested_bytes: int
     carried_bytes: int
     floored_times: int
-    symlink_modes: int
 
 
 class Left(Struct, frozen=True):
@@ -304,7 +300,6 @@ class Joined:
         self._given: dict[str, object] = {
             "algorithm": policy.algorithm,
             "grain_ns": max(capabilities.time_granularity_ns, 1),
-            "symlink_mode": capabilities.symlink_mode,
         }
         self._trees = tuple(trees)
         self._database = connect(scratch)

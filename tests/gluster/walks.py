@@ -45,9 +45,11 @@ def run_walk(
     own: bool = False,
     distributed: bool = False,
     more: Sequence[str] = (),
+    mount: bool = False,
 ) -> Walked:
-    """Walk a brick to its end; every path may come once only."""
-    options = ["--brick", str(brick), "--times", times, "--workers", str(workers)]
+    """Walk a brick, or a mounted file system, to its end; every path may come once only."""
+    options = ["--mount", str(brick)] if mount else ["--brick", str(brick), "--times", times]
+    options += ["--workers", str(workers)]
     options += [] if block_rows is None else ["--block-rows", str(block_rows)]
     options += ["--only-trees"] if only_trees else []
     options += ["--own"] if own else []

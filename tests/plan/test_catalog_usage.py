@@ -199,7 +199,6 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
         (SurpriseKind.LOSS_XATTR_SIZE, 2, 0, (b"home/alice/user-big", b"home/alice/user-long")),
         (SurpriseKind.LOSS_XATTR_NAMESPACE, 2, 0, (b"home/alice/capability", b"home/alice/trusted")),
         (SurpriseKind.LOSS_ACL, 1, 0, (b"home/alice/acl-big",)),
-        (SurpriseKind.LOSS_SYMLINK_MODE, 1, 0, (b"home/alice/link",)),
     }
     poor = TargetCapabilities(
         keeps_acls=False,

@@ -164,7 +164,6 @@ def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
     world.scanned(entries())
     plan = world.plan(PlanRequest(order=Order.SMALLEST)).plan
     assert of_kind(plan, SurpriseKind.LOSS_TIME) == {BOB: 200}
-    assert of_kind(plan, SurpriseKind.LOSS_SYMLINK_MODE) == {BOB: 1}
     assert [usage.tree.path for usage in plan.ranking] == [CAROL, BOB, ALICE]
 
 

@@ -3,11 +3,13 @@
 What it copies of BeeGFS 8.3.1: whole seconds, floored; only `user.*` attributes and POSIX ACLs, values over 4,000 bytes
 ENOSPC (an ACL is such a value), names over 245 bytes ERANGE; the removal of an access
 ACL EINVAL, as by the stock client on Linux 6.0 and 6.1, and of a default ACL too if it is `strict` (the stock client
-removes one that is set to none, which FUSE turns into a removal); device numbers lost; symlinks of mode 0755, whose targets of
-4,095 bytes can be made and not read; no free inodes told; inode numbers above 2^63; no RENAME_NOREPLACE; a directory
-is not renamed over another; the name `#fSiDs#` reserved; holes kept but told as data (SEEK_HOLE is not implemented).
+removes one that is set to none, which FUSE turns into a removal); device numbers lost; the mode of a FIFO, socket
+or device changed, and EOPNOTSUPP as the answer; symlinks whose mode is cut by the umask of their maker and by the default
+ACL of their directory, and whose targets of 4,095 bytes can be made and not read; default ACLs that new entries inherit,
+cut by the umask too, or do not (`passes_acls_on`: `storeClientACLs` of the metadata servers); no free inodes told; inode
+numbers above 2^63; no RENAME_NOREPLACE; a directory is not renamed over another; the name `#fSiDs#` reserved; holes kept but told as data (SEEK_HOLE is not implemented).
 
-Run as `python -m tests.support.beegfs_like BACKING MOUNT_POINT FSYNC_S CACHED_S STRICT`, in a process of its own, or by `beegfs_like` in a test.
+Run as `python -m tests.support.beegfs_like BACKING MOUNT_POINT FSYNC_S CACHED_S STRICT PASSES_ACLS_ON`, in a process of its own, or by `beegfs_like` in a test.
 """
 
 import errno
@@ -28,6 +30,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl
 from migrator.fs.beneath import Root, entry_path
 from migrator.fs.model import TargetCapabilities
 
@@ -44,7 +47,6 @@ BEEGFS_CAPABILITIES = TargetCapabilities(
     time_granularity_ns=1_000_000_000,
     keeps_security_xattrs=False,
     keeps_device_numbers=False,
-    symlink_mode=0o755,
     max_symlink_target_bytes=4094,
     max_xattr_name_bytes=245,
     max_xattr_value_bytes=4000,
@@ -78,7 +80,7 @@ def missing_for_fuse() -> str | None:
 
 @contextmanager
 def beegfs_like(
-    directory: Path, *, fsync_s: float = 0.0, cached_s: float = 0.0, strict: bool = False
+    directory: Path, *, fsync_s: float = 0.0, cached_s: float = 0.0, strict: bool = False, passes_acls_on: bool = True
 ) -> Iterator[Path]:
     """Such a file system, mounted in an existing directory for the length of the block. The file `renamed-unsynced`
     beside it has a line for each file that was renamed before its content was synced. A sync of a file takes `fsync_s`
@@ -99,6 +101,7 @@ def beegfs_like(
                 str(fsync_s),
                 str(cached_s),
                 "1" if strict else "0",
+                "1" if passes_acls_on else "0",
             ],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.DEVNULL,
@@ -120,7 +123,8 @@ def beegfs_like(
         process.wait()
 
 
-def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, strict: float) -> None:
+def _serve(backing: bytes, mount_point: str, *options: float) -> None:
+    fsync_s, cached_s, strict, passes_acls_on = options
     import mfusepy
 
     class Kernel(mfusepy.FUSE):  # type: ignore[misc]
@@ -139,6 +143,7 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
         def __init__(self) -> None:
             self._requests: Counter[str] = Counter()
             self._unsynced: set[int] = set()
+            self._symlink_modes: dict[int, int] = {}
             self._root = Root(backing)
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
@@ -156,7 +161,7 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
             shown["st_blksize"] = 524_288
             shown["st_rdev"] = 0
             if stat.S_ISLNK(facts.st_mode):
-                shown["st_mode"] = stat.S_IFLNK | 0o755
+                shown["st_mode"] = stat.S_IFLNK | self._symlink_modes.get(facts.st_ino, 0o755)
             for key in ("st_atime", "st_mtime", "st_ctime"):
                 shown[key] = getattr(facts, f"{key}_ns") // _NS_PER_S * _NS_PER_S
             return shown
@@ -183,18 +188,21 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
         def mknod(self, path: str, mode: int, dev: int) -> int:
             with self._new(path) as (fd, name):
                 os.mknod(name, mode, dev, dir_fd=fd)
+                self._inherit(fd, name, mode)
                 _own(fd, name)
             return 0
 
         def mkdir(self, path: str, mode: int) -> int:
             with self._new(path) as (fd, name):
                 os.mkdir(name, mode, dir_fd=fd)
+                self._inherit(fd, name, mode)
                 _own(fd, name)
             return 0
 
         def symlink(self, target: str, source: str) -> int:
             with self._new(target) as (fd, name):
                 os.symlink(os.fsencode(source), name, dir_fd=fd)
+                self._symlink_modes[os.stat(name, dir_fd=fd, follow_symlinks=False).st_ino] = _symlink_mode(fd)
                 _own(fd, name)
             return 0
 
@@ -260,6 +268,7 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
         def create(self, path: str, mode: int, fi: object = None) -> int:
             with self._new(path) as (fd, name):
                 opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=fd)
+                self._inherit(fd, name, mode)
                 _own(fd, name)
             return opened
 
@@ -346,6 +355,20 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
                     raise OSError(errno.EEXIST, "reserved")
                 yield fd, name
 
+        def _inherit(self, fd: int, name: bytes, mode: int) -> None:
+            """Undo what the backing file system gives a new entry by the default ACL of its directory."""
+            if passes_acls_on:
+                return
+            path = entry_path(fd, name)
+            inherited = {os.fsencode(one) for one in os.listxattr(path, follow_symlinks=False)}
+            for acl in inherited & {ACL_ACCESS, ACL_DEFAULT}:
+                os.removexattr(path, acl, follow_symlinks=False)
+            pinned = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=fd)
+            try:
+                Path(f"/proc/self/fd/{pinned}").chmod(stat.S_IMODE(mode))
+            finally:
+                os.close(pinned)
+
     def counted(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         def call(self: BeegfsLike, *arguments: Any) -> Any:
@@ -362,6 +385,20 @@ def _serve(backing: bytes, mount_point: str, fsync_s: float, cached_s: float, st
         uid, gid, _ = mfusepy.fuse_get_context()
         group = -1 if os.fstat(fd).st_mode & stat.S_ISGID else gid
         os.chown(name, uid, group, dir_fd=fd, follow_symlinks=False)
+
+    def _symlink_mode(fd: int) -> int:
+        """What the maker's umask and the directory's default ACL leave of 0777."""
+        pid = mfusepy.fuse_get_context()[2]
+        status = Path(f"/proc/{pid}/status").read_text()
+        mode = 0o777 & ~int(next(line for line in status.splitlines() if line.startswith("Umask:")).split()[1], 8)
+        try:
+            entries = parse_acl(os.getxattr(f"/proc/self/fd/{fd}", ACL_DEFAULT)) if passes_acls_on else None
+        except OSError:
+            entries = None
+        granted = {entry.tag: entry.permissions for entry in entries or ()}
+        if granted:
+            mode &= granted[USER_OBJ] << 6 | granted.get(MASK, granted[GROUP_OBJ]) << 3 | granted[OTHER]
+        return mode
 
     os.umask(0)
     Kernel(

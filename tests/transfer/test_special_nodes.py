@@ -3,16 +3,20 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import ACL_DEFAULT
+from migrator.core.entry import ACL_DEFAULT, SYMLINK_MODE
 from migrator.core.states import ChunkKind
+from migrator.fs.reading import ReadingFileSystem
 from migrator.transfer.model import DIRECT, Verdict
 from tests.conftest import MakeXfs
+from tests.gluster.walks import run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.entries import acl
+from tests.support.native_builds import built
 from tests.support.streams import Streams, make_trees
 from tests.support.xfs import XfsMount
 from tests.transfer.native_copy import engine_named
@@ -52,6 +56,21 @@ def make_nodes(directory: Path) -> None:
 def modes(tree: Path) -> dict[str, int]:
     names = [f"{directory}/{node}" for directory in DIRECTORIES for node in NODES]
     return {name: (tree / name).lstat().st_mode for name in names}
+
+
+@pytest.mark.usefixtures("umask")
+def test_symlinks_are_read_with_one_mode_whatever_is_shown(like_beegfs: Path) -> None:
+    for directory in DIRECTORIES:
+        (like_beegfs / directory).mkdir()
+    os.setxattr(like_beegfs / "shared", ACL_DEFAULT, SHARED_ACL)
+    paths = [f"{directory}/link" for directory in DIRECTORIES]
+    for path in paths:
+        (like_beegfs / path).symlink_to("nowhere")
+    assert [stat.S_IMODE((like_beegfs / path).lstat().st_mode) for path in paths] == [0o750, 0o750]
+    walked = run_walk([str(built())], like_beegfs, mount=True).rows
+    assert {walked[path.encode()]["mode"] for path in paths} == {SYMLINK_MODE}
+    with closing(ReadingFileSystem(os.fsencode(like_beegfs))) as reading:
+        assert {seen.mode for path in paths if (seen := reading.look(path.encode()))} == {SYMLINK_MODE}
 
 
 @pytest.mark.usefixtures("umask")

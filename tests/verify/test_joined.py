@@ -66,10 +66,6 @@ def listing(directory: Path, entries: Sequence[Entry], *, of: bytes = TREE) -> L
     return Listing(files=(str(file),))
 
 
-USUAL = {SurpriseKind.LOSS_TIME, SurpriseKind.LOSS_SYMLINK_MODE}
-"""Losses that every path of a target may have."""
-
-
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Entry, Entry | None, ReadContent | None]:
     """A path of the source, of the target, and a reading of an earlier state or of this one."""
@@ -114,7 +110,7 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
         for path, (_, target, _) in zip(named, drawn, strict=True)
     ]
     expected: dict[bytes, ReadContent | None] = {}
-    times, modes = set[bytes](), set[bytes]()
+    times = set[bytes]()
     for number, (source, target, (_, _, reading)) in enumerate(zip(sources, targets, drawn, strict=True)):
         if target is None or number in twice | doubted:
             continue
@@ -124,10 +120,9 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
         counts = wanted and number not in marked and reading is not None and is_carried_over(reading, source, target)
         carried = reading if counts else None
         kinds = {loss.kind for loss in found.losses}
-        if not found.differences and kinds <= USUAL and (carried is not None or not wanted):
+        if not found.differences and kinds <= {SurpriseKind.LOSS_TIME} and (carried is not None or not wanted):
             expected[source.path] = carried
             times |= {source.path} if SurpriseKind.LOSS_TIME in kinds else set()
-            modes |= {source.path} if SurpriseKind.LOSS_SYMLINK_MODE in kinds else set()
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         (directory / "lists").mkdir()
@@ -179,10 +174,8 @@ def test_paths_are_equal_or_left_as_the_comparison_of_each_says(
     assert {path: row["digest"] for path, row in rows.items()} == {
         path: reading and reading.digest for path, reading in expected.items()
     }
-    assert {(row["path"], row["kind"]) for row in losses} == {(path, SurpriseKind.LOSS_TIME) for path in times} | {
-        (path, SurpriseKind.LOSS_SYMLINK_MODE) for path in modes
-    }
-    assert [every[of] for of in ("paths", "floored_times", "symlink_modes")] == [len(expected), len(times), len(modes)]
+    assert {(row["path"], row["kind"]) for row in losses} == {(path, SurpriseKind.LOSS_TIME) for path in times}
+    assert [every[of] for of in ("paths", "floored_times")] == [len(expected), len(times)]
     assert every["digested_files"] + every["carried_files"] == sum(one is not None for one in expected.values())
     assert left.pop(gone) == Left(gone, now=False)
     assert set(left) == set(named) - set(expected)

@@ -218,6 +218,9 @@ static int read_gfid(struct worker *worker, const char *name, uint8_t gfid[GLUST
     return -1;
 }
 
+/* Symlinks are read with this mode, as by `permission_bits` of core/entry.py. */
+#define SYMLINK_MODE 0777
+
 static enum entry_type type_of(mode_t mode)
 {
     switch (mode & S_IFMT) {
@@ -329,7 +332,7 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
         return DONE;
     }
     row.type = type_of(facts.stx_mode);
-    row.mode = facts.stx_mode & 07777;
+    row.mode = row.type == TYPE_SYMLINK ? SYMLINK_MODE : facts.stx_mode & 07777;
     if (row.type == TYPE_SYMLINK) {
         ssize_t length = readlink(name, target, sizeof target);
         if (length < 0)
