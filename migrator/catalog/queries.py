@@ -16,6 +16,7 @@ from migrator.catalog.database import connect, in_parts, numbered_part
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
+from migrator.core.entry import XattrKinds
 from migrator.core.states import ChunkKind
 
 # --- Samples of the files of a tree
@@ -247,6 +248,12 @@ _TREES = f"""
 """
 
 
+_DEFAULT_ACLS = f"""
+    SELECT count(*), min(path) FROM entries
+    WHERE tree = $tree AND type = 'directory' AND xattr_kinds & {int(XattrKinds.ACL_DEFAULT)} <> 0
+"""
+
+
 class CatalogReads(Struct, frozen=True):
     """Samples, and use and content of bricks, from closed catalogs; queries spill to `scratch`. All raise UsageError if
     there is no such catalog, Refused if it is incomplete or damaged.
@@ -266,6 +273,13 @@ class CatalogReads(Struct, frozen=True):
         with connect(self.scratch) as connection:
             rows = connection.execute(_DRAW, {"seed": seed, "files": files, "tree": tree, "count": count}).fetchall()
         return [path[len(tree) + 1 :] for (path,) in rows]
+
+    def default_acls(self, catalog: str, tree: bytes) -> tuple[int, bytes]:
+        """How many directories of a tree have a default ACL, and the first of them in order of path. Blocking."""
+        with connect(self.scratch) as connection:
+            create_entries(connection, self.catalogs.open(catalog).part_files)
+            ((count, first),) = connection.execute(_DEFAULT_ACLS, {"tree": tree}).fetchall()
+        return count, first or b""
 
     def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
         """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned

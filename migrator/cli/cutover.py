@@ -96,6 +96,7 @@ def _move(
                 accept_freeze=accept_freeze,
                 wants_backup=site.cutover.wait_for_backup,
                 require_rollback=site.cutover.require_rollback,
+                require_acl_inheritance=site.cutover.require_acl_inheritance,
                 overwrite_source=overwrite_source,
                 back=back,
             )

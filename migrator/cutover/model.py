@@ -740,8 +740,9 @@ class CutoverRequest(Struct, frozen=True, kw_only=True):
     `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`:
     move users even if the predicted freeze exceeds `max_freeze_s`, or there is no prediction. `settle_s`: how long
     clients on other machines may pass a closed top by their caches. `wants_backup`: a backup of the target must be
-    recorded before the switch. `require_rollback`: move only users who could be moved back. `overwrite_source`: a
-    rollback overwrites changes on the retained source.
+    recorded before the switch. `require_rollback`: move only users who could be moved back. `require_acl_inheritance`:
+    move users with default ACLs only if new files on the target inherit them. `overwrite_source`: a rollback overwrites
+    changes on the retained source.
     """
 
     trees: Mapping[int, tuple[UserTree, ...]]
@@ -753,6 +754,7 @@ class CutoverRequest(Struct, frozen=True, kw_only=True):
     accept_freeze: bool = False
     wants_backup: bool = False
     require_rollback: bool = True
+    require_acl_inheritance: bool = True
     overwrite_source: bool = False
 
     @property

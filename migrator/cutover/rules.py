@@ -243,6 +243,18 @@ def cutover_problems(
             yield from problems
 
 
+def acl_problems(tree: UserTree, directories: int, first: bytes) -> tuple[str, ...]:
+    """Why a user with default ACLs is not moved to a target on which new files do not inherit them."""
+    if not directories:
+        return ()
+    found = several(directories, "directory", "directories")
+    return (
+        f"new files on the target do not inherit the default ACLs that {found} of {tree.user} have, such as {show(first)}: "
+        "users whom these ACLs keep out could read the files. BeeGFS: set storeClientACLs = true on the metadata servers, "
+        "then run `migrator doctor`; [cutover] require_acl_inheritance = false moves users all the same",
+    )
+
+
 def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:
     if before is None or before.state in model.ENDED_STATES:
         return

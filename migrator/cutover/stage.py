@@ -23,7 +23,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
 from migrator.ledger.locks import VOLUME, of_batch, of_tree
-from migrator.ledger.model import SiteRecord
+from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.engine import reason_of
 from migrator.operations.model import Act, Halt
 from migrator.plan.model import Plan
@@ -214,7 +214,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
         sight, ledger = self.sight, self.sight.ledger
         plan = ledger.plans.read(sight.plan.name)
         state = plan.batches.get(batch) if plan else None
-        failed_chunks, bad_files = self._failed(tree, batch)
+        newest = self._newest_pass(tree, batch)
+        failed_chunks, bad_files = (0, 0) if newest is None else self._failed(tree, newest)
         chosen = {one.path for trees in sight.request.trees.values() for one in trees}
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
@@ -241,6 +242,9 @@ class Beginning(Struct, frozen=True, kw_only=True):
                 "the room on the target": capacity,
                 "the mounts": await self._mounts(),
                 "the way to freeze": await self._freeze(tree),
+                f"the default ACLs of {tree.user}": await sight.acl_problems(
+                    tree, sight.plan.catalog if newest is None else newest.catalog
+                ),
                 # No time limit: looking up many files takes long, and no user is frozen yet.
                 f"the archives of {tree.user}": await asyncio.to_thread(steps.lacking_archives, sight, tree),
             },
@@ -261,26 +265,26 @@ class Beginning(Struct, frozen=True, kw_only=True):
         )
         return None if found is None else found.freeze_s
 
-    def _failed(self, tree: UserTree, batch: int) -> tuple[int, int]:
+    def _failed(self, tree: UserTree, newest: PassRecord) -> tuple[int, int]:
         """The numbers of chunks and files of the tree that failed in the newest pass over it. Files that changed or
         moved during that pass do not count: the final pass sends them.
         """
         passes = self.sight.ledger.passes
-        newest = next(
-            (
-                one
-                for one in reversed(passes.of_batch(self.sight.plan.name, batch))
-                if one.kind is not PassKind.FINAL and covers(passes, one, (tree.path,))
-            ),
-            None,
-        )
-        if newest is None:
-            return 0, 0
         bad = [one for one in passes.attention(newest.id) if one.kind is FileProblemKind.BAD]
         return (
             sum(chunk.tree == tree.path for chunk in passes.failed(newest.id)),
             sum(is_beneath(one.path, tree.path) for one in bad),
         )
+
+    def _newest_pass(self, tree: UserTree, batch: int) -> PassRecord | None:
+        """The newest seed or delta pass over the tree."""
+        passes = self.sight.ledger.passes
+        found = (
+            one
+            for one in reversed(passes.of_batch(self.sight.plan.name, batch))
+            if one.kind is not PassKind.FINAL and covers(passes, one, (tree.path,))
+        )
+        return next(found, None)
 
     async def _top(self, tree: UserTree, *, copied: bool) -> tuple[str, ...] | None:
         try:

@@ -163,6 +163,16 @@ class Sight(Struct, frozen=True, kw_only=True):
         """The current top of a tree."""
         return await self.blocking(lambda: side.look(tree))
 
+    async def acl_problems(self, tree: UserTree, catalog: str) -> tuple[str, ...] | None:
+        """Why new files on the target would be open to users whom default ACLs of the tree keep out on the source, by a
+        catalog of the source. None: not known.
+        """
+        if self.capabilities.inherits_default_acls or not self.request.require_acl_inheritance:
+            return ()
+        reads = CatalogReads(catalogs=self.world.back.catalogs, scratch=self.world.back.scratch)
+        found = await told(asyncio.to_thread(reads.default_acls, catalog, tree.path))
+        return None if found is None else rules.acl_problems(tree, *found)
+
     async def see(self, record: model.CutoverRecord) -> model.Seen:
         """Take the snapshot: every fact that the next step depends on."""
         way, phase = rules.PLACES.get(record.state, (None, None))
@@ -656,6 +666,8 @@ class TreeMachine(
             return model.CutoverNotes(target_changes=changes, proofs_before=None if act.seen_done else newest)
         if step in (model.CutoverStep.SWITCH, model.CutoverStep.SWITCH_BACK) and not act.seen_done:
             await self._check_mounts()
+        if step is model.CutoverStep.SWITCH and not act.seen_done:
+            await self._check_acls(record)
         if step is model.CutoverStep.SWITCH and world.links is not None:
             return model.CutoverNotes(link=link_path(world.links.place.link, record.tree))
         return model.NO_CUTOVER_NOTES
@@ -672,6 +684,14 @@ class TreeMachine(
                 cause="a file system was unmounted, or another one is mounted in its place",
                 hint="see `migrator doctor`, then run the same command again",
             )
+
+    async def _check_acls(self, record: model.CutoverRecord) -> None:
+        """Raise Refused for a default ACL that was set after the preflight checks."""
+        problems = await self.cutting.acl_problems(record.tree, final_catalog(self.cutting, record))
+        if problems is None:
+            raise Refused("the path is not switched: the default ACLs of the tree are not known")
+        if problems:
+            raise Refused(f"the path is not switched: {'; '.join(problems)}")
 
     async def _make(self, act: model.CutoverAct, record: model.CutoverRecord) -> _Done:
         """Make one step. A step that is found done was made by a killed call that did not record it; the kill may have

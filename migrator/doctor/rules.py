@@ -201,6 +201,15 @@ def check_capabilities(
                 "metadata servers are off by default; turn them on, mount anew, run this again",
             )
         )
+    elif not probed.inherits_default_acls:
+        findings.append(
+            warning(
+                check,
+                "new files on the target do not inherit the default ACL of their directory",
+                "BeeGFS: set storeClientACLs = true on the metadata servers, restart them, run this again; else `cutover` "
+                "refuses users with default ACLs ([cutover] require_acl_inheritance)",
+            )
+        )
     if losses:
         fix = "`migrator plan` lists per user what this concerns, before anything moves"
         findings.append(warning(check, f"not everything: {'; '.join(losses)}", fix))

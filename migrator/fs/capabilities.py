@@ -73,12 +73,14 @@ def _probe_in(fd: int) -> TargetCapabilities:
     granularity_ns = _time_granularity_ns(fd)
     makes_devices, keeps_device_numbers = _devices(fd)
     keeps_acls = _keeps_acl(fd, ACL_ACCESS, 1)
+    keeps_default_acls = keeps_acls and _keeps_acl(fd, ACL_DEFAULT, 1)
     keeps_user_xattrs = _keeps_xattr(fd, b"user.migrator", b"x")
     keeps_symlink_times, keeps_symlink_owner = _symlinks(fd, granularity_ns)
     return TargetCapabilities(
         time_granularity_ns=granularity_ns,
         keeps_acls=keeps_acls,
-        keeps_default_acls=keeps_acls and _keeps_acl(fd, ACL_DEFAULT, 1),
+        keeps_default_acls=keeps_default_acls,
+        inherits_default_acls=keeps_default_acls and _inherits_default_acl(fd),
         keeps_user_xattrs=keeps_user_xattrs,
         keeps_security_xattrs=_keeps_xattr(fd, b"security.capability", _FILE_CAPABILITY),
         keeps_symlink_times=keeps_symlink_times,
@@ -236,6 +238,24 @@ def _keeps_acl(fd: int, attribute: bytes, entries: int) -> bool:
     return False
 
 
+def _inherits_default_acl(fd: int) -> bool:
+    """Whether a file and a directory that are made as users make them get the default ACL of their directory. Their ACLs
+    prove it: the mode alone could be due to the umask of this process.
+    """
+    named = AclEntry(tag=USER, id=_FOREIGN_ID, permissions=6)
+    value = build_acl((*_of_mode(0o700), named, AclEntry(tag=MASK, id=0, permissions=6)))
+    with _directory(fd) as name, held(os.open(name, _DIRECTORY, dir_fd=fd)) as shared, _Trial():
+        os.setxattr(shared, ACL_DEFAULT, value)
+        with _directory(shared) as inner, _file(shared, 0o666) as file:
+            passed_on = parse_acl(os.getxattr(entry_path(shared, inner), ACL_DEFAULT)) == parse_acl(value)
+            inherited = parse_acl(os.getxattr(entry_path(shared, file), ACL_ACCESS)) or ()
+            mode = os.stat(file, dir_fd=shared).st_mode
+        return (
+            passed_on and (named.tag, named.id) in {(one.tag, one.id) for one in inherited} and not mode & stat.S_IRWXO
+        )
+    return False
+
+
 def _takes_name(fd: int, name: bytes) -> bool:
     taken = False
     with _Trial():
@@ -275,9 +295,9 @@ class _Trial:
 
 
 @contextmanager
-def _file(fd: int) -> Iterator[bytes]:
+def _file(fd: int, mode: int = 0o600) -> Iterator[bytes]:
     name = b"file"
-    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd))
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=fd))
     with _removed(fd, name):
         yield name
 

@@ -176,6 +176,8 @@ class TargetCapabilities(Struct, frozen=True, kw_only=True):
     keeps_acls: bool = True
     keeps_default_acls: bool = True
     """Those of directories. False also if they cannot be removed again: new files would inherit them for ever."""
+    inherits_default_acls: bool = True
+    """Whether new entries get the default ACL of their directory. If not, users whom it keeps out may read new files."""
     keeps_user_xattrs: bool = True
     keeps_security_xattrs: bool = True
     keeps_symlink_times: bool = True

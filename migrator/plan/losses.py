@@ -87,6 +87,9 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
         yield True, Loss(Kind.LOSS_ACL, many, words)
     else:
         yield True, Loss(Kind.LOSS_ACL, acl, "ACLs are left out")
+    exposed = "new files in directories with default ACLs will not inherit them: users whom the ACL keeps out may read these files"
+    passed_on = f"type = 'directory' AND xattr_kinds & {int(XattrKinds.ACL_DEFAULT)} <> 0"
+    yield not can.inherits_default_acls, Loss(Kind.ACL_NOT_INHERITED, passed_on, exposed)
     copies = "the target has no hard links, or none across directories: every name becomes a file of its own"
     yield not can.keeps_hard_links, Loss(Kind.LOSS_HARD_LINK, "link_group IS NOT NULL", copies)
     filled = "holes in sparse files are filled: they take their full size"

@@ -125,7 +125,8 @@ class Usages(Struct, frozen=True, kw_only=True):
 
 
 class SurpriseKind(StrEnum):
-    """Findings that users need before the move. The `loss-` kinds are attributes that the target cannot keep. `skipped`
+    """Findings that users need before the move. The `loss-` kinds are attributes that the target cannot keep;
+    `default-acl-not-inherited` are directories with a default ACL that new files will not get. `skipped`
     and `archived` are paths of the reap list; only verifications count them.
     """
 
@@ -151,6 +152,7 @@ class SurpriseKind(StrEnum):
     LOSS_XATTR_SIZE = "loss-xattr-too-big"
     LOSS_XATTR_NAMESPACE = "loss-xattr-namespace"
     LOSS_ACL = "loss-acl"
+    ACL_NOT_INHERITED = "default-acl-not-inherited"
     LOSS_HARD_LINK = "loss-hard-link"
     LOSS_NAME = "loss-name"
     LOSS_SYMLINK_OWNER = "loss-symlink-owner"

@@ -452,6 +452,9 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     require_rollback: Flag = True
     """Whether users move only if they could be moved back: all writers on the target are visible, or a freeze hook vouches
     (docs/cutover.md)."""
+    require_acl_inheritance: Flag = True
+    """Whether users with default ACLs move only if new files on the target inherit them. Otherwise users whom these ACLs
+    keep out may read new files (docs/beegfs.md)."""
     settle_s: Annotated[Duration, Meta(ge=0)] = 2.0
     """Wait between closing the top directory and searching for writers: longer than the `entry-timeout` of any client's mount
     (1 s by default). At least 60 s on NFS, whose clients keep attributes so long; none without remote clients."""

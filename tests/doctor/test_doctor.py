@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from migrator.__main__ import UMASK
 from migrator.bricks.retire.model import RetirementState
 from migrator.core.entry import Entry
 from migrator.core.errors import ToolFailed
@@ -36,6 +37,7 @@ from migrator.site.config import HostSection, Site, SlurmSection
 from migrator.transfer.executors import LocalExecutor
 from tests.site.test_init import SENTINEL, init, make_site
 from tests.support import cli_site
+from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 from tests.support.fakes import VirtualClock
 from tests.support.hook_site import HookSite
 from tests.support.making import made
@@ -126,6 +128,25 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
     with open_ledger(site.ledger_file) as ledger:
         kinds = [event.kind for event in ledger.events.latest(10)]
         assert kinds == [EventKind.CAPABILITIES_PROBED, EventKind.SITE_CREATED]
+
+
+@pytest.mark.needs_root
+def test_a_target_like_beegfs_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    before = os.umask(UMASK)
+    try:
+        for passes_acls_on in (True, False):
+            place = scratch / f"{passes_acls_on}"
+            place.mkdir()
+            with beegfs_like(place, passes_acls_on=passes_acls_on) as mounted:
+                site = make_site(place, source=make_xfs().path, target=mounted)
+                init(site)
+                found = doctor(site)
+                assert [one.status for one in found["target writing"]] == [OK]
+                assert any("storeClientACLs" in one.fix for one in found["target keeps"]) != passes_acls_on
+    finally:
+        os.umask(before)
 
 
 def test_another_file_system_in_place_of_the_target_is_told_and_not_written_to(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def test_what_the_target_keeps() -> None:
     assert "ACLs of more than 499 entries" in finding.message
     off = replace(BEEGFS_CAPABILITIES, keeps_acls=False, keeps_user_xattrs=False)
     assert any("sysACLsEnabled" in finding.fix for finding in rules.check_capabilities(off, None, ""))
+    alone = replace(BEEGFS_CAPABILITIES, inherits_default_acls=False)
+    assert any("storeClientACLs" in finding.fix for finding in rules.check_capabilities(alone, None, ""))
     changed = rules.check_capabilities(TargetCapabilities(), BEEGFS_CAPABILITIES, "")
     assert statuses(changed) == {"target keeps": FindingStatus.WARNING}
     assert statuses(rules.check_capabilities(None, None, "read-only")) == {"target keeps": FindingStatus.FAILURE}

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import compare, compare_tree_root
 from migrator.fs.writing import TRIES, MountedTarget
 from tests.fs.target_sides import DEFAULT_ACL, Sides, leads_nowhere
-from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 
 pytestmark = pytest.mark.needs_root
 
@@ -214,6 +215,23 @@ def test_the_probe_finds_what_the_file_system_is_known_to_keep(sides: Sides, mon
         # XFS itself takes symlinks of 1,023 bytes and ACLs of 5,461 entries, less than the kernel's limits.
         assert found == replace(TargetCapabilities(), max_symlink_target_bytes=1023, max_acl_entries=5461)
     assert list(sides.target_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("passes_acls_on", [True, False])
+def test_the_probe_finds_whether_new_files_inherit_default_acls(scratch: Path, passes_acls_on: bool) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    expected = replace(BEEGFS_CAPABILITIES, inherits_default_acls=passes_acls_on)
+    with beegfs_like(scratch, passes_acls_on=passes_acls_on) as mounted:
+        target = MountedTarget(os.fsencode(mounted))
+        for umask in (0, 0o027, 0o077):
+            before = os.umask(umask)
+            try:
+                assert target.probe() == expected
+            finally:
+                os.umask(before)
+        assert list(mounted.iterdir()) == []
+        target.close()
 
 
 @pytest.mark.guarantee("closed-trees")

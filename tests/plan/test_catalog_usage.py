@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.catalog.ports import Scratch
-from migrator.core.entry import ACL_ACCESS, Entry, EntryType
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
@@ -190,6 +191,7 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
         invented(b"home/alice/acl-big", xattrs={ACL_ACCESS: acl}),
         invented(b"home/alice/sparse", size_bytes=10_000, blocks=8),
         symlink(b"home/alice/link", b"exact"),
+        invented(b"home/alice/shared", EntryType.DIRECTORY, xattrs={ACL_DEFAULT: acl[: 4 + 5 * 8]}),
     ]
     queries = queries_of(entries)
     found = queries.findings(BEEGFS_CAPABILITIES, long_path_bytes=4096)
@@ -200,6 +202,11 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
         (SurpriseKind.LOSS_XATTR_NAMESPACE, 2, 0, (b"home/alice/capability", b"home/alice/trusted")),
         (SurpriseKind.LOSS_ACL, 1, 0, (b"home/alice/acl-big",)),
     }
+    exposing = replace(BEEGFS_CAPABILITIES, inherits_default_acls=False)
+    also = {one.kind: one for one in queries.findings(exposing, long_path_bytes=4096)}
+    assert set(also) == {*(one.kind for one in found), SurpriseKind.ACL_NOT_INHERITED}
+    exposed = also[SurpriseKind.ACL_NOT_INHERITED]
+    assert (exposed.tree, exposed.examples) == (b"home/alice", (b"home/alice/shared",))
     poor = TargetCapabilities(
         keeps_acls=False,
         keeps_user_xattrs=False,
@@ -211,7 +218,7 @@ def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
     )
     counts = {one.kind: one.count for one in queries.findings(poor, long_path_bytes=4096)}
     assert counts == {
-        SurpriseKind.LOSS_ACL: 2,
+        SurpriseKind.LOSS_ACL: 3,
         SurpriseKind.LOSS_XATTR_NAMESPACE: 5,
         SurpriseKind.LOSS_SYMLINK_TIME: 1,
         SurpriseKind.LOSS_SYMLINK_OWNER: 1,

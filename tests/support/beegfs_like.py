@@ -54,8 +54,8 @@ BEEGFS_CAPABILITIES = TargetCapabilities(
     reserved_names=(b"#fSiDs#",),
     syncfs_reaches_disks=False,
 )
-"""BeeGFS 8.3.1 with `sysXAttrsEnabled` and `sysACLsEnabled` on, as measured on a real one."""
-STRICT_CAPABILITIES = replace(BEEGFS_CAPABILITIES, keeps_default_acls=False)
+"""BeeGFS 8.3.1 with `sysXAttrsEnabled`, `sysACLsEnabled` and `storeClientACLs` on, as measured on a real one."""
+STRICT_CAPABILITIES = replace(BEEGFS_CAPABILITIES, keeps_default_acls=False, inherits_default_acls=False)
 
 _HIGH_BIT = 1 << 63
 _NS_PER_S = 1_000_000_000
