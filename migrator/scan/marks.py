@@ -220,7 +220,7 @@ class MountAnswers:
             if path not in names and self.look(path) is None and path in self._rows and kind is EntryType.DIRECTORY:
                 self._gone.append(path)
         lacking = self._writer.lacks(directories) if directories else ()
-        return [*lacking, *self._incomplete.intersection(directories)]
+        return [*lacking, *(self._incomplete & set(directories))]
 
     def _take(self, path: bytes) -> bool:
         """Count one look-up. Without any left, the path is one that could not be read."""
