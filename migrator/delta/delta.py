@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,13 +28,13 @@ from migrator.fs.rules import floored_time_ns
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
-from migrator.site.rules_guards import health_problems
+from migrator.site.rules_guards import health_problems, shrink_losses, shrink_remedy
 from migrator.transfer import bases
 from migrator.transfer.attempt import look
 from migrator.transfer.context import Invocation, PassUnderWay, World
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import mount_findings, mounts_changed
-from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason
+from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason, TreeApart
 from migrator.transfer.passes import Copying, remaining
 from migrator.transfer.rules import stop_reason
 from migrator.verify.model import VerificationRecord
@@ -412,8 +412,9 @@ def _not_renamed(moved: Moved) -> list[FileProblem]:
     ]
 
 
-# Problems that forbid renames and deletions on the target. A path that is missing from a catalog may only have been
-# missed by its scan, so anything that cannot be evaluated counts as a problem.
+# Problems that forbid renames and deletions on the target: those of the source and the mounts for the whole pass, and
+# those of a tree for this tree alone. A path that is missing from a catalog may only have been missed by its scan, so
+# anything that cannot be evaluated counts as a problem.
 
 
 _LOOK = "look at it on the source"
@@ -431,23 +432,27 @@ def deletion_problems(
     source_fingerprint: str | None,
     source_problems: Sequence[str],
     mount_problems: Sequence[str],
-    max_shrink: float,
 ) -> tuple[str, ...]:
-    """Every problem, each with the next step; empty if renames and deletions may be applied.
+    """Every problem of the whole pass, each with the next step; empty if renames and deletions may be applied in trees
+    without a problem of their own (`shrunk_trees`).
 
     `base_whole`: whether the catalog of the base is complete; an incomplete one is never compared with the new one. The
     fingerprints are those of the source's health at the start of each scan, and now. `source_problems` are problems and
-    doubts (a rebalance process) of the source, `mount_problems` those of both mounts. None means unknown. A tree may
-    lose at most the share `max_shrink` of its names and of its bytes since the base; renamed paths do not count as
-    lost.
+    doubts (a rebalance process) of the source, `mount_problems` those of both mounts. None means unknown.
     """
     return (
         *_catalog_problems(changes.base, base_whole),
         *_brick_problems(changes, base_fingerprint, now_fingerprint, source_fingerprint),
         *source_problems,
         *mount_problems,
-        *(problem for tree in changes.trees for problem in _tree_problems(tree, max_shrink)),
     )
+
+
+def shrunk_trees(changes: Changes, max_shrink: float) -> Mapping[bytes, str]:
+    """The trees that lost too much since the base, each with the reason and the next step. A tree may lose at most the
+    share `max_shrink` of its names and of its bytes (see `shrink_losses`); renamed paths do not count as lost.
+    """
+    return {tree.tree: problem for tree in changes.trees if (problem := _tree_problem(tree, max_shrink)) is not None}
 
 
 def _catalog_problems(name: str, whole: bool | None) -> Iterable[str]:
@@ -471,29 +476,28 @@ def _brick_problems(changes: Changes, base: str | None, now: str | None, source:
         yield f"the source's bricks or options were changed since the catalog {changes.now}: scan again"
 
 
-def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
+def _tree_problem(tree: TreeChanges, max_shrink: float) -> str | None:
     gone, new = tree.tally(ChangeKind.VANISHED), tree.tally(ChangeKind.NEW)
     name = f"the user tree {show(tree.tree)}"
     if not gone.paths and not gone.size_bytes:
-        return
+        return None
     if gone.paths > tree.names_before or gone.size_bytes > tree.bytes_before:
-        yield (
+        return (
             f"{name} cannot be judged: {format_count(gone.paths)} names of {format_count(tree.names_before)} and "
             f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)} vanished: scan again"
         )
-    elif not new.paths and gone.paths == tree.names_before:
-        yield f"{name} is empty now, or gone: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
-    else:
-        lost = []
-        if not gone.paths <= max_shrink * tree.names_before:
-            lost.append(f"{format_count(gone.paths)} of {format_count(tree.names_before)} names")
-        if not gone.size_bytes <= max_shrink * tree.bytes_before:
-            lost.append(f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)}")
-        if lost:
-            yield (
-                f"{name} has lost {' and '.join(lost)} since the pass before: {_LOOK}; if it is right, allow it once with a "
-                f"larger [transfer] max_shrink (now {max_shrink:.0%})"
-            )
+    if not new.paths and gone.paths == tree.names_before:
+        return f"{name} is empty now, or gone: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
+    lost = shrink_losses(
+        names=gone.paths,
+        of_names=tree.names_before,
+        size_bytes=gone.size_bytes,
+        of_bytes=tree.bytes_before,
+        max_shrink=max_shrink,
+    )
+    if not lost:
+        return None
+    return f"{name} has lost {' and '.join(lost)} since the pass before: {_LOOK}; {shrink_remedy(max_shrink)}"
 
 
 # Extras: paths that an earlier plan or pass left on the target, and that the source no longer has.
@@ -516,12 +520,13 @@ async def search_extras(
     base: str,
     now: str,
     problems: Problems,
+    max_shrink: float,
 ) -> "AsyncIterator[FoundExtras | None]":
     """Find the extras that a pass over the batch may move to the trash, given its base `base` and the new catalog
     `now`. They are valid inside the block.
 
-    None if there are no extras, or if `problems` forbid their deletion: then they stay and are reported, and the pass
-    continues without them. Raises Refused as `Extras` does.
+    Extras stay and are reported if `problems` forbid deletions, or if their tree would lose more than `max_shrink`; the
+    pass continues without them. None if no extras are left. Raises Refused as `Extras` does.
     """
 
     def where() -> list[ExtrasOfTree]:
@@ -531,23 +536,26 @@ async def search_extras(
 
     async def may_go(found: "FoundExtras") -> bool:
         lost = await asyncio.to_thread(lambda: [one for tree in wanted if (one := found.lost(tree.tree))])
-        names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
-        if not names:
+        if not lost:
             return False
         # A verification has looked its extras up on the source. Extras of an earlier catalog have had no look-up.
         against: dict[str, None] = {}
         for catalog in sorted({now, *(catalog for one in wanted for catalog in one.earlier)}):
             changes = Changes(base=catalog, now=now, trees=tuple(lost))
             against |= dict.fromkeys(await problems(changes, catalog))
-        those = f"{several(names, 'path')} that the source has no more, and no pass of this plan removed"
+        shrunk = shrunk_trees(Changes(base=base, now=now, trees=tuple(lost)), max_shrink)
+        stay = [one for one in lost if against or one.tree in shrunk]
+        go = [one for one in lost if one not in stay]
         subject = f"batch {batch.number}"
-        if against:
-            message = f"left on the target: {those}: {'; '.join(against)}"
+        if stay:
+            message = f"left on the target: {_extras_words(stay)}: {'; '.join((*against, *shrunk.values()))}"
             invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
-            return False
-        trees = ", ".join(show(tree.tree) for tree in lost[:_SHOWN])
-        invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, f"to the target's trash: {those}, in {trees}")
-        return True
+        if go:
+            await asyncio.to_thread(found.keep, [one.tree for one in go])
+            trees = ", ".join(show(tree.tree) for tree in go[:_SHOWN])
+            message = f"to the target's trash: {_extras_words(go)}, in {trees}"
+            invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, message)
+        return bool(go)
 
     wanted = await asyncio.to_thread(where)
     if extras is None or not wanted:
@@ -562,6 +570,11 @@ async def search_extras(
 
 
 _SHOWN = 5
+
+
+def _extras_words(trees: Sequence[TreeChanges]) -> str:
+    names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in trees)
+    return f"{several(names, 'path')} that the source has no more, and no pass of this plan removed"
 
 
 def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
@@ -648,6 +661,14 @@ class Deltas(Struct, frozen=True, kw_only=True):
     again: Sequence[bytes] = ()
 
 
+class NoTreeLeft(Refused):
+    """Every tree of a pass is set apart."""
+
+    def __init__(self, message: str, *, cause: str, hint: str, set_apart: tuple[TreeApart, ...]) -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.set_apart = set_apart
+
+
 @dataclass(slots=True, kw_only=True)
 class DeltaPass(Copying):
     """One delta pass: a new one, or the last one if it is unfinished. A final pass (`kind`) is always new, and also
@@ -655,16 +676,18 @@ class DeltaPass(Copying):
     verification follows.
 
     `batch` may hold only some of its trees: then the pass compares and changes only these. They must have the same base
-    (see `same_base`). If the scan could not read a tree everywhere, the tree is set apart: the pass leaves it
-    unchanged, and the summary names it. Call `run` once.
+    (see `same_base`). A tree that the scan could not read everywhere, or that lost too much, is set apart: the pass
+    leaves it unchanged, and the summary names it. Call `run` once.
     """
 
     deltas: Deltas
     kind: PassKind = PassKind.DELTA
-    set_apart: tuple[bytes, ...] = ()
+    set_apart: tuple[TreeApart, ...] = ()
 
     async def run(self) -> BatchSummary:
-        """Raises Refused if a guard trips before anything is changed; a later stop is in the summary."""
+        """Raises Refused if a guard trips before anything is changed (NoTreeLeft if every tree is set apart); a later
+        stop is in the summary.
+        """
         if self.kind is not PassKind.FINAL:
             return await self._run()
         governor = governed(
@@ -745,18 +768,14 @@ class DeltaPass(Copying):
         base = bases.base_catalog(passes, self.plan.name, self.batch.number, trees)
         began_s = world.clock.monotonic_s()
         catalog = await self.deltas.scan(trees)
-        self.set_apart = catalog.set_apart
-        trees = [tree for tree in trees if tree not in catalog.set_apart]
-        if not trees or not catalog.whole_of(trees):
+        self._set_apart(dict.fromkeys(catalog.set_apart, "; ".join(catalog.reasons)))
+        if not catalog.whole_of(self._trees):
             raise Refused(
                 f"batch {self.batch.number} is not compared: the scan {catalog.name} is not whole: "
                 + "; ".join(catalog.reasons),
                 cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
                 hint="solve that, then run the same command again: nothing was changed on the target",
             )
-        if self.set_apart:
-            self.batch = bases.part_of(self.plan, self.batch, trees)
-            self._say_set_apart(catalog)
         extras_found = search_extras(
             self.deltas.extras,
             invocation=self.invocation,
@@ -765,9 +784,11 @@ class DeltaPass(Copying):
             base=base,
             now=catalog.name,
             problems=lambda changes, before: self._problems(changes, before, catalog),
+            max_shrink=self.deltas.max_shrink,
         )
         async with extras_found as extras:
-            changes, chunks, moves = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
+            changes, chunks, moves, shrunk = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
+        self._set_apart(shrunk)
         has_moves = bool(moves.renames or moves.gone)
         # The guards have already judged the extras.
         if moves.renames or changes.tally(ChangeKind.VANISHED).paths:
@@ -792,8 +813,10 @@ class DeltaPass(Copying):
 
     def _make_lists(
         self, number: int, base: str, catalog: CatalogRecord, extras: "FoundExtras | None"
-    ) -> tuple[Changes, WrittenList, WrittenMoves]:
-        """Compare both catalogs, and write the chunk list and the move list. Blocking."""
+    ) -> tuple[Changes, WrittenList, WrittenMoves, Mapping[bytes, str]]:
+        """Compare both catalogs, and write the chunk list and the move list without the trees that lost too much, which
+        are returned with the reasons. Blocking.
+        """
         world, deltas = self.world, self.deltas
         trees = self._trees
         missing = world.ledger.passes.not_arrived(self.plan.name, self.batch.number, trees)
@@ -815,24 +838,39 @@ class DeltaPass(Copying):
             unsettled_trees=missing.trees,
             reap_list=deltas.reap_lists.checked(self.plan.reap),
         ) as comparison:
+            shrunk = shrunk_trees(comparison.changes, deltas.max_shrink)
+            kept = tuple(one for one in comparison.changes.trees if one.tree not in shrunk)
             moves = deltas.move_lists.write(
                 f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
-                comparison.renames(),
-                chain(comparison.gone(), extras.gone() if extras else ()),
+                (one for one in comparison.renames() if one.tree not in shrunk),
+                (one for one in chain(comparison.gone(), extras.gone() if extras else ()) if one.tree not in shrunk),
             )
             bricks = sorted(walk.brick for walk in catalog.bricks)
-            packed = pack(comparison.listings([trees]), deltas.chunk_limits, bricks=bricks)
+            listings = comparison.listings([[one.tree for one in kept]])
+            packed = pack(listings, deltas.chunk_limits, bricks=bricks)
             plan, batch = self.plan.name, self.batch.number
             chunks = world.chunk_lists.write_pass(plan, batch, number, packed, kind=self.kind)
-            return comparison.changes, chunks, moves
+            return replace(comparison.changes, trees=kept), chunks, moves, shrunk
 
-    def _say_set_apart(self, catalog: CatalogRecord) -> None:
-        named = ", ".join(show(tree) for tree in self.set_apart)
-        message = (
-            f"set apart, and not compared: {named}: {'; '.join(catalog.reasons)}; the next pass scans "
-            f"{'it' if len(self.set_apart) == 1 else 'them'} again"
-        )
-        self.say(EventKind.TREES_SET_APART, Severity.WARNING, message)
+    def _set_apart(self, reasons: Mapping[bytes, str]) -> None:
+        """Leave these trees out of the pass. Raises NoTreeLeft if there is no other."""
+        trees = self._trees
+        apart = tuple(TreeApart(tree=tree, reason=reasons[tree]) for tree in trees if tree in reasons)
+        self.set_apart += apart
+        for one in apart:
+            message = f"set apart: {show(one.tree)}: {one.reason}; the next pass scans it again"
+            self.say(EventKind.TREES_SET_APART, Severity.WARNING, message)
+        left = [tree for tree in trees if tree not in reasons]
+        if not left:
+            raise NoTreeLeft(
+                f"batch {self.batch.number}: nothing is changed on the target: "
+                + "; ".join(dict.fromkeys(one.reason for one in self.set_apart)),
+                cause="what a scan does not see looks as if it had been deleted",
+                hint="solve that, then run the same command again: nothing was changed on the target",
+                set_apart=self.set_apart,
+            )
+        if apart:
+            self.batch = bases.part_of(self.plan, self.batch, left)
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
         """Raises Refused if paths that appear to have vanished may still exist."""
@@ -865,7 +903,6 @@ class DeltaPass(Copying):
             source_fingerprint=health.fingerprint,
             source_problems=health_problems(health, health),
             mount_problems=(*await mounts_changed(world, self.site, timeout_s),),
-            max_shrink=self.deltas.max_shrink,
         )
 
     def _go_on(self, record: PassRecord) -> PassRecord:

@@ -822,6 +822,10 @@ class FoundExtras:
             by_kind={ChangeKind.VANISHED: model.ChangeTally(paths=names, size_bytes=size_bytes)},
         )
 
+    def keep(self, trees: Sequence[bytes]) -> None:
+        """Forget the extras of all other trees."""
+        self._connection.execute("DELETE FROM extras WHERE tree NOT IN (SELECT unnest($trees))", {"trees": list(trees)})
+
     def gone(self) -> Iterator[Gone]:
         """The outermost extras, in order of path. Omits directories that are known to hold a path that this program did
         not copy. May be called again.

@@ -212,6 +212,7 @@ class Found:
     read_again: int = 0
     changed: int = 0
     gone: int = 0
+    gone_bytes: int = 0
     removed: int = 0
     open_paths: int = 0
     skipped: int = 0
@@ -301,7 +302,9 @@ class Judge:
             verdict = self._on_target(proof)
             with found.lock:
                 found.changed += verdict.judgement is model.Judgement.CHANGED
-                found.gone += verdict.judgement is model.Judgement.GONE
+                if verdict.judgement is model.Judgement.GONE:
+                    found.gone += 1
+                    found.gone_bytes += entry.size_bytes // entry.nlink if entry.type is EntryType.FILE else 0
         if verdict.judgement is model.Judgement.OPEN:
             found.keep(path, verdict.words)
             return False

@@ -15,6 +15,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, floored_time_ns
 from migrator.operations.model import Finished, Halt
 from migrator.purge import model
+from migrator.site.rules_guards import shrink_losses, shrink_remedy
 from migrator.transfer.rules_governor import Brake, braked
 from migrator.verify.model import VerificationRecord
 
@@ -221,13 +222,18 @@ def _scan(whole: bool | None) -> Iterable[str]:
         yield "the scan of the final pass was not whole, so the source may hold more than was moved"
 
 
-def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) -> str | None:
-    """Why too many names are missing on the target, although users remove files; None if not too many."""
-    if gone <= max_shrink * names:
+def shrink_problem(
+    tree: UserTree, *, gone: int, names: int, gone_bytes: int, size_bytes: int, max_shrink: float
+) -> str | None:
+    """Why too much is missing on the target, although users remove files; None if not too much. `gone` of the `names`
+    that were moved, with `gone_bytes` of their `size_bytes`, are missing.
+    """
+    lost = shrink_losses(names=gone, of_names=names, size_bytes=gone_bytes, of_bytes=size_bytes, max_shrink=max_shrink)
+    if not lost:
         return None
     return (
-        f"{several(gone, 'name')} of {names:,} that were moved {'is' if gone == 1 else 'are'} not on the target any more: ask "
-        f"{tree.user}; if it is right, allow it once with a larger [transfer] max_shrink (now {max_shrink:.0%})"
+        f"{' and '.join(lost)} of {show(tree.path)} that were moved are not on the target any more: ask {tree.user}; "
+        + shrink_remedy(max_shrink)
     )
 
 

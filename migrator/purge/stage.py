@@ -354,7 +354,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             lacking = found.open_paths - found.skipped
             return rules.open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
         lost = rules.shrink_problem(
-            tree, gone=found.gone, names=found.sum.names, max_shrink=self.call.request.max_shrink
+            tree,
+            gone=found.gone,
+            names=found.sum.names,
+            gone_bytes=found.gone_bytes,
+            size_bytes=found.sum.size_bytes,
+            max_shrink=self.call.request.max_shrink,
         )
         return () if lost is None else (lost,)
 

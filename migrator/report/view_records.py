@@ -1,6 +1,7 @@
 """Results of scans, runs and verifications as documents."""
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from migrator.catalog.model import BrickWalk, CatalogRecord
 from migrator.core.paths import show
@@ -148,11 +149,13 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
         trees = ", ".join(map(show, batch.left_alone))
         yield doc.paragraph(f"Omitted, because the users work on the target or are being cut over: {trees}")
     if batch.set_apart:
-        yield doc.paragraph(
-            f"Set apart, because the scan could not read everything there: {', '.join(map(show, batch.set_apart))}. Nothing of "
-            "them was compared or removed. The same command scans them again.",
-            alert=True,
-        )
+        # One reason may concern many trees.
+        for reason, apart in groupby(batch.set_apart, key=lambda one: one.reason):
+            trees = ", ".join(show(one.tree) for one in apart)
+            yield doc.paragraph(
+                f"Set apart, and left unchanged on the target: {trees}: {reason}. The same command scans it again.",
+                alert=True,
+            )
     if batch.skipped:
         yield doc.paragraph(f"Skipped: {batch.skipped}", alert=True)
     if batch.hooks:

@@ -314,8 +314,8 @@ class TransferSection(_Section, frozen=True, kw_only=True):
     reserve_bytes: Size = GIB
     """Bytes that stay free on the target."""
     max_shrink: Share = 0.5
-    """Share of its names or bytes that a user tree may lose between two passes. After a greater loss nothing is deleted on
-    the target."""
+    """Share of its names or bytes that a user tree may lose between two passes. A tree with a greater loss is set apart, unless
+    it lost at most 100 names and 1 GiB."""
     trash_keep_s: Annotated[Seconds, Meta(ge=0)] = 14 * DAY_S
     """How long the target's trash is kept."""
     max_delta_passes: Annotated[Count, Meta(ge=0, le=1000)] = 5

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
-from migrator.core.units import first_of, format_count, format_size, several
+from migrator.core.units import GIB, first_of, format_count, format_size, several
 from migrator.fs.kinds.table import KINDS, PLAIN
 from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, mount_of
 from migrator.gluster.model import SourceHealth, VolumeState
@@ -294,3 +294,26 @@ def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collectio
         f"catalog {catalog} was made with other user trees than [users] gives now: {'; '.join(said)}",
         "run `migrator scan`: a plan takes the trees of its catalog",
     )
+
+
+# How much a user tree may lose.
+
+
+SHRINK_FLOOR_NAMES = 100
+SHRINK_FLOOR_BYTES = GIB
+"""A smaller loss is never too large: a user with three files may delete two of them."""
+
+
+def shrink_losses(*, names: int, of_names: int, size_bytes: int, of_bytes: int, max_shrink: float) -> tuple[str, ...]:
+    """The losses of a tree, of its names and of its bytes, that exceed the share `max_shrink` and the floor; for display."""
+    lost: list[str] = []
+    if names > SHRINK_FLOOR_NAMES and not names <= max_shrink * of_names:
+        lost.append(f"{format_count(names)} of {format_count(of_names)} names")
+    if size_bytes > SHRINK_FLOOR_BYTES and not size_bytes <= max_shrink * of_bytes:
+        lost.append(f"{format_size(size_bytes)} of {format_size(of_bytes)}")
+    return tuple(lost)
+
+
+def shrink_remedy(max_shrink: float) -> str:
+    """How to allow a loss that is right."""
+    return f"if it is right, allow it once with a larger [transfer] max_shrink (now {max_shrink:.0%})"

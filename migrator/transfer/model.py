@@ -340,6 +340,13 @@ class Stopped(Struct, frozen=True, kw_only=True):
     unended: tuple[str, ...] = ()
 
 
+class TreeApart(Struct, frozen=True, kw_only=True):
+    """A user tree that a pass left unchanged, although it covered others, and why."""
+
+    tree: bytes
+    reason: str
+
+
 class Refusal(Struct, frozen=True, kw_only=True):
     """Why a batch was not copied, and the next step."""
 
@@ -372,8 +379,8 @@ class BatchSummary(Struct, frozen=True, kw_only=True):
     files of the whole pass that need attention, `vanished` counts those that were gone on the source. `skipped` names
     the hook that skipped the batch or its pass; `hooks` names those that a dry run did not call. `deltas` are the delta
     passes of this run; `deltas_to_follow` is the maximum that a real run would make. `left_alone` are the trees whose
-    users work on the target, or are being cut over. `set_apart` are trees that the last scan could not read everywhere,
-    so the pass compared nothing of them. `refusal` is why the batch was refused although the run continued with others.
+    users work on the target, or are being cut over. `set_apart` are trees that the last passes left unchanged:
+    the scan could not read them everywhere, or they lost too much. `refusal` is why the batch was refused although the run continued with others.
     """
 
     batch: int
@@ -395,7 +402,7 @@ class BatchSummary(Struct, frozen=True, kw_only=True):
     deltas: tuple[DeltaSummary, ...] = ()
     deltas_to_follow: int = 0
     left_alone: tuple[bytes, ...] = ()
-    set_apart: tuple[bytes, ...] = ()
+    set_apart: tuple[TreeApart, ...] = ()
     refusal: Refusal | None = None
 
     @property

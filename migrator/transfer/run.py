@@ -15,7 +15,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import by_numbers, several
-from migrator.delta.delta import DeltaPass, Deltas, Scan, expire_trash
+from migrator.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan, expire_trash
 from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
@@ -173,7 +173,7 @@ def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
         words += f"; skipped by hooks: {', '.join(skipped)}"
     if refused:
         words += f"; refused: {', '.join(refused)}"
-    apart = sorted({tree for batch in run.batches for tree in batch.set_apart})
+    apart = sorted({one.tree for batch in run.batches for one in batch.set_apart})
     if apart:
         words += f"; set apart: {', '.join(map(show, apart))}"
     bad = sum(len(batch.bad) for batch in run.batches)
@@ -241,7 +241,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
     ) -> tuple[transfer.BatchSummary, bool]:
         """Run one more delta pass over all trees. If different passes scanned them last, make one pass for each group
         from one scan, so that the next pass has them together again. Returns the sum so far, and whether another pass
-        follows.
+        follows. Raises BatchRefused if every tree is set apart.
         """
         batch, plan = self.chosen.batch, self.hooking.plan
         every = frozenset(tree.path for tree in batch.trees)
@@ -256,56 +256,69 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         if len(groups) > 1:
             await self._until_open()
             deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in batch.trees]))
-            catalog = await _guarded(partial(deltas.scan, sorted(every)))
-            # A group that is completely set apart must not end the round of the others.
-            groups = [group for group in groups if not group.issubset(catalog.set_apart)] or groups
-        go_on = False
+        apart: dict[bytes, transfer.TreeApart] = {}
+        covered: list[frozenset[bytes]] = []
         for group in groups:
             part = batch if len(group) == len(every) else bases.part_of(plan, batch, group)
-            so_far, go_on = await self._delta(deltas, part, made, so_far)
+            try:
+                so_far = await self._delta(deltas, part, so_far)
+            except NoTreeLeft as refused:
+                # The trees of other groups do not wait for these.
+                if len(groups) == 1 or (group is groups[-1] and not covered):
+                    raise bases.BatchRefused.by(refused) from refused
+                apart |= {one.tree: one for one in refused.set_apart}
+                continue
+            apart |= {one.tree: one for one in so_far.set_apart}
+            so_far = replace(so_far, set_apart=tuple(apart[tree] for tree in sorted(apart)))
             if so_far.stopped is not None or so_far.skipped:
                 return so_far, False
-        return so_far, go_on
+            covered.append(group.difference(apart))
+        so_far = replace(so_far, set_apart=tuple(apart[tree] for tree in sorted(apart)))
+        if len(covered) > 1 or (begun is not None and groups != [every]):
+            return so_far, True
+        return self._judged(deltas, made, covered[0], so_far)
 
-    async def _delta(
-        self, deltas: Deltas, part: Batch, made: int, so_far: transfer.BatchSummary
-    ) -> tuple[transfer.BatchSummary, bool]:
-        """Run one pass over these trees of the batch. A pass over only some trees predicts no freeze: then another one
-        follows if anything had changed, or if the next one has all trees together again.
-        """
+    async def _delta(self, deltas: Deltas, part: Batch, so_far: transfer.BatchSummary) -> transfer.BatchSummary:
+        """Run one pass over these trees of the batch. Raises NoTreeLeft."""
         await self._until_open()
-        passes, batch = self._world.ledger.passes, self.chosen.batch
+        passes = self._world.ledger.passes
         number = bases.pass_number(passes, self.hooking.plan, part, PassKind.DELTA)
         work = partial(_guarded, self._pass_over(part, deltas).run)
         place = Place(batch=part, kind=PassKind.DELTA, number=number)
         summary = await self.hooking.around(place, work, idle=False)
         if summary.skipped:
-            return replace(so_far, skipped=summary.skipped), False
+            return replace(so_far, skipped=summary.skipped)
         record = self._latest_delta
-        decision = None
-        if (
-            self.chosen.whole
-            and part is batch
-            and not summary.set_apart
-            and summary.stopped is None
-            and record is not None
-        ):
-            decision = self._judge(deltas, made)
-        changes = passes.changes(record.id) if record else None
         delta = transfer.DeltaSummary(
             number=record.number if record else 0,
             files=summary.files,
             size_bytes=summary.size_bytes,
             elapsed_s=summary.elapsed_s,
             scan_s=(record.scan_s if record else None) or 0.0,
-            changes=changes,
-            outcome=decision.outcome if decision else None,
-            freeze_s=decision.prediction.freeze_s if decision and decision.prediction else None,
-            sentence=decision.sentence if decision else "",
+            changes=passes.changes(record.id) if record else None,
+            outcome=None,
+            freeze_s=None,
+            sentence="",
         )
-        changed = changes is not None and not changes.nothing
-        go_on = decision.go_on if decision is not None else changed or part is not batch or bool(summary.set_apart)
-        return _together(so_far, summary, delta), go_on
+        return _together(so_far, summary, delta)
+
+    def _judged(
+        self, deltas: Deltas, made: int, covered: frozenset[bytes], so_far: transfer.BatchSummary
+    ) -> tuple[transfer.BatchSummary, bool]:
+        """Decide about another pass after one over all trees but those that are set apart; those do not make passes
+        necessary. A pass over single users predicts no freeze: another one follows if anything had changed.
+        """
+        *before, last = so_far.deltas
+        if not self.chosen.whole:
+            return so_far, last.changes is not None and not last.changes.nothing
+        decision = self._judge(deltas, made, covered)
+        last = replace(
+            last,
+            outcome=decision.outcome,
+            freeze_s=decision.prediction.freeze_s if decision.prediction else None,
+            sentence=decision.sentence,
+        )
+        return replace(so_far, deltas=(*before, last)), decision.go_on
 
     async def _until_open(self) -> None:
         """Wait for the governor: a pass reads and renames before its first chunk."""
@@ -316,9 +329,8 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         hooking = self.hooking
         return DeltaPass(invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=part, deltas=deltas)
 
-    def _judge(self, deltas: Deltas, made: int) -> transfer.Decision:
+    def _judge(self, deltas: Deltas, made: int, trees: frozenset[bytes]) -> transfer.Decision:
         world, plan, batch = self._world, self.hooking.plan, self.chosen.batch
-        trees = [tree.path for tree in batch.trees]
         decision = transfer_passes.judge_passes(
             world.ledger,
             plan=plan.name,
@@ -356,6 +368,8 @@ class BatchRun(Struct, frozen=True, kw_only=True):
 async def _guarded(work: Callable[[], Awaitable[T]]) -> T:
     try:
         return await work()
+    except NoTreeLeft:
+        raise
     except Refused as refused:
         raise bases.BatchRefused.by(refused) from refused
 

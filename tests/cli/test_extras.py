@@ -6,20 +6,23 @@ import shutil
 
 import pytest
 
+from migrator.site.rules_guards import SHRINK_FLOOR_NAMES
 from tests.support.cli_site import Site
 from tests.support.delta_changes import let_settle, write
 
 pytestmark = pytest.mark.needs_root
 
 TRASH = ".migrator-trash"
+GONE = SHRINK_FLOOR_NAMES + 1
 
 
 @pytest.fixture
 def copied(site: Site) -> Site:
     """A site whose first user was copied by a plan that then is an earlier one."""
     home = site.source / "home" / "ann"
-    for number in range(6):
+    for number in range(2 * GONE):
         write(home / "kept" / f"{number}", f"kept {number}")
+    for number in range(GONE):
         write(home / "gone" / "deep" / f"{number}", f"gone {number}")
     write(home / "becomes" / "inner", "in a directory")
     let_settle()
@@ -63,7 +66,7 @@ def test_what_an_earlier_plan_brought_and_the_source_lost_before_this_one_is_tak
     copied.works("run", "--user-batch", "1")
     assert differences(copied, 0) == {}
     assert {"home/ann/kept/0", "home/ann/becomes/inner"} <= in_trash(copied)
-    assert len([path for path in in_trash(copied) if path.startswith("home/ann/gone/deep/")]) == 6
+    assert len([path for path in in_trash(copied) if path.startswith("home/ann/gone/deep/")]) == GONE
     assert (copied.target / "home/ann/becomes").read_text() == "a file now"
 
 
@@ -76,15 +79,15 @@ def test_what_a_guard_kept_is_taken_away_when_a_verification_has_named_it(copied
     done = copied.call("run", "--user-batch", "1")
     assert "left on the target" in done.stderr
     assert "max_shrink" in done.stderr
-    assert differences(copied, 3)["extra"] == 10
+    assert differences(copied, 3)["extra"] == GONE + 4
     copied.file.write_text(file)
     # Somebody else's, where nobody works: it is not this program's to take away.
     target = copied.target / "home" / "ann"
     (target / "of nobody").write_bytes(b"nobody's")
     (target / "gone" / "deep" / "of nobody").write_bytes(b"nobody's")
-    assert differences(copied, 3)["extra"] == 12
+    assert differences(copied, 3)["extra"] == GONE + 6
     copied.works("run", "--user-batch", "1")
-    assert len([path for path in in_trash(copied) if path.startswith("home/ann/gone/deep/")]) == 6
+    assert len([path for path in in_trash(copied) if path.startswith("home/ann/gone/deep/")]) == GONE
     assert not (target / "kept" / "0").exists()
     assert sorted(os.listdir(target / "gone" / "deep")) == ["of nobody"]
     assert differences(copied, 3) == {"extra": 4}, "two files of nobody's, and the directories that hold one"

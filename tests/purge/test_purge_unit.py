@@ -14,6 +14,7 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_di
 from migrator.core.errors import Refused
 from migrator.core.events import Severity
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, Probe, ProbeSide, ProbeTimes
+from migrator.core.units import GIB
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, LinkSeen
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
@@ -31,6 +32,7 @@ from migrator.purge.rules import (
     purge_problems,
     shrink_problem,
 )
+from migrator.site.rules_guards import SHRINK_FLOOR_BYTES, SHRINK_FLOOR_NAMES
 from migrator.transfer.model import Limits
 from migrator.verify.model import VerificationRecord
 from tests.support.entries import entry
@@ -146,10 +148,22 @@ def test_the_checksum_is_of_the_trees_and_their_proofs_and_stays_while_it_goes_o
     assert len({one, *others}) == 1 + len(others)
 
 
-def test_half_a_tree_may_be_gone_on_the_target_and_no_more() -> None:
-    assert shrink_problem(TREE, gone=5, names=10, max_shrink=0.5) is None
-    for gone, share in ((6, 0.5), (1, 0.0), (1, float("nan"))):
-        assert shrink_problem(TREE, gone=gone, names=10, max_shrink=share) is not None
+@pytest.mark.parametrize(
+    ("gone", "gone_bytes", "share", "too_much"),
+    [
+        (500, 5 * GIB, 0.5, False),
+        (501, 0, 0.5, True),
+        (1, 5 * GIB + 1, 0.5, True),
+        (SHRINK_FLOOR_NAMES + 1, 0, 0.0, True),
+        (SHRINK_FLOOR_NAMES + 1, 0, float("nan"), True),
+        (SHRINK_FLOOR_NAMES, SHRINK_FLOOR_BYTES, 0.0, False),
+    ],
+)
+def test_a_share_of_a_tree_and_a_floor_may_be_gone_on_the_target(
+    gone: int, gone_bytes: int, share: float, too_much: bool
+) -> None:
+    found = shrink_problem(TREE, gone=gone, names=1000, gone_bytes=gone_bytes, size_bytes=10 * GIB, max_shrink=share)
+    assert (found is not None) is too_much
 
 
 XATTRS = {b"user.a": b"1"}
