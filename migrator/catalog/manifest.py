@@ -83,9 +83,15 @@ DRAFT_DIRECTORY = "draft"
 READINGS_DIRECTORY = ".readings"
 
 # Names outside the batch on both sides are links that an earlier plan made when the trees shared a batch. Only names
-# that one side has in excess are findings.
+# that one side has in excess are findings. Names that passes moved to the trash of the target do not count there.
 _LINK_QUERY = """
-    WITH linked AS (SELECT * FROM read_parquet(?)),
+    WITH rows AS (SELECT * FROM read_parquet($links)),
+    trashed AS ({trashed}),
+    linked AS (
+        SELECT rows.* REPLACE ((target_nlink - coalesce(trashed.names, 0))::UINTEGER AS target_nlink),
+            coalesce(trashed.names, 0) AS in_trash
+        FROM rows LEFT JOIN trashed ON trashed.ino = rows.target_ino
+    ),
     sources AS (
         SELECT source_ino, min(path) AS first_path, count(*) AS names, max(source_nlink) AS nlink,
             max(target_nlink) AS target_nlink,
@@ -95,7 +101,7 @@ _LINK_QUERY = """
     ),
     targets AS (
         SELECT target_ino, min(path) AS first_path, count(*) AS names, max(target_nlink) AS nlink,
-            max(source_nlink) AS source_nlink,
+            max(source_nlink) AS source_nlink, max(in_trash) AS in_trash,
             arg_min(source_ino, path) AS source_ino
         FROM linked WHERE target_ino IS NOT NULL GROUP BY target_ino
     )
@@ -109,9 +115,20 @@ _LINK_QUERY = """
     UNION ALL
     SELECT first_path, 'outside', first_path, names, nlink FROM targets WHERE nlink > greatest(names, source_nlink)
     UNION ALL
+    SELECT first_path, 'in-trash', first_path, names, nlink + in_trash FROM targets
+    WHERE in_trash > 0 AND nlink + in_trash > greatest(names, source_nlink)
+    UNION ALL
     SELECT first_path, 'broken', first_path, names, nlink FROM sources
     WHERE nlink > greatest(names, coalesce(target_nlink, 0))
     ORDER BY ALL
+"""
+_TRASHED = "SELECT ino, count(*) AS names FROM read_parquet($trash) WHERE type <> 'directory' GROUP BY ino"
+_NOTHING_TRASHED = "SELECT 0::UBIGINT AS ino, 0 AS names WHERE false"
+_OTHER_NAMES = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM read_parquet($links) WHERE target_ino IS NOT NULL
+        GROUP BY target_ino HAVING max(target_nlink) > count(*) LIMIT 1
+    )
 """
 
 
@@ -170,10 +187,20 @@ class ParquetDraft:
         self._losses.add(losses)
         self._links.add(links)
 
-    def link_findings(self) -> Iterator[ports.LinkFinding]:
-        """Compare the hard links of all added paths; the findings come in order of path. While this is read, no links may be added."""
+    def has_other_names(self) -> bool:
+        """Whether a file of the target has names that were not added. No links may be added meanwhile."""
         self._links.flush()
-        cursor = self._database.execute(_LINK_QUERY, [self._links.files()])
+        (found,) = self._database.execute(_OTHER_NAMES, {"links": self._links.files()}).fetchone() or (0,)
+        return bool(found)
+
+    def link_findings(self, trash: Sequence[str] = ()) -> Iterator[ports.LinkFinding]:
+        """Compare the hard links of all added paths; the findings come in order of path. `trash` are files with the rows of the
+        target's trash. While this is read, no links may be added.
+        """
+        self._links.flush()
+        query = _LINK_QUERY.format(trashed=_TRASHED if trash else _NOTHING_TRASHED)
+        given = {"links": self._links.files()} | ({"trash": list(trash)} if trash else {})
+        cursor = self._database.execute(query, given)
         while rows := cursor.fetchmany(_PIECE_ROWS):
             for path, kind, other, names, nlink in rows:
                 yield ports.LinkFinding(

@@ -76,13 +76,15 @@ class LinkFindingKind(StrEnum):
     """A wrong link group.
 
     `split`: names of one source file belong to several files on the target. `merged`: names of several source files
-    belong to one. `outside`: a file of the target has names outside the batch. `broken`: a file of the source has names
-    outside the batch, which become copies; one finding per file.
+    belong to one. `outside`: a file of the target has names outside the batch. `in-trash`: a file of the target has names
+    in its trash. `broken`: a file of the source has names outside the batch, which become copies. The last three are one
+    finding per file.
     """
 
     SPLIT = "split"
     MERGED = "merged"
     OUTSIDE = "outside"
+    IN_TRASH = "in-trash"
     BROKEN = "broken"
 
 

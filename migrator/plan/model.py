@@ -126,8 +126,9 @@ class Usages(Struct, frozen=True, kw_only=True):
 
 class SurpriseKind(StrEnum):
     """Findings that users need before the move. The `loss-` kinds are attributes that the target cannot keep;
-    `default-acl-not-inherited` are directories with a default ACL that new files will not get. `skipped`
-    and `archived` are paths of the reap list; only verifications count them.
+    `default-acl-not-inherited` are directories with a default ACL that new files will not get. Only verifications count
+    `skipped` and `archived`, paths of the reap list, and `names-in-trash`, files whose number of links the trash of the
+    target increases until it expires.
     """
 
     HARD_LINKS_IN_BATCH = "hard-links-across-trees"
@@ -160,6 +161,7 @@ class SurpriseKind(StrEnum):
     LOSS_SPARSENESS = "loss-sparseness"
     SKIPPED = "skipped"
     ARCHIVED = "archived"
+    NAMES_IN_TRASH = "names-in-trash"
 
 
 class Surprise(Struct, frozen=True, kw_only=True):

@@ -328,10 +328,14 @@ def _changed(entry: Entry, words: str, *, on_source: bool) -> model.Difference:
 # --- Hard links
 
 
-def compare_links(draft: "ParquetDraft", tally: Tally, capabilities: TargetCapabilities) -> None:
-    """Compare the link groups of both sides, from the names in the draft, and count differences and losses."""
+def compare_links(
+    draft: "ParquetDraft", tally: Tally, capabilities: TargetCapabilities, *, trash: Sequence[str] = ()
+) -> None:
+    """Compare the link groups of both sides, from the names in the draft, and count differences and losses. `trash` are
+    files with the rows of the target's trash.
+    """
     # Rows added before are on disk by now, so more may be added while these are read.
-    for finding in draft.link_findings():
+    for finding in draft.link_findings(trash):
         found = _link_difference(finding, capabilities)
         if isinstance(found, Loss):
             tally.note(losses=[found])
@@ -353,6 +357,11 @@ def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> 
         case LinkFindingKind.OUTSIDE:
             names = f"{finding.names} names in this batch"
             return _difference(path, kind, names, f"{finding.nlink} names, {finding.names} of them in this batch")
+        case LinkFindingKind.IN_TRASH:
+            detail = (
+                f"{finding.nlink} names, {finding.names} of them in this batch: others are in the trash of the target"
+            )
+            return _loss(path, SurpriseKind.NAMES_IN_TRASH, detail)
         case LinkFindingKind.BROKEN:
             detail = f"{finding.nlink} names, {finding.names} of them in this batch: a copy of its own here"
             return _loss(path, SurpriseKind.HARD_LINKS_BROKEN, detail)

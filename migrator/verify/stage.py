@@ -27,7 +27,7 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import DAY_S, NS_PER_S, format_count, format_duration, format_size, several
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
@@ -368,6 +368,15 @@ class Verification:
         await walk_mount(LocalProcesses(), native_program().path, side.held_path(), trees=trees, listener=writer)
         return await asyncio.to_thread(writer.close)
 
+    async def _trash(self, draft: "ParquetDraft") -> Listing:
+        """The trash of the target, if files of the target have names outside the compared trees. Names that cannot be read
+        there explain nothing.
+        """
+        if not await asyncio.to_thread(draft.has_other_names):
+            return Listing()
+        trash = await asyncio.to_thread(self.target.look, TRASH_NAME)
+        return Listing() if trash is None else await self._list(self.target, (TRASH_NAME,), draft.scratch / "trash")
+
     async def _list_from_bricks(self, trees: Sequence[bytes]) -> Listing | None:
         if self.readers is None or self.readers.scan is None:
             return None
@@ -532,7 +541,8 @@ class Verification:
             comparison.stopped.set()
             joined.close()
         # Last, because paths found through a catalog may be further names of a file.
-        await asyncio.to_thread(compare_links, draft, tally, self._capabilities)
+        trash = await self._trash(draft)
+        await asyncio.to_thread(compare_links, draft, tally, self._capabilities, trash=trash.files)
         manifest = await asyncio.to_thread(draft.close, joined.cuts)
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
