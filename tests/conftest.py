@@ -90,12 +90,14 @@ def make_xfs(scratch: Path) -> Iterator[MakeXfs]:
     with ExitStack() as stack:
         made = 0
 
-        def make(*, size_bytes: int = 512 * MIB, max_inodes: int | None = None) -> XfsMount:
+        def make(*, size_bytes: int = 512 * MIB, max_inodes: int | None = None, until_2038: bool = False) -> XfsMount:
             nonlocal made
             made += 1
             directory = scratch / f"xfs-{made}"
             directory.mkdir()
-            return stack.enter_context(xfs(directory, size_bytes=size_bytes, max_inodes=max_inodes))
+            return stack.enter_context(
+                xfs(directory, size_bytes=size_bytes, max_inodes=max_inodes, until_2038=until_2038)
+            )
 
         yield make
 

@@ -67,6 +67,16 @@ LONG_XATTR_NAME_BYTES = 127
 """Longer names do not fit on every file system (BeeGFS 8.3.1: 245 bytes)."""
 
 
+EARLIEST_TIME_NS = -(2**63) + 1
+LATEST_TIME_NS = 2**63 - 2
+"""The times that an entry can have: 1677 to 2262, in 64 bits. Each time outside is cut to the number next to the range."""
+
+
+def time_of_entry_ns(time_ns: int) -> int:
+    """A time of a file system as entries have it."""
+    return min(max(time_ns, EARLIEST_TIME_NS - 1), LATEST_TIME_NS + 1)
+
+
 class Entry(Struct, frozen=True, kw_only=True):
     """One path, relative to the root of the walk, never reached through a symlink.
 

@@ -22,7 +22,7 @@ from migrator.cutover.model import Phase
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
-from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
+from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode, shows_time, xattr_loss
 from migrator.gluster.model import ClientSeen, VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt
@@ -827,7 +827,7 @@ def carried_top(
         if _read(name, getattr(target_before, name)) != _read(name, getattr(opened, name))
     }
     lost = {name: value for name, value in source.xattrs.items() if xattr_loss(name, value, capabilities) is not None}
-    same_time = target.mtime_ns == floored_time_ns(source.mtime_ns, capabilities)
+    same_time = shows_time(target.mtime_ns, source.mtime_ns, capabilities)
     carried = replace(
         source, mtime_ns=source.mtime_ns if same_time else target.mtime_ns, xattrs={**lost, **target.xattrs}
     )

@@ -24,7 +24,7 @@ from migrator.core.units import format_count, format_duration, format_size, seve
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, Need, trash_place
 from migrator.fs.moving import MovingTarget, Standing
-from migrator.fs.rules import floored_time_ns
+from migrator.fs.rules import shows_time
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
@@ -240,8 +240,8 @@ class _Carrying:
             return False
         if seen.type is not EntryType.FILE:
             return True
-        times_ns = (rename.mtime_ns, floored_time_ns(rename.mtime_ns, self._pass.capabilities))
-        return seen.size_bytes == rename.size_bytes and seen.mtime_ns in times_ns
+        same_time = shows_time(seen.mtime_ns, rename.mtime_ns, self._pass.capabilities)
+        return seen.size_bytes == rename.size_bytes and same_time
 
     async def _trash_gone(self) -> None:
         """Move vanished paths to the trash, if the source now proves their absence."""

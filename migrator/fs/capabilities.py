@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
-from migrator.core.units import MIB
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EARLIEST_TIME_NS, LATEST_TIME_NS
+from migrator.core.units import MIB, NS_PER_S
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl, parse_acl
 from migrator.fs.beneath import Root, entry_path, held
 from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities, syncfs_reaches_disks
@@ -71,6 +71,7 @@ def probe(root: Root, *, filesystem: str) -> TargetCapabilities:
 
 def _probe_in(fd: int) -> TargetCapabilities:
     granularity_ns = _time_granularity_ns(fd)
+    earliest_ns, latest_ns = _time_range_ns(fd, granularity_ns)
     makes_devices, keeps_device_numbers = _devices(fd)
     keeps_acls = _keeps_acl(fd, ACL_ACCESS, 1)
     keeps_default_acls = keeps_acls and _keeps_acl(fd, ACL_DEFAULT, 1)
@@ -78,6 +79,8 @@ def _probe_in(fd: int) -> TargetCapabilities:
     keeps_symlink_times, keeps_symlink_owner = _symlinks(fd, granularity_ns)
     return TargetCapabilities(
         time_granularity_ns=granularity_ns,
+        earliest_time_ns=earliest_ns,
+        latest_time_ns=latest_ns,
         keeps_acls=keeps_acls,
         keeps_default_acls=keeps_default_acls,
         inherits_default_acls=keeps_default_acls and _inherits_default_acl(fd),
@@ -118,6 +121,22 @@ def _time_granularity_ns(fd: int) -> int:
         if all(time_ns // step * step == seen for time_ns, seen in shown if seen is not None):
             return step
     return _GRANULARITIES_NS[-1]
+
+
+def _time_range_ns(fd: int, granularity_ns: int) -> tuple[int, int]:
+    """The earliest and the latest time that is kept, to the second."""
+    limit_s = LATEST_TIME_NS // NS_PER_S
+    with _file(fd) as name:
+
+        def keeps(time_s: int) -> bool:
+            time_ns = time_s * NS_PER_S // granularity_ns * granularity_ns
+            return _shown_time_ns(fd, name, time_ns) == time_ns
+
+        before_s, after_s = _largest(limit_s, lambda time_s: keeps(-time_s)), _largest(limit_s, keeps)
+    return (
+        EARLIEST_TIME_NS if before_s == limit_s else -before_s * NS_PER_S,
+        LATEST_TIME_NS if after_s == limit_s else after_s * NS_PER_S,
+    )
 
 
 def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:

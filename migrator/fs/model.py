@@ -9,8 +9,9 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from migrator.core.entry import EntryType
+from migrator.core.entry import LATEST_TIME_NS, EntryType
 from migrator.core.paths import is_beneath, show
+from migrator.core.units import NS_PER_S
 
 # Mounts, from the kernel's mountinfo (proc_pid_mountinfo(5)).
 
@@ -173,6 +174,9 @@ class TargetCapabilities(Struct, frozen=True, kw_only=True):
     """The properties of a file that the target keeps, as probed by `doctor`. The defaults are those of a local XFS."""
 
     time_granularity_ns: int = 1
+    earliest_time_ns: int = -(2**31) * NS_PER_S
+    latest_time_ns: int = LATEST_TIME_NS
+    """ext4 with small inodes and XFS without `bigtime` end in 2038; times outside the range are cut to it."""
     keeps_acls: bool = True
     keeps_default_acls: bool = True
     """Those of directories. False also if they cannot be removed again: new files would inherit them for ever."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from migrator.core.entry import EntryType
+from migrator.core.entry import EntryType, time_of_entry_ns
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
@@ -76,7 +76,11 @@ class MovingTarget(HeldRoot):
                 raise
             self._check_root()
             return None
-        return Standing(type=EntryType.of_mode(facts.st_mode), size_bytes=facts.st_size, mtime_ns=facts.st_mtime_ns)
+        return Standing(
+            type=EntryType.of_mode(facts.st_mode),
+            size_bytes=facts.st_size,
+            mtime_ns=time_of_entry_ns(facts.st_mtime_ns),
+        )
 
     def move(self, old: bytes, new: bytes, *, shared: bool = False) -> None:
         """Rename a path; a directory moves with its content. Missing directories above `new` are made, owned by root

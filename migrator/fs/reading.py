@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem
-from migrator.core.entry import Entry, EntryType, permission_bits
+from migrator.core.entry import Entry, EntryType, permission_bits, time_of_entry_ns
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
 from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
@@ -89,9 +89,9 @@ def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problem
         uid=facts.st_uid,
         gid=facts.st_gid,
         mode=permission_bits(mode),
-        mtime_ns=facts.st_mtime_ns,
-        atime_ns=facts.st_atime_ns,
-        ctime_ns=facts.st_ctime_ns,
+        mtime_ns=time_of_entry_ns(facts.st_mtime_ns),
+        atime_ns=time_of_entry_ns(facts.st_atime_ns),
+        ctime_ns=time_of_entry_ns(facts.st_ctime_ns),
         dev=facts.st_dev,
         rdev=facts.st_rdev,
         ino=facts.st_ino & INO_MASK,

@@ -39,9 +39,22 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 def floored_time_ns(time_ns: int, capabilities: TargetCapabilities) -> int:
-    """The time that the target shows: floored to its granularity, also before 1970 (-1.5 s becomes -2 s)."""
+    """A time that the target keeps, as it shows it: floored to its granularity, also before 1970 (-1.5 s becomes -2 s)."""
     granularity_ns = max(capabilities.time_granularity_ns, 1)
     return time_ns // granularity_ns * granularity_ns
+
+
+def is_kept_time(time_ns: int, capabilities: TargetCapabilities) -> bool:
+    """Whether a time lies in the range that the target and this program keep."""
+    return capabilities.earliest_time_ns <= time_ns <= capabilities.latest_time_ns
+
+
+def shows_time(shown_ns: int, time_ns: int, capabilities: TargetCapabilities) -> bool:
+    """Whether the target shows a time as it is, or with its expected loss."""
+    if shown_ns in (time_ns, floored_time_ns(time_ns, capabilities)):
+        return True
+    nearest_ns = min(max(time_ns, capabilities.earliest_time_ns), capabilities.latest_time_ns)
+    return nearest_ns != time_ns and shown_ns == floored_time_ns(nearest_ns, capabilities)
 
 
 def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> SurpriseKind | None:
@@ -229,11 +242,13 @@ def _compare_sparseness(found: Comparison, source: Entry, target: Entry, capabil
 
 
 def _compare_time(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
-    if source.mtime_ns == target.mtime_ns:
+    kept = is_kept_time(source.mtime_ns, capabilities)
+    if kept and source.mtime_ns == target.mtime_ns:
         return
-    floored_ns = floored_time_ns(source.mtime_ns, capabilities)
-    if target.mtime_ns == floored_ns:
-        found.loss(SurpriseKind.LOSS_TIME, f"{source.mtime_ns} ns becomes {floored_ns} ns")
+    if shows_time(target.mtime_ns, source.mtime_ns, capabilities):
+        detail = f"{source.mtime_ns} ns becomes {target.mtime_ns} ns"
+        kind = SurpriseKind.LOSS_TIME if kept else SurpriseKind.LOSS_TIME_RANGE
+        found.loss(kind, detail if kept else f"{detail}: give it another time on the source with `touch`")
     elif source.type is EntryType.SYMLINK and not capabilities.keeps_symlink_times:
         found.loss(SurpriseKind.LOSS_SYMLINK_TIME, f"{source.mtime_ns} ns becomes {target.mtime_ns} ns")
     else:

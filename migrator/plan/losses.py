@@ -1,6 +1,7 @@
 """Attributes of paths that a target cannot keep, as SQL conditions over a catalog and as descriptions. Pure."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -51,6 +52,15 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
     grain = can.time_granularity_ns
     grains = "whole seconds" if grain == NS_PER_S else f"steps of {grain / NS_PER_S:g} s"
     yield grain > 1, Loss(Kind.LOSS_TIME, f"mtime_ns % {grain} <> 0", f"times are cut to {grains}")
+    yield (
+        True,
+        Loss(
+            Kind.LOSS_TIME_RANGE,
+            f"mtime_ns NOT BETWEEN {can.earliest_time_ns} AND {can.latest_time_ns}",
+            f"times before {_day(can.earliest_time_ns)} or after {_day(can.latest_time_ns)} are cut: give these paths another "
+            "time on the source with `touch`",
+        ),
+    )
     yield not can.makes_devices, Loss(Kind.LOSS_DEVICE_NODE, device, missing.format("device nodes"))
     lost = "device nodes lose their numbers, and so their use"
     yield numbers, Loss(Kind.LOSS_DEVICE, f"{device} AND rdev <> 0", lost)
@@ -100,6 +110,10 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
         True,
         Loss(Kind.LOSS_NAME, _names(can), f"names of more than {can.max_name_bytes} bytes{also}, cannot be there"),
     )
+
+
+def _day(time_ns: int) -> str:
+    return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=time_ns // NS_PER_S)).date())
 
 
 def _names(can: TargetCapabilities) -> str:

@@ -145,6 +145,7 @@ class SurpriseKind(StrEnum):
     LEFT = "owner-has-left"
     UNKNOWN_ACCOUNTS = "accounts-not-known"
     LOSS_TIME = "loss-time-fraction"
+    LOSS_TIME_RANGE = "loss-time-range"
     LOSS_DEVICE = "loss-device-number"
     LOSS_DEVICE_NODE = "loss-device-node"
     LOSS_FIFO = "loss-fifo"

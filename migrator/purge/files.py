@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from migrator.core.entry import Entry, EntryType, permission_bits
+from migrator.core.entry import Entry, EntryType, permission_bits, time_of_entry_ns
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.fs.beneath import Root, held
@@ -163,8 +163,8 @@ def _is(facts: os.stat_result, expected: Entry) -> bool:
         and permission_bits(facts.st_mode) == expected.mode
         and (facts.st_uid, facts.st_gid) == (expected.uid, expected.gid)
         and facts.st_size == expected.size_bytes
-        and facts.st_mtime_ns == expected.mtime_ns
-        and facts.st_ctime_ns == expected.ctime_ns
+        and time_of_entry_ns(facts.st_mtime_ns) == expected.mtime_ns
+        and time_of_entry_ns(facts.st_ctime_ns) == expected.ctime_ns
     )
 
 

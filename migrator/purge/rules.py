@@ -12,7 +12,7 @@ from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
 from migrator.cutover.rules import NO_BACKUP, state_words
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import CLOSED_MODE, floored_time_ns
+from migrator.fs.rules import CLOSED_MODE, shows_time
 from migrator.operations.model import Finished, Halt
 from migrator.purge import model
 from migrator.site.rules_guards import shrink_losses, shrink_remedy
@@ -391,8 +391,8 @@ def judge_target(
 def _same(proof: model.Proof, target: Entry, capabilities: TargetCapabilities) -> bool:
     match proof.type:
         case EntryType.FILE:
-            times = (proof.mtime_ns, floored_time_ns(proof.mtime_ns, capabilities))
-            return target.size_bytes == proof.size_bytes and target.mtime_ns in times
+            same_time = shows_time(target.mtime_ns, proof.mtime_ns, capabilities)
+            return target.size_bytes == proof.size_bytes and same_time
         case EntryType.SYMLINK:
             return target.symlink_target == proof.symlink_target
         case _:

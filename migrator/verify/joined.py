@@ -168,7 +168,7 @@ _ALIKE = f"""
         AND s.type = t.type AND s.uid = t.uid AND s.gid = t.gid
         AND s.xattr_digest IS NOT DISTINCT FROM t.xattr_digest
         AND s.mode = t.mode
-        AND (s.mtime_ns = t.mtime_ns OR t.mtime_ns = {_FLOORED})
+        AND s.mtime_ns BETWEEN $earliest_ns AND $latest_ns AND (s.mtime_ns = t.mtime_ns OR t.mtime_ns = {_FLOORED})
         AND CASE s.type
             WHEN 'file' THEN s.size = t.size AND (r.digest IS NOT NULL OR NOT {{sampled}})
                 AND (s.blocks * {BLOCK_BYTES} >= s.size OR t.blocks * {BLOCK_BYTES}
@@ -300,6 +300,8 @@ class Joined:
         self._given: dict[str, object] = {
             "algorithm": policy.algorithm,
             "grain_ns": max(capabilities.time_granularity_ns, 1),
+            "earliest_ns": capabilities.earliest_time_ns,
+            "latest_ns": capabilities.latest_time_ns,
         }
         self._trees = tuple(trees)
         self._database = connect(scratch)

@@ -70,11 +70,20 @@ def test_nothing_is_lost_in_silence(source: Entry, target: Entry) -> None:
             assert differences | losses
 
 
+UNTIL_2038 = replace(XFS, latest_time_ns=2**31 * 10**9)
+
+
 # What differs plainly is injected in tests/verify/test_verify_differences.py.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], TargetCapabilities, str, str]] = [
     ("floored", {}, {"mtime_ns": 1_500_000_000_000_000_000}, BEEGFS_CAPABILITIES, "", "loss-time-fraction"),
     ("not floored", {}, {"mtime_ns": 1_500_000_001_000_000_000}, BEEGFS_CAPABILITIES, "mtime", ""),
     ("floored on xfs", {}, {"mtime_ns": 1_500_000_000_000_000_000}, XFS, "mtime", ""),
+    ("late", {"mtime_ns": 2**62}, {"mtime_ns": 2**31 * 10**9}, UNTIL_2038, "", "loss-time-range"),
+    ("late but kept", {"mtime_ns": 2**62}, {"mtime_ns": 2**62}, UNTIL_2038, "", "loss-time-range"),
+    ("late and other", {"mtime_ns": 2**62}, {"mtime_ns": 5}, UNTIL_2038, "mtime", ""),
+    ("early", {"mtime_ns": -(2**62)}, {"mtime_ns": 0}, replace(XFS, earliest_time_ns=0), "", "loss-time-range"),
+    ("beyond 64 bits", {"mtime_ns": 2**63 - 1}, {"mtime_ns": 2**63 - 1}, XFS, "", "loss-time-range"),
+    ("before 64 bits", {"mtime_ns": -(2**63)}, {"mtime_ns": -(2**63)}, XFS, "", "loss-time-range"),
     ("group", {}, {"gid": 0}, XFS, "owner", ""),
     ("symlink time", {"type": EntryType.SYMLINK}, {"type": EntryType.SYMLINK, "mtime_ns": 5}, replace(XFS, keeps_symlink_times=False), "", "loss-symlink-time"),
     ("symlink owner", {"type": EntryType.SYMLINK}, {"type": EntryType.SYMLINK, "uid": 0}, replace(XFS, keeps_symlink_owner=False), "", "loss-symlink-owner"),

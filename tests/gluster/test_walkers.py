@@ -297,10 +297,7 @@ def test_times_that_cannot_be_told_are_problems(brick: HandBrick, walk: Walk) ->
     assert walked.rows[b"far"]["mtime_ns"] == 2**63 - 1
     assert walked.rows[b"early"]["mtime_ns"] == -(2**63)
     unknown = "trusted.glusterfs.mdata has a form that is not known"
-    outside = "a time lies outside the years 1677 to 2262"
     assert sorted((problem.path, problem.operation, problem.reason) for problem in walked.failed) == [
-        (b"early", "times", outside),
-        (b"far", "times", outside),
         (b"nanoseconds", "times", unknown),
         (b"short", "times", unknown),
         (b"version", "times", unknown),

@@ -106,8 +106,11 @@ def bound(what: Path, at: Path) -> Iterator[None]:
 
 
 @contextmanager
-def xfs(directory: Path, *, size_bytes: int = 512 * MIB, max_inodes: int | None = None) -> Iterator[XfsMount]:
-    """A fresh XFS of a size (from 32 MiB on) mounted in an existing directory, with about so many inodes.
+def xfs(
+    directory: Path, *, size_bytes: int = 512 * MIB, max_inodes: int | None = None, until_2038: bool = False
+) -> Iterator[XfsMount]:
+    """A fresh XFS of a size (from 32 MiB on) mounted in an existing directory, with about so many inodes. It holds no
+    time after `until_2038`.
 
     The image is sparse and loses its name at once: the loop device (freed with its last mount) keeps it.
     """
@@ -120,6 +123,7 @@ def xfs(directory: Path, *, size_bytes: int = 512 * MIB, max_inodes: int | None 
         options = ["-i", "size=512"]
         if max_inodes is not None:  # a share of the space, in whole percents
             options = ["-i", f"size=512,maxpct={max(1, round(100 * max_inodes * 512 / size_bytes))}"]
+        options += ["-m", "bigtime=0"] if until_2038 else []
         if size_bytes < 300 * MIB:
             options.insert(0, "--unsupported")
         run_tool("mkfs.xfs", "-q", *options, str(image))

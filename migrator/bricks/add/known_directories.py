@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from migrator.bricks.add.rules_directories import same_owner
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, time_of_entry_ns
 from migrator.core.errors import MigratorError
 from migrator.fs.beneath import Root
 from migrator.gluster.model import DirectoryFacts
@@ -144,8 +144,8 @@ def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
         mode=stat.S_IMODE(status.st_mode),
         uid=status.st_uid,
         gid=status.st_gid,
-        changed_ns=status.st_ctime_ns,
-        modified_ns=status.st_mtime_ns,
+        changed_ns=time_of_entry_ns(status.st_ctime_ns),
+        modified_ns=time_of_entry_ns(status.st_mtime_ns),
         access=_read(fd, ACL_ACCESS),
         default=_read(fd, ACL_DEFAULT),
     )

@@ -166,39 +166,34 @@ static int read_carried(struct worker *worker, const char *name, struct row *row
     return 0;
 }
 
-static void own_times(struct row *row, const struct statx *facts, bool *cut)
+/* Times beyond 64 bits are limited to the nearest possible one, which the plan lists as a loss. */
+static void own_times(struct row *row, const struct statx *facts)
 {
-    row->mtime_ns = gluster_nanoseconds(facts->stx_mtime.tv_sec, facts->stx_mtime.tv_nsec, cut);
-    row->atime_ns = gluster_nanoseconds(facts->stx_atime.tv_sec, facts->stx_atime.tv_nsec, cut);
-    row->ctime_ns = gluster_nanoseconds(facts->stx_ctime.tv_sec, facts->stx_ctime.tv_nsec, cut);
+    bool cut;
+    row->mtime_ns = gluster_nanoseconds(facts->stx_mtime.tv_sec, facts->stx_mtime.tv_nsec, &cut);
+    row->atime_ns = gluster_nanoseconds(facts->stx_atime.tv_sec, facts->stx_atime.tv_nsec, &cut);
+    row->ctime_ns = gluster_nanoseconds(facts->stx_ctime.tv_sec, facts->stx_ctime.tv_nsec, &cut);
 }
 
 static int read_times(struct worker *worker, const struct task *directory, const char *name,
                       const struct statx *facts, struct row *row)
 {
-    bool cut = false;
     if (worker->walk->times_from_mdata && listed.mdata) {
         ssize_t length = read_value(worker, name, GLUSTER_MDATA, GLUSTER_MDATA_ROOM);
         if (length < 0 && !is_absent(errno))
             return -1;
         struct gluster_times times;
         if (length >= 0) {
-            enum gluster_mdata read = gluster_parse_mdata(worker->value, (size_t)length, &times);
-            if (read != MDATA_MALFORMED) {
+            if (gluster_parse_mdata(worker->value, (size_t)length, &times) != MDATA_MALFORMED) {
                 row->mtime_ns = times.mtime_ns;
                 row->atime_ns = times.atime_ns;
                 row->ctime_ns = times.ctime_ns;
-                cut = read == MDATA_OUT_OF_RANGE;
-                if (cut)
-                    worker_problem(worker, directory, name, "times", 0, "a time lies outside the years 1677 to 2262");
                 return 0;
             }
             worker_problem(worker, directory, name, "times", 0, "trusted.glusterfs.mdata has a form that is not known");
         }
     }
-    own_times(row, facts, &cut);
-    if (cut)
-        worker_problem(worker, directory, name, "times", 0, "a time lies outside the years 1677 to 2262");
+    own_times(row, facts);
     return 0;
 }
 
