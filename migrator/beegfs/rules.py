@@ -288,8 +288,10 @@ def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "
     return [ok(_CHECK, f"{several(storage, 'storage target')} and {several(metadata, 'metadata target')} are well")]
 
 
-def check_quota(limits: int, problem: str | None) -> list[Finding]:
-    """Whether the target can report the usage of users; checked only if the source has limits on directories."""
+def check_quota(limits: int, problem: str | None, licence_problem: str | None = None) -> list[Finding]:
+    """Whether the target can report the usage of users; checked only if the source has limits on directories.
+    `licence_problem` is why BeeGFS reports no licence.
+    """
     if not limits:
         return []
     told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
@@ -297,13 +299,10 @@ def check_quota(limits: int, problem: str | None) -> list[Finding]:
         return [
             ok("target quota", f"{told}; BeeGFS counts what users take up; `migrator plan --quotas` sets limits there")
         ]
-    return [
-        warning(
-            "target quota",
-            f"{told}; on the target nothing limits users: {problem}",
-            "turn on quota tracking in BeeGFS (it may need a licence) and set limits per user, or go without",
-        )
-    ]
+    fix = "turn on quota tracking in BeeGFS, and set limits per user, or go without"
+    if licence_problem is not None:
+        fix = "install a licence (`beegfs license`): quotas of BeeGFS 8 need one. Or go without"
+    return [warning("target quota", f"{told}; on the target nothing limits users: {problem}", fix)]
 
 
 def _check(target: model.StorageTarget) -> Finding | None:

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
 from migrator.beegfs.rules import stripe_words
-from migrator.core.events import Finding, failure, ok
+from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.units import format_size
 
 
@@ -64,8 +64,16 @@ def has_settings(facts: DirectoryFacts, stripe: StripeSettings, pools: Mapping[s
     )
 
 
-def check_layout(rules: Sequence[LayoutRule], pools: Mapping[str, int] | None) -> list[Finding]:
-    """Whether new trees can get the layout of site.toml. `pools` None: BeeGFS's command cannot be asked."""
+DEFAULT_POOL = 1
+"""The storage pool that every BeeGFS has. Others need a licence."""
+
+
+def check_layout(
+    rules: Sequence[LayoutRule], pools: Mapping[str, int] | None, licence_problem: str | None = None
+) -> list[Finding]:
+    """Whether new trees can get the layout of site.toml. `pools` None: BeeGFS's command cannot be asked.
+    `licence_problem` is why BeeGFS reports no licence.
+    """
     check = "target layout"
     if not rules:
         return []
@@ -74,11 +82,18 @@ def check_layout(rules: Sequence[LayoutRule], pools: Mapping[str, int] | None) -
         return [
             failure(check, "new trees are to get a layout, and BeeGFS's command cannot be asked: `run` refuses", fix)
         ]
-    missing = [
+    named = tuple(dict.fromkeys(rule.stripe.pool for rule in rules if rule.stripe.pool is not None))
+    unlicensed = "" if licence_problem is None else f"; storage pools need a licence: {licence_problem}"
+    findings = [
         failure(
-            check, f"BeeGFS has no storage pool {pool}", f"name one of {', '.join(sorted(pools))} in [[target.layout]]"
+            check,
+            f"BeeGFS has no storage pool {pool}{unlicensed}",
+            f"name one of {', '.join(sorted(pools))} in [[target.layout]]",
         )
-        for pool in dict.fromkeys(rule.stripe.pool for rule in rules)
-        if pool is not None and pool not in pools
+        for pool in named
+        if pool not in pools
     ]
-    return missing or [ok(check, "; ".join(map(rule_words, rules)))]
+    if unlicensed and (licensed := [pool for pool in named if pools.get(pool, DEFAULT_POOL) != DEFAULT_POOL]):
+        fix = "install a licence (`beegfs license`), or take pool out of [[target.layout]]"
+        findings.append(warning(check, f"rules name storage pool {', '.join(licensed)}{unlicensed}", fix))
+    return findings or [ok(check, "; ".join(map(rule_words, rules)))]

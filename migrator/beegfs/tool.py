@@ -43,6 +43,11 @@ class StorageTargets(Protocol):
     async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
         """Set and verify the settings for new files in directories. May be called again. Raises ToolFailed."""
 
+    async def licence_problem(self) -> str | None:
+        """Why BeeGFS reports no valid licence, which storage pools and quotas of version 8 need; None if it reports one, and
+        for version 7.
+        """
+
     async def quota_problem(self) -> str | None:
         """Why BeeGFS cannot report the usage of users; None if it can."""
 
@@ -148,13 +153,13 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         number = None if stripe.pool is None else pools[stripe.pool]
         for start in range(0, len(paths), PATHS_AT_ONCE):
             some = paths[start : start + PATHS_AT_ONCE]
+            failures: list[str] = []
             if self._is_7:
                 for path in some:
                     words = version7.stripe_words(stripe, (await self.directory(path)).stripe, number)
-                    await self._output(*words, paths=(path,))
+                    failures += await self._change(*words, paths=(path,))
             else:
-                # Without entries in the output: the result is queried afterwards.
-                await self._output(*version8.stripe_words(stripe, number), paths=some)
+                failures += await self._change(*version8.stripe_words(stripe, number), paths=some)
             for path, found in zip(some, await self.directories(some), strict=True):
                 if not has_settings(found, stripe, pools):
                     other = f"{found.stripe.targets} targets, chunks of {found.stripe.chunk_bytes} bytes, pool {found.storage_pool}"
@@ -162,8 +167,19 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
                         show(path) if len(some) == 1 else f"one of {len(some)} directories, the first {show(some[0])},"
                     )
                     raise ToolFailed(
-                        f"{where} has other stripe settings than `{PurePath(self.tool).name}` was to give it: {other}"
+                        "; ".join((f"{where} has other stripe settings than were requested: {other}", *failures[:1])),
+                        hint="try the same command by hand, as root: `beegfs entry set`, or `beegfs-ctl --setpattern` "
+                        "of BeeGFS 7",
                     )
+
+    async def licence_problem(self) -> str | None:
+        if self._is_7:
+            return None
+        try:
+            await self._output(*version8.LICENCE)
+        except ToolFailed as error:
+            return error.message
+        return None
 
     async def quota_problem(self) -> str | None:
         try:
@@ -204,10 +220,11 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             chunk_files = before[uid].limit_chunk_files if self._is_7 and uid in before else None
             alike.setdefault((limit_bytes, chunk_files), []).append(uid)
         number = pool if self._is_7 else version8.pool_number(await self._output(*version8.DEFAULTS), pool)
+        failures: list[str] = []
         for (limit_bytes, chunk_files), uids in alike.items():
             for start in range(0, len(uids), version7.AT_ONCE):
                 some = uids[start : start + version7.AT_ONCE]
-                await self._output(
+                failures += await self._change(
                     *(
                         version7.limit_words(some, limit_bytes, chunk_files, number)
                         if self._is_7
@@ -216,8 +233,9 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
                 )
         after = await self.quotas(size_bytes)
         if wrong := [uid for uid, limit in size_bytes.items() if uid not in after or after[uid].limit_bytes != limit]:
+            words = f"users have other limits than `{PurePath(self.tool).name}` was to set: {wrong[:5]}"
             raise ToolFailed(
-                f"`{PurePath(self.tool).name}` was to set limits, and these users have others: {wrong[:5]}",
+                "; ".join((words, *failures[:1])),
                 hint="try the command by hand: `beegfs quota set-limits`, or `beegfs-ctl --setquota` of BeeGFS 7",
             )
 
@@ -263,6 +281,13 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
     @property
     def _is_7(self) -> bool:
         return PurePath(self.tool).name.startswith(_VERSION_7)
+
+    async def _change(self, *words: str, paths: Sequence[bytes] = ()) -> Sequence[str]:
+        """Run a command that changes a setting, and return why it failed, if it did. The setting that the caller reads
+        back decides: without its licence library, 8.3.1 applies a setting and exits with 1 and an empty output.
+        """
+        answer = await self._ask(*words, paths=paths, may_time_out=True)
+        return (f"`{PurePath(self.tool).name} {' '.join(words)}`: {answer.failure}",) if answer.failure else ()
 
     async def _output(self, *words: str, paths: Sequence[bytes] = (), timeout_s: float | None = None) -> bytes:
         return self._whole(await self._ask(*words, paths=paths, timeout_s=timeout_s))

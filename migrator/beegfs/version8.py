@@ -19,6 +19,7 @@ AS_LINES = ("--output", "ndjson")
 LIST = ("target", "list", "--state", "--capacity", "--raw", "--columns", "all", *AS_LINES)
 CLIENTS = ("node", "list", "--node-type", "client", *AS_LINES)
 QUOTA = ("quota", "list-usage", "--uids", "0", *AS_LINES)
+LICENCE = ("license", "--output", "json")
 UNLICENSED = b"unable to verify licensed status"
 """8.3.1 ends with 1 after a complete answer if the management service has no licence library."""
 

@@ -543,12 +543,14 @@ async def examine_target(
 
 async def _layout(rules: Sequence[LayoutRule], targets: StorageTargets, storage: StorageLook) -> list[Finding]:
     pools: Mapping[str, int] | None = None if storage.seen is None else {}
+    licence_problem = None
     if pools is not None and any(rule.stripe.pool for rule in rules):
         try:
             pools = await targets.pools()
         except ToolFailed:
             pools = None
-    return check_layout(rules, pools)
+        licence_problem = await targets.licence_problem()
+    return check_layout(rules, pools, licence_problem)
 
 
 async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
@@ -556,7 +558,9 @@ async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
         limits = len(await world.source.quotas())
     except (OSError, ToolFailed):
         return []  # unknown room of the source is a finding of the source
-    return check_quota(limits, await storage.quota_problem() if limits else None)
+    if not limits or (problem := await storage.quota_problem()) is None:
+        return check_quota(limits, None)
+    return check_quota(limits, problem, await storage.licence_problem())
 
 
 async def _capabilities(

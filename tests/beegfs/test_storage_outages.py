@@ -104,6 +104,9 @@ class Storage:
     async def pools(self) -> Mapping[str, int]:
         raise AssertionError("a run asks for more")
 
+    async def licence_problem(self) -> str | None:
+        raise AssertionError("a run asks for more")
+
     async def quota_problem(self) -> str | None:
         return None
 

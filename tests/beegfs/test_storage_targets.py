@@ -82,12 +82,7 @@ class Asked:
                 for states in ("", "-states"):
                     shutil.copy(FIXTURES / "7" / f"listtargets-{kind}{states}.out", self.directory / f"{kind}{states}")
         else:
-            self.tool = fake_tool(self.directory)
-            # 8.3.1 without its licence library says all and ends with 1.
-            unlicensed = version == "8.3.1"
-            self.tool.tell(targets("", version), code=1 if unlicensed else 0)
-            if unlicensed:
-                shutil.copy(FIXTURES / "8.3.1" / "target-list-all-raw.ndjson.err", self.directory / "targets.err")
+            self.tool = fake_tool(self.directory, version)
         self.port = BeegfsTargets(
             processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=f"{self.directory}:/usr/bin:/bin"
         )
@@ -143,6 +138,23 @@ def test_stripe_settings_are_given_and_looked_at(asked: Asked) -> None:
     if asked.version == "8.2.2":
         assert asyncio.run(asked.port.pools()) == {"1": 1, "storage_pool_default": 1}
         assert len([call for call in asked.tool.asked if "--pool" in call]) == 2
+
+
+def test_a_setting_that_the_tool_did_not_apply_is_a_failure(tool: FakeTool) -> None:
+    program = tool.program.read_text()
+    tool.program.write_text(
+        program.replace('if words[1] == "set":\n        stripes', 'if words[1] == "never":\n        stripes')
+    )
+    with pytest.raises(ToolFailed, match="other stripe settings"):
+        asyncio.run(port_of(tool).set_stripe([TREE], beegfs.StripeSettings(targets=2)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_licence_is_asked_for(tmp_path: Path, version: str) -> None:
+    asked = Asked(tmp_path, version)
+    assert asyncio.run(asked.port.licence_problem())
+    asked.tool.license()
+    assert asyncio.run(asked.port.licence_problem()) is None
 
 
 def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
@@ -465,6 +477,10 @@ def test_stripes_and_quotas_are_checked_where_they_are_asked_for() -> None:
     assert check_layout([], None) == []
     for pools, status in ((None, FAILURE), ({"slow": 1}, FAILURE), ({"slow": 1, "fast": 2}, OK)):
         assert [finding.status for finding in check_layout([rule], pools)] == [status]
+    # Other pools than the default one need a licence.
+    for pools, status in (({"fast": 1}, OK), ({"fast": 2}, WARNING), ({"slow": 1}, FAILURE)):
+        (finding,) = check_layout([rule], pools, "no library")
+        assert (finding.status, "no library" in finding.message) == (status, status is not OK)
     assert beegfs_rules.check_quota(0, "no licence") == []
     assert [finding.status for finding in beegfs_rules.check_quota(2, None)] == [OK]
     (cannot,) = beegfs_rules.check_quota(2, "no licence")

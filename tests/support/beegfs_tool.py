@@ -17,10 +17,17 @@ import json, pathlib, sys
 here, words = pathlib.Path({directory!r}), sys.argv[1:]
 with open(here / "asked", "a") as asked:
     asked.write(json.dumps(words) + "\\n")
+def done():
+    # 8.3.1 checks its licence after every command that has succeeded.
+    alert = here / "alert"
+    if alert.exists():
+        sys.stderr.write(alert.read_text())
+        sys.exit(1)
+    sys.exit(0)
 def end(name, code=0):
     sys.stdout.write((here / name).read_text())
     sys.stderr.write((here / (name + ".err")).read_text() if (here / (name + ".err")).exists() else "")
-    sys.exit(code)
+    sys.exit(code) if code else done()
 if words[:2] == ["target", "list"]:
     end("targets", int((here / "code").read_text()))
 if words[:2] == ["quota", "set-limits"] and (here / "quota-limits").exists():
@@ -30,7 +37,7 @@ if words[:2] == ["quota", "set-limits"] and (here / "quota-limits").exists():
         for uid in values["--uid"].split(","):
             row = {{"id": int(uid), "inode": "-", "name": uid, "pool": pool, "space": values["--space"], "type": "user"}}
             limits.write(json.dumps(row) + "\\n")
-    sys.exit(0)
+    done()
 counted = words[:1] == ["quota"] and here / ("quota-" + words[1].partition("-")[2])
 if counted and counted.exists():
     end(counted.name)
@@ -40,6 +47,8 @@ if words[:4] == ["node", "list", "--node-type", "client"]:
     end("clients")
 if words[:2] == ["pool", "list"]:
     end("pools")
+if words[:1] == ["license"]:
+    end("license", int((here / "license.code").read_text()))
 if words[0] != "entry":
     sys.exit("Error: unknown command")
 stripes = json.loads((here / "stripes").read_text())
@@ -55,6 +64,9 @@ for path in paths:
         print(json.dumps(row))
 (here / "stripes.new").write_text(json.dumps(stripes))
 (here / "stripes.new").replace(here / "stripes")
+if words[1] == "set":
+    sys.stderr.write("Summary: processed %d entries | configuration updates: DefaultNumTargets (3)\\n" % len(paths))
+done()
 """
 
 
@@ -100,6 +112,12 @@ class FakeTool:
         (self.directory / "code.new").write_text(str(code))
         (self.directory / "code.new").replace(self.directory / "code")
 
+    def license(self) -> None:
+        """From now on BeeGFS has a licence."""
+        for name, said in (("license", "{}\n"), ("license.err", ""), ("license.code", "0")):
+            (self.directory / name).write_text(said)
+        (self.directory / "alert").unlink(missing_ok=True)
+
     def count_quotas(self, *, default: str = "5368709120") -> None:
         """From now on there are quotas, of `QUOTAS`; `default` is the limit of users without one of their own."""
         for name in ("usage", "limits", "defaults"):
@@ -107,13 +125,18 @@ class FakeTool:
             (self.directory / f"quota-{name}").write_text(said)
 
 
-def fake_tool(directory: Path) -> FakeTool:
-    """One that is healthy, without a licence for quotas."""
+def fake_tool(directory: Path, version: str = "8.2.2") -> FakeTool:
+    """A healthy BeeGFS without a licence library. The later version checks its licence after every command."""
     directory.mkdir()
     tool = FakeTool(directory)
     tool.program.write_text(_PROGRAM.format(python=sys.executable, directory=str(directory)))
     tool.program.chmod(tool.program.stat().st_mode | stat.S_IXUSR)
-    tool.tell(targets(""))
+    tool.tell(targets("", version))
+    if version == VERSIONS[-1]:
+        (directory / "alert").write_bytes(recorded("target-list-all-raw.ndjson.err", version))
+    (directory / "license").write_bytes(b"")
+    (directory / "license.err").write_bytes(recorded("license.json.err", version))
+    (directory / "license.code").write_text("1")
     (directory / "stripes").write_text("{}")
     clients = [line for line in recorded("node-list-raw.ndjson.out").splitlines() if json.loads(line)["type"] == 1]
     (directory / "clients").write_bytes(b"\n".join(clients) + b"\n")
