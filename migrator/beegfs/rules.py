@@ -118,6 +118,10 @@ def is_lost(target: model.StorageTarget) -> bool:
     return target.reachability is not model.Reachability.ONLINE or target.answers is False or silent
 
 
+ROOM_LAGS_S = 80
+"""How old the reported room of a target may be (8.3.1, as recorded)."""
+
+
 def state_words(target: model.StorageTarget) -> str:
     """Reachability, consistency, and the time since the last contact."""
     words = ["state not known" if target.reachability is None else target.reachability.value]
@@ -140,8 +144,8 @@ def room_words(target: model.StorageTarget) -> str:
 
 
 def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
-    """The targets to check after a write that found no room: those outside the normal pool. If all are in it (the known
-    state lags by a minute), the fullest of either kind.
+    """The targets to check after a write that found no room: those outside the normal pool; if all are in it, the
+    fullest of either kind. Empty if there are no targets.
     """
     tight = [one for one in targets if one.pool in (model.CapacityPool.LOW, model.CapacityPool.EMERGENCY)]
     if not tight:
@@ -151,7 +155,8 @@ def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
             *sorted(storage, key=lambda one: one.free_bytes or 0)[:1],
             *sorted(metadata, key=lambda one: one.free_inodes or 0)[:1],
         ]
-    return "; ".join(f"{one.shown}: {room_words(one)}" for one in tight)
+    words = "; ".join(f"{one.shown}: {room_words(one)}" for one in tight)
+    return f"{words} (BeeGFS reports room and pools up to {ROOM_LAGS_S} s late: less may be free now)" if words else ""
 
 
 def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from migrator.beegfs import rules, version7, version8
 from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.beegfs.rules_layout import has_settings
+from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.fs.model import Capacity
@@ -21,11 +23,14 @@ from migrator.hosts.process import BASE_ENVIRONMENT
 
 
 class StorageTargets(Protocol):
-    """Questions to the file system's tool. Every question has a timeout, and starts a program."""
+    """Questions to the file system's tool. Every question has a timeout, and starts a program. A question whose answer
+    guards something is repeated with a longer timeout if the answer is late, for up to two minutes.
+    """
 
-    async def look(self) -> StorageSeen:
-        """Every target with its states and its room. Room lags by 40 to 80 s, states by more. Calls may overlap. Raises
-        ToolFailed without a tool, without an answer, or for a malformed one.
+    async def look(self, *, patient: bool = False) -> StorageSeen:
+        """Every target with its states and its room. Room lags by 40 to 80 s, states by more. Calls may overlap. If not
+        `patient`, there is one attempt: the result is only shown, or polled. Raises ToolFailed without a tool, without an
+        answer, or for a malformed one.
         """
 
     async def problems(self) -> tuple[str, ...]:
@@ -69,14 +74,20 @@ PATHS_AT_ONCE = 100
 
 
 class CallTimes(Struct, frozen=True, kw_only=True):
-    """The timeouts of questions: `list_s` for the target list of version 8, `room_s` for that of version 7, which asks
-    every server, `states_s` for the one after it has failed.
+    """The timeouts of first attempts: `list_s` for the target list of version 8, `room_s` for that of version 7, which
+    asks every server, `states_s` for the one after it has failed. Further attempts have twice the timeout of the attempt
+    before, as long as all timeouts of a question are at most `patience_s`.
     """
 
     list_s: float = 6.0
     room_s: float = 12.0
     states_s: float = 7.0
     other_s: float = 25.0
+    patience_s: float = 100.0
+
+
+_FIRST_PAUSE_S = 1.0
+"""Before the second attempt; twice as long before each further one."""
 
 
 class BeegfsTargets(Struct, frozen=True, kw_only=True):
@@ -94,6 +105,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
     command: str | None = None
     path: str = SEARCH_PATH
     times: CallTimes = CallTimes()
+    clock: Clock = SystemClock()
     _pools: dict[bytes, int | None] = {}
 
     @property
@@ -108,22 +120,22 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             hint="install it, or name it in [target] beegfs",
         )
 
-    async def look(self) -> StorageSeen:
+    async def look(self, *, patient: bool = False) -> StorageSeen:
         if self._is_7:
             metadata, storage = await asyncio.gather(
-                self._look_7(TargetKind.METADATA), self._look_7(TargetKind.STORAGE)
+                self._look_7(TargetKind.METADATA, patient=patient), self._look_7(TargetKind.STORAGE, patient=patient)
             )
             found = StorageSeen(
                 targets=(*metadata.targets, *storage.targets), unanswered=(*metadata.unanswered, *storage.unanswered)
             )
         else:
-            listed = await self._output(*version8.LIST, timeout_s=self.times.list_s)
+            listed = await self._output(*version8.LIST, timeout_s=self.times.list_s, patient=patient)
             found = StorageSeen(targets=version8.parse_targets(listed))
-        return replace(found, storage_pool=await self._storage_pool(found))
+        return replace(found, storage_pool=await self._storage_pool(found, patient=patient))
 
     async def problems(self) -> tuple[str, ...]:
         try:
-            return rules.target_problems(await self.look())
+            return rules.target_problems(await self.look(patient=True))
         except ToolFailed as error:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
@@ -131,9 +143,13 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         return (await self.directories((path,)))[0]
 
     async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+        return await self._directories(paths, patient=True)
+
+    async def _directories(self, paths: Sequence[bytes], *, patient: bool) -> Sequence[DirectoryFacts]:
+        ask = partial(self._output, patient=patient)
         if self._is_7:
-            return [version7.parse_directory(await self._output("--getentryinfo", paths=(path,))) for path in paths]
-        found = version8.parse_directories(await self._output("entry", "info", *version8.AS_LINES, paths=paths))
+            return [version7.parse_directory(await ask("--getentryinfo", paths=(path,))) for path in paths]
+        found = version8.parse_directories(await ask("entry", "info", *version8.AS_LINES, paths=paths))
         if len(found) != len(paths):
             raise ToolFailed(f"`beegfs entry info` told of {len(found)} directories, and {len(paths)} were asked for")
         return found
@@ -141,7 +157,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
     async def pools(self) -> Mapping[str, int]:
         if not self._is_7:
             return version8.parse_pools(await self._output("pool", "list", *version8.AS_LINES))
-        pools = {one.storage_pool for one in (await self.look()).targets if one.storage_pool is not None}
+        pools = {one.storage_pool for one in (await self.look(patient=True)).targets if one.storage_pool is not None}
         return {str(pool): pool for pool in pools}
 
     async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
@@ -196,7 +212,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
 
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
         """As the port. Raises ToolFailed."""
-        pool = (await self.look()).storage_pool
+        pool = (await self.look(patient=True)).storage_pool
         if self._is_7:
             found: dict[int, UserQuota] = {}
             wanted = sorted(uids)
@@ -213,7 +229,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
 
     async def set_limits(self, size_bytes: Mapping[int, int]) -> None:
         """As the port. Users with the same limit share a command."""
-        before, pool = await self.quotas(size_bytes), (await self.look()).storage_pool
+        before, pool = await self.quotas(size_bytes), (await self.look(patient=True)).storage_pool
         alike: dict[tuple[int, int | None], list[int]] = {}
         for uid, limit_bytes in sorted(size_bytes.items()):
             # Version 7 sets both limits.
@@ -239,7 +255,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
                 hint="try the command by hand: `beegfs quota set-limits`, or `beegfs-ctl --setquota` of BeeGFS 7",
             )
 
-    async def _storage_pool(self, seen: StorageSeen) -> int | None:
+    async def _storage_pool(self, seen: StorageSeen, *, patient: bool) -> int | None:
         """The storage pool of the root of the user trees, if there are several pools; queried once, since it rarely
         changes.
         """
@@ -250,26 +266,27 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             if rules.lost_targets(seen):
                 # The query needs a metadata server, and would delay the report of the lost targets.
                 return None
-            self._pools[self.root] = (await self.directory(self.root)).storage_pool
+            (facts,) = await self._directories((self.root,), patient=patient)
+            self._pools[self.root] = facts.storage_pool
         pool = self._pools[self.root]
         return pool if pool in known else None
 
-    async def _look_7(self, kind: TargetKind) -> StorageSeen:
+    async def _look_7(self, kind: TargetKind, *, patient: bool) -> StorageSeen:
         """The targets with their room, if all servers answer in time. Otherwise only the states: unreachable servers
         count as not answering. If all are reachable, one of them still does not answer, so its kind is `unanswered`.
         """
         nodes = f"--nodetype={'meta' if kind is TargetKind.METADATA else 'storage'}"
         pools = (version7.STORAGE_POOLS,) if kind is TargetKind.STORAGE else ()
         words = ("--listtargets", nodes, "--state", *pools, *version7.ROOM)
-        with_room = await self._ask(*words, timeout_s=self.times.room_s, may_time_out=True)
+        with_room = await self._ask(*words, timeout_s=self.times.room_s, may_time_out=True, patient=patient)
         if not with_room.timed_out:
             server_down = with_room.exit_code != 0 and version7.SERVER_DOWN in with_room.stderr
             output = with_room.stdout if server_down else self._whole(with_room)
             return StorageSeen(targets=version7.parse_targets(output, kind, with_room=True))
         timeout_s = self.times.states_s
         states, reached = await asyncio.gather(
-            self._output("--listtargets", nodes, "--state", timeout_s=timeout_s),
-            self._ask("--listnodes", nodes, version7.REACHABLE, timeout_s=timeout_s, may_time_out=True),
+            self._output("--listtargets", nodes, "--state", timeout_s=timeout_s, patient=patient),
+            self._ask("--listnodes", nodes, version7.REACHABLE, timeout_s=timeout_s, may_time_out=True, patient=False),
         )
         silent = frozenset() if reached.timed_out else version7.unreached(reached.stdout)
         targets = tuple(
@@ -286,19 +303,35 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         """Run a command that changes a setting, and return why it failed, if it did. The setting that the caller reads
         back decides: without its licence library, 8.3.1 applies a setting and exits with 1 and an empty output.
         """
-        answer = await self._ask(*words, paths=paths, may_time_out=True)
+        answer = await self._ask(*words, paths=paths, may_time_out=True, patient=False)
         return (f"`{PurePath(self.tool).name} {' '.join(words)}`: {answer.failure}",) if answer.failure else ()
 
-    async def _output(self, *words: str, paths: Sequence[bytes] = (), timeout_s: float | None = None) -> bytes:
-        return self._whole(await self._ask(*words, paths=paths, timeout_s=timeout_s))
+    async def _output(
+        self, *words: str, paths: Sequence[bytes] = (), timeout_s: float | None = None, patient: bool = True
+    ) -> bytes:
+        return self._whole(await self._ask(*words, paths=paths, timeout_s=timeout_s, patient=patient))
 
     async def _ask(
-        self, *words: str, paths: Sequence[bytes] = (), timeout_s: float | None = None, may_time_out: bool = False
+        self,
+        *words: str,
+        paths: Sequence[bytes] = (),
+        timeout_s: float | None = None,
+        may_time_out: bool = False,
+        patient: bool = True,
     ) -> Completed:
+        """The answer. A management service that is late, or restarts, is asked again if `patient`."""
         timeout_s = timeout_s or self.times.other_s
         mount = (b"--mount=" + self.mount,) if self._is_7 else (b"--mount", self.mount)
         argv = (os.fsencode(self.tool), *map(os.fsencode, words), *mount, *paths)
-        answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=timeout_s))
+        spent_s, pause_s = timeout_s, _FIRST_PAUSE_S
+        while True:
+            answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=timeout_s))
+            late = answer.timed_out or (answer.exit_code != 0 and version8.UNAVAILABLE in answer.stderr)
+            if not late or not patient or spent_s + 2 * timeout_s > self.times.patience_s:
+                break
+            await self.clock.sleep(pause_s)
+            timeout_s, pause_s = 2 * timeout_s, 2 * pause_s
+            spent_s += timeout_s
         if answer.timed_out and not may_time_out:
             raise ToolFailed(
                 f"`{PurePath(self.tool).name} {' '.join(words)}` gave no answer within {timeout_s:.0f} s",
@@ -362,12 +395,14 @@ async def words_for_full(storage: StorageTargets | None) -> str:
     return rules.fullest_words(targets) if targets else ""
 
 
-async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
-    """Query once; `storage` None: no query, and no program is started."""
+async def look_at_storage(storage: StorageTargets | None, *, patient: bool = False) -> StorageLook:
+    """The snapshot; `storage` None: no query, and no program is started. `patient`: it guards something, so a late answer
+    is waited for, for up to two minutes.
+    """
     if storage is None:
         return StorageLook(asked=False)
     try:
-        return StorageLook(seen=await storage.look())
+        return StorageLook(seen=await storage.look(patient=patient))
     except ToolFailed as error:
         return StorageLook(failure=error.message, hint=error.hint)
 

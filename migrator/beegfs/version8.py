@@ -20,6 +20,8 @@ LIST = ("target", "list", "--state", "--capacity", "--raw", "--columns", "all", 
 CLIENTS = ("node", "list", "--node-type", "client", *AS_LINES)
 QUOTA = ("quota", "list-usage", "--uids", "0", *AS_LINES)
 LICENCE = ("license", "--output", "json")
+UNAVAILABLE = b"code = Unavailable"
+"""On standard error if the management service cannot be reached: a restart takes it some seconds."""
 UNLICENSED = b"unable to verify licensed status"
 """8.3.1 ends with 1 after a complete answer if the management service has no licence library."""
 

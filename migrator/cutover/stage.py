@@ -321,7 +321,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         capacity = await told(self.sight.blocking(self.sight.run.target.capacity))
         if capacity is None:
             return None
-        storage = await look_at_storage(self.sight.run.storage)
+        storage = await look_at_storage(self.sight.run.storage, patient=True)
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
         return (*room, *storage_problems(storage, run))
 

@@ -115,7 +115,7 @@ LOOK_EVERY_S = 5.0
 
 class StorageWatch:
     """The storage targets that are lost now (`lost`: sentences; empty: none known). It reports newly lost targets, and
-    when all are back. A failed poll changes nothing.
+    when all are back. A failed poll changes nothing; the next one waits longer for the answer.
     """
 
     def __init__(self, storage: StorageTargets, invocation: "Invocation", subject: str) -> None:
@@ -127,11 +127,14 @@ class StorageWatch:
         self._looking: asyncio.Task[None] | None = None
         self._next_s = 0.0
         self._names: frozenset[str] = frozenset()
+        self._late = False
         self.lost: tuple[str, ...] = ()
 
     async def look(self) -> tuple[str, ...]:
-        """`lost`, after a poll that starts now."""
+        """`lost`, after a poll that starts now, and a longer one if that fails: it decides who is to blame for a failure."""
         await self._call.begun_after_now()
+        if self._late:
+            await self._call.begun_after_now()
         return self.lost
 
     def begin(self) -> None:
@@ -164,9 +167,11 @@ class StorageWatch:
 
     async def _ask(self) -> None:
         try:
-            seen = await self._storage.look()
+            seen = await self._storage.look(patient=self._late)
         except ToolFailed:
+            self._late = True
             return
+        self._late = False
         self.lost = lost_targets(seen)
         # The text changes with every poll, since it has the time of the last contact. The set of targets does not.
         names = frozenset(words.partition(":")[0] for words in self.lost)

@@ -94,7 +94,7 @@ async def find_problems(
     """
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
-    storage = await look_at_storage(world.storage)
+    storage = await look_at_storage(world.storage, patient=True)
     findings = [GuardFinding(guard="chunk lists", problems=list_problems(world, batch))]
     if storage.asked:
         findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))

@@ -56,7 +56,7 @@ class StorageWait:
     async def until_back(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait while a storage or metadata target is lost; return whether one was. Returns soon if the work is `stopped`."""
         was_lost = False
-        while not stopped() and (lost := (await look_at_storage(self.storage)).lost):
+        while not stopped() and (lost := (await look_at_storage(self.storage, patient=True)).lost):
             was_lost = True
             if not self._told:
                 self._told = True

@@ -72,6 +72,7 @@ class Storage:
     change: Change = well
     after: Callable[[int, beegfs.StorageTarget], None] = lambda _, __: None
     failure: str = ""
+    late: bool = False
     unstripable: str = ""
     looks: int = 0
     striped: list[tuple[bytes, beegfs.StripeSettings]] = field(default_factory=list)
@@ -79,10 +80,12 @@ class Storage:
     limits: dict[int, beegfs.UserQuota] = field(default_factory=dict)
     no_quotas: str = ""
 
-    async def look(self) -> beegfs.StorageSeen:
+    async def look(self, *, patient: bool = False) -> beegfs.StorageSeen:
         self.looks += 1
         if self.failure:
             raise ToolFailed(self.failure)
+        if self.late and not patient:
+            raise ToolFailed("no answer within 6 s")
         found = beegfs.StorageSeen(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
         self.after(self.looks, found.targets[-1])
         return found
@@ -247,6 +250,25 @@ async def test_a_tool_that_cannot_be_asked_counts_where_something_hangs_on_it(wo
         await world.run(inodes_free=10**6, layout=LAYOUT)
     await world.run(inodes_free=10**6)
     assert world.is_copied()
+
+
+@in_loop
+async def test_guards_and_outages_wait_for_late_answers(world: World, storage: Storage) -> None:
+    storage.late = True
+    world.target.room = replace(world.target.room, total_inodes=None, free_inodes=None)
+    answers = storage.come_back(60)
+
+    def hang(path: bytes) -> None:
+        if path == HANGING and storage.change is well and not answers.is_set():
+            storage.change = lost
+
+    world.streams.before_path = hang
+    world.streams.faults[HANGING] = Fault("hang", times=1, until=answers)
+    await world.run(layout=LAYOUT)
+    assert world.is_copied()
+    assert len(events(world, EventKind.STORAGE_LOST)) == len(events(world, EventKind.STORAGE_BACK)) == 1
+    # A fact that is only shown was not waited for.
+    assert not world.ledger.capacity.storage()
 
 
 @in_loop

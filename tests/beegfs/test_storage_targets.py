@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from migrator.plan.model import TreeUsage
 from migrator.transfer.context import LOOK_EVERY_S, QUIET_S
 from migrator.transfer.model import RunRequest
 from tests.support.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, FakeTool, fake_tool, recorded, targets
+from tests.support.fakes import VirtualClock
 from tests.support.making import made
 
 MIB = 1 << 20
@@ -280,6 +282,63 @@ class Patient(LocalProcesses):
         is_deaf = (self.directory / "deaf").exists() and b"--listnodes" in command.argv
         is_slow = b"--nodetype=storage" in command.argv and b"--spaceinfo" in command.argv
         return await super().run(command if is_deaf or is_slow else replace(command, timeout_s=DEADLINE_S))
+
+
+@dataclass
+class Slow(LocalProcesses):
+    """The answers to these words come `late` times after the timeout."""
+
+    words: bytes
+    late: int
+    timeouts_s: list[float] = field(default_factory=list)
+    restarting: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    async def run(self, command: Command) -> Completed:
+        if self.words in command.argv:
+            self.timeouts_s.append(command.timeout_s or 0.0)
+            if len(self.timeouts_s) <= self.late:
+                stderr = UNREACHED_8 if self.restarting else b""
+                return Completed(
+                    exit_code=1 if self.restarting else -9, stdout=b"", stderr=stderr, timed_out=not stderr
+                )
+        return await super().run(replace(command, timeout_s=DEADLINE_S))
+
+
+UNREACHED_8 = recorded("err-mgmtd-unreachable.err")
+
+
+def slow_port(tool: FakeTool, slow: Slow) -> BeegfsTargets:
+    return BeegfsTargets(processes=slow, mount=MOUNT, root=MOUNT, path=str(tool.directory), clock=VirtualClock())
+
+
+@pytest.mark.parametrize("restarting", [False, True])
+def test_a_guard_waits_for_a_late_answer_and_a_poll_does_not(tool: FakeTool, restarting: bool) -> None:
+    slow = Slow(words=b"target", late=3, restarting=restarting)
+    found = asyncio.run(slow_port(tool, slow).look(patient=True))
+    assert len(found.targets) == 5
+    assert slow.timeouts_s == [6.0, 12.0, 24.0, 48.0]
+    for patient, attempts in ((False, 1), (True, 4)):
+        silent = Slow(words=b"target", late=99, restarting=restarting)
+        with pytest.raises(ToolFailed):
+            asyncio.run(slow_port(tool, silent).look(patient=patient))
+        assert len(silent.timeouts_s) == attempts
+
+
+def test_a_late_answer_about_a_layout_is_waited_for(tool: FakeTool) -> None:
+    slow = Slow(words=b"info", late=1)
+    asyncio.run(slow_port(tool, slow).set_stripe([TREE], beegfs.StripeSettings(targets=2)))
+    assert slow.timeouts_s == [25.0, 50.0]
+
+
+def test_a_command_that_ran_into_its_timeout_may_have_set_the_layout(tool: FakeTool) -> None:
+    slow = Slow(words=b"set", late=1)
+    (tool.directory / "stripes").write_text(json.dumps({TREE.decode(): [2, 1 << 19]}))
+    asyncio.run(slow_port(tool, slow).set_stripe([TREE], beegfs.StripeSettings(targets=2)))
+    with pytest.raises(ToolFailed):
+        asyncio.run(slow_port(tool, Slow(words=b"set", late=1)).set_stripe([TREE], beegfs.StripeSettings(targets=3)))
 
 
 class SilentServer:
