@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from migrator.catalog.ports import CatalogTotals, Scratch
+from migrator.core.entry import BLOCK_BYTES, LEAST_HOLES, SPARSE_FROM_BYTES
 from migrator.core.errors import Refused
 from migrator.core.units import MIB, format_size
 from migrator.fs.beneath import held
@@ -171,10 +172,20 @@ def in_parts(
                 shutil.rmtree(of_part)
 
 
-_TOTALS = """
-    SELECT count(*), count(*) FILTER (type = 'directory'), coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT
+def content_bytes_sql(row: str = "") -> str:
+    """`Entry.content_bytes` of the row with this prefix, as `n.`."""
+    size, allocated = f"{row}size", f"{row}blocks * {BLOCK_BYTES}"
+    return f"""(CASE
+        WHEN {row}type <> 'file' THEN 0
+        WHEN {size} >= {SPARSE_FROM_BYTES} AND {allocated} * {LEAST_HOLES} < {size} THEN greatest({allocated}, {BLOCK_BYTES})
+        ELSE {size}
+    END)"""
+
+
+_TOTALS = f"""
+    SELECT count(*), count(*) FILTER (type = 'directory'), coalesce(sum({content_bytes_sql()}), 0)::HUGEINT
     FROM read_parquet($files)
-"""
+"""  # noqa: S608 - constants of this program
 
 
 def totals_of(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], *, problems: int = 0) -> CatalogTotals:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
-from migrator.catalog.database import connect, in_parts, numbered_part
+from migrator.catalog.database import connect, content_bytes_sql, in_parts, numbered_part
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
@@ -46,14 +46,11 @@ STEPS = 4
 """The order of the lists within one brick's part of a tree. A slot combines the batch, the kind of lists, the tree's ordinal, the
 brick's place and the step in one number, in the order of the lists."""
 
-_BYTES = "CASE WHEN type = 'file' THEN size ELSE 0 END"
-"""Bytes of a path's content. The sizes of directories and symlinks are not user data."""
-
 ROWS = f"""
-    SELECT *, {_BYTES} AS bytes, (file_index::BIGINT << 40) + file_row_number AS position
+    SELECT *, {content_bytes_sql()} AS bytes, (file_index::BIGINT << 40) + file_row_number AS position
     FROM read_parquet([{{files}}])
 """
-"""`position` is the place in the scan's order: part by part, row by row."""
+"""`bytes` are those to copy; `position` is the place in the scan's order: part by part, row by row."""
 
 NO_ROWS = "SELECT *, 0::BIGINT AS bytes, 0::BIGINT AS position FROM {table}"
 
@@ -63,7 +60,8 @@ BRICK_TABLE = "CREATE OR REPLACE TEMP TABLE bricks (brick VARCHAR, place BIGINT)
 
 LISTINGS = f"""
     WITH placed AS (
-        SELECT batch, ordinal, path, type, bytes, link_group, position, mtime_ns, coalesce(bricks.place, 0) AS brick
+        SELECT batch, ordinal, path, type, bytes, type = 'file' AND bytes < size AS sparse, link_group, position, mtime_ns,
+            coalesce(bricks.place, 0) AS brick
         FROM {{rows}} AS entries JOIN placement USING (tree) LEFT JOIN bricks USING (brick) WHERE path <> tree
     ), linked AS (
         SELECT batch, ordinal, path, bytes, link_group, position, mtime_ns,
@@ -77,18 +75,20 @@ LISTINGS = f"""
     ), listed AS (
         SELECT batch, CASE WHEN type = 'directory' THEN {STEP_DIRECTORIES} ELSE {STEP_FILES} END AS step,
             ordinal, CASE WHEN type = 'directory' THEN 0 ELSE brick END AS brick,
-            position AS place, 0::BIGINT AS own, path, bytes, mtime_ns,
+            position AS place, 0::BIGINT AS own, path, bytes, sparse, mtime_ns,
             NULL::UBIGINT AS link_group, NULL::BLOB AS link_to
         FROM placed WHERE link_group IS NULL OR type = 'directory'
         UNION ALL
-        SELECT batch, {STEP_GROUPS}, ordinal, brick, first_position, position, path, bytes, mtime_ns, link_group, NULL
+        SELECT batch, {STEP_GROUPS}, ordinal, brick, first_position, position, path, bytes, false, mtime_ns,
+            link_group, NULL
         FROM linked WHERE ordinal = home
         UNION ALL
-        SELECT batch, {STEP_LINKS}, ordinal, 0, position, 0, path, 0, mtime_ns, link_group, first_path
+        SELECT batch, {STEP_LINKS}, ordinal, 0, position, 0, path, 0, false, mtime_ns, link_group, first_path
         FROM linked WHERE ordinal <> home
     )
     SELECT (batch * {STEPS} + CASE step WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE step END) * $slots::BIGINT
-        + (ordinal * $places + brick) * {STEPS} + step AS slot, place, own, path, bytes, link_group, link_to, mtime_ns
+        + (ordinal * $places + brick) * {STEPS} + step AS slot, place, own, path, bytes, sparse, link_group,
+        link_to, mtime_ns
     FROM listed
 """
 _LISTED_ORDER = "slot, place, own"
@@ -165,6 +165,7 @@ def listed(
                 grouped=step == STEP_GROUPS,
                 paths=piece.column("path").to_pylist(),
                 sizes_bytes=piece.column("bytes").to_pylist(),
+                sparse=frozenset(piece.filter(piece.column("sparse")).column("path").to_pylist()),
                 link_groups=piece.column("link_group").to_pylist(),
                 links_to=piece.column("link_to").to_pylist(),
                 mtimes_ns=piece.column("mtime_ns").to_pylist(),

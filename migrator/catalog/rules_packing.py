@@ -19,7 +19,7 @@ class ChunkLimits(Struct, frozen=True, kw_only=True):
     """Limits of one chunk. A larger file or link group gets a chunk of its own.
 
     Files with one name, larger than twice `range_size_bytes`, are copied in ranges of about that size by several
-    streams at once; None: no file is.
+    streams at once, unless they are sparse; None: no file is.
     """
 
     max_bytes: int
@@ -48,11 +48,13 @@ class Listing(_Columns, frozen=True, kw_only=True):
 
     Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
     the order of the scan, which keeps the files of a directory together; in a listing with `grouped`, every path has a
-    link group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 except for
-    regular files. `brick` is None also for links and for directories (they are on all bricks).
+    link group, and the names of a group follow one another (also across listings). `sizes_bytes` are the bytes to copy,
+    0 except for regular files. `sparse` are the files that are larger: they are not copied in ranges, which are parts of
+    the whole size. `brick` is None also for links and for directories (they are on all bricks).
     """
 
     grouped: bool
+    sparse: frozenset[bytes] = frozenset()
 
 
 class PackedChunk(_Columns, frozen=True, kw_only=True):
@@ -130,7 +132,7 @@ class _OpenChunk:
         ranged_above = 2 * self._limits.range_size_bytes if self._limits.range_size_bytes else None
         for row in _rows(listing):
             path, size_bytes = row[0], row[1]
-            if ranged_above is not None and size_bytes > ranged_above:
+            if ranged_above is not None and size_bytes > ranged_above and path not in listing.sparse:
                 yield from self._take_ranges(row)
                 continue
             if size_bytes > max_bytes:

@@ -77,6 +77,23 @@ def time_of_entry_ns(time_ns: int) -> int:
     return min(max(time_ns, EARLIEST_TIME_NS - 1), LATEST_TIME_NS + 1)
 
 
+BLOCK_BYTES = 512
+"""The unit of `Entry.blocks`."""
+SPARSE_FROM_BYTES = 1 << 20
+"""No smaller file counts as sparse: small ones are kept in the inode, or have no blocks before they reach the disks."""
+LEAST_HOLES = 4
+"""A file is sparse if less than this part of it has blocks. Compression on the source usually saves less than that."""
+
+
+def content_bytes(size_bytes: int, blocks: int) -> int:
+    """The bytes to copy of a regular file, which rank trees, fill chunks, and predict room and time: its size, but the
+    allocated bytes of a sparse file, whose holes are neither read nor written. A file with content has at least one block.
+    `content_bytes_sql` is the same in SQL.
+    """
+    sparse = size_bytes >= SPARSE_FROM_BYTES and blocks * BLOCK_BYTES * LEAST_HOLES < size_bytes
+    return max(blocks, 1) * BLOCK_BYTES if sparse else size_bytes
+
+
 class Entry(Struct, frozen=True, kw_only=True):
     """One path, relative to the root of the walk, never reached through a symlink.
 
@@ -105,6 +122,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     brick: str | None = None
     xattrs: Mapping[bytes, bytes] = {}
     xattr_digest: bytes | None = None
+
+    @property
+    def content_bytes(self) -> int:
+        """The bytes to copy; 0 for other types than regular files, whose sizes are not user data."""
+        return content_bytes(self.size_bytes, self.blocks) if self.type is EntryType.FILE else 0
 
     @property
     def link_group(self) -> int | None:

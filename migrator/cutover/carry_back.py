@@ -14,7 +14,7 @@ import duckdb
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, content_bytes_sql
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalog, ClosedCatalogs, close_catalog, part_name
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
@@ -150,7 +150,7 @@ _ROWS = """
     SELECT
         proven.path AS path, $tree AS tree, NULL::VARCHAR AS brick, proven.type AS type,
         CASE WHEN same THEN now.size ELSE proven.size END::BIGINT AS size,
-        CASE WHEN same THEN now.blocks ELSE 0 END::BIGINT AS blocks,
+        CASE WHEN same THEN now.blocks ELSE (proven.size + 511) // 512 END::BIGINT AS blocks,
         CASE WHEN same THEN now.uid ELSE proven.uid END::UINTEGER AS uid,
         CASE WHEN same THEN now.gid ELSE proven.gid END::UINTEGER AS gid,
         CASE WHEN same THEN now.mode ELSE proven.mode END::INTEGER AS mode,
@@ -201,11 +201,10 @@ def write_switched(
         create_entries(connection, latest, view="now_rows")
         _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, ARCHIVE_DIRECTORY))
         facts = connection.execute(
-            """
-            SELECT count(*), count(*) FILTER (WHERE type <> 'directory'),
-                coalesce(sum(size) FILTER (WHERE type = 'file'), 0)::BIGINT
+            f"""
+            SELECT count(*), count(*) FILTER (WHERE type <> 'directory'), coalesce(sum({content_bytes_sql()}), 0)::BIGINT
             FROM read_parquet(?)
-            """,
+            """,  # noqa: S608 - constants of this program
             [str(temporary)],
         ).fetchone() or (0, 0, 0)
     sync(temporary)

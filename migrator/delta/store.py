@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import ABOVE, connect, in_parts, require_room
+from migrator.catalog.database import ABOVE, connect, content_bytes_sql, in_parts, require_room
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
@@ -38,8 +38,8 @@ from migrator.verify.model import DifferenceKind
 
 
 _COLUMNS = (
-    *("path", "tree", "type", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "xattr_digest", "symlink_target"),
-    *("rdev", "link_group", "nlink", "dev", "ino", "gfid", "by_mount"),
+    *("path", "tree", "type", "size", "blocks", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "xattr_digest"),
+    *("symlink_target", "rdev", "link_group", "nlink", "dev", "ino", "gfid", "by_mount"),
 )
 _LISTED = ", ".join(_COLUMNS)
 _BY_MOUNT = "(type = 'file' AND brick IS NULL AND {from_bricks}) AS by_mount"
@@ -254,7 +254,7 @@ _RENAMES = """
 _SENT = f"""
     CREATE TEMP TABLE sent AS
     SELECT * FROM (
-        SELECT n.path, n.tree, n.type, n.link_group, CASE WHEN n.type = 'file' THEN n.size ELSE 0 END AS bytes,
+        SELECT n.path, n.tree, n.type, n.link_group, {content_bytes_sql("n.")} AS bytes,
             CASE
                 WHEN b.path IS NULL THEN 'new'
                 WHEN origins.by_rename THEN CASE WHEN {_ATTRIBUTES} THEN 'attributes' END
@@ -278,9 +278,9 @@ _SENT = f"""
 """
 """A file is unchanged if only its inode number differs: some file systems assign new numbers. A gfid is stable."""
 
-_VANISHED = """
+_VANISHED = f"""
     CREATE TEMP TABLE vanished AS
-    SELECT was.path, was.tree, was.type, placed.place, CASE WHEN was.type = 'file' THEN was.size ELSE 0 END AS bytes
+    SELECT was.path, was.tree, was.type, placed.place, {content_bytes_sql("was.")} AS bytes
     FROM was JOIN placed ON placed.path = was.path
     ANTI JOIN slots ON slots.old = was.path ANTI JOIN moved_files ON moved_files.old = was.path
 """
@@ -296,12 +296,12 @@ _BEFORE = f"""
     SELECT tree, count(*), sum(bytes)::BIGINT FROM base_rows WHERE {_SELECTED} GROUP BY tree
 """
 
-_TALLIES = """
+_TALLIES = f"""
     WITH found AS (
         SELECT tree, kind, type, bytes FROM sent
         UNION ALL SELECT tree, 'vanished', type, bytes FROM vanished
         UNION ALL
-        SELECT here.tree, 'renamed', here.type, CASE WHEN here.type = 'file' THEN here.size ELSE 0 END
+        SELECT here.tree, 'renamed', here.type, {content_bytes_sql("here.")}
         FROM here SEMI JOIN renamed ON renamed.new = here.path
     )
     SELECT tree, kind, count(*), count(*) FILTER (WHERE type = 'directory'), sum(bytes)::BIGINT
@@ -323,7 +323,7 @@ _ENTRIES = f"""
         UNION ALL SELECT new FROM renamed WHERE directory
         UNION ALL SELECT above(place) FROM vanished WHERE place IS NOT NULL
     )
-    SELECT path, tree, brick, type, bytes, link_group, mtime_ns, position
+    SELECT path, tree, brick, type, size, bytes, link_group, mtime_ns, position
     FROM now_rows WHERE {_SELECTED} AND path IN (SELECT path FROM wanted_paths)
 """
 """The rows to list: everything that is sent, all names of its link groups, and the directories whose times change
@@ -691,7 +691,7 @@ _TABLES = """
 _IN_TREES = "tree IN (SELECT unnest($trees)) AND path <> tree"
 
 _BROUGHT = f"""
-    SELECT path, any_value(tree) AS tree, max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
+    SELECT path, any_value(tree) AS tree, max({content_bytes_sql()})::BIGINT AS bytes
     FROM read_parquet($catalogs) SEMI JOIN found USING (path) WHERE {_IN_TREES} GROUP BY path
 """
 
@@ -706,7 +706,7 @@ _EARLIER = f"""
     INSERT INTO extras
     SELECT tree, path, bytes FROM (
         SELECT path, any_value(tree) AS tree, arg_max(type, ctime_ns) AS type,
-            max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
+            max({content_bytes_sql()})::BIGINT AS bytes
         FROM read_parquet($catalogs) SEMI JOIN only_earlier ON hash(path) = key WHERE {_IN_TREES} GROUP BY path
     ) e
     LEFT JOIN (SELECT path, type AS base_type FROM base_rows SEMI JOIN only_earlier ON hash(path) = key) b USING (path)

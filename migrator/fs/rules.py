@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, acl_entries
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, BLOCK_BYTES, Entry, EntryType, acl_entries
 from migrator.core.paths import show
 from migrator.core.units import MIB
 from migrator.fs.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
@@ -137,7 +137,6 @@ def sample_limit(policy: DigestPolicy) -> str:
 # expected loss.
 
 
-BLOCK_BYTES = 512
 SPARSENESS_FACTOR = 2
 SPARSENESS_SLACK_BYTES = MIB
 """A copy of a sparse file may use twice its blocks and one MiB more. File systems round holes to their own blocks and

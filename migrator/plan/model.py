@@ -44,12 +44,9 @@ class AgeBucket(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-_LEAST_HOLES = 4
-
-
 class TreeUsage(Struct, frozen=True, kw_only=True):
     """The content of one user tree. `files` counts every path that is not a directory; bytes count a link group
-    once.
+    once. `size_bytes`, `largest_bytes` and the ages are in bytes to copy (`content_bytes`): holes do not count.
     """
 
     tree: UserTree
@@ -66,14 +63,6 @@ class TreeUsage(Struct, frozen=True, kw_only=True):
     by_mtime: tuple[AgeBucket, ...]
     by_atime: tuple[AgeBucket, ...]
     median_age_s: float
-
-    @property
-    def room_bytes(self) -> int:
-        """The room that the tree needs on the target. If few of its bytes have blocks, the rest are holes, and holes
-        are preserved. Compression on the source saves less than that.
-        """
-        holes = self.allocated_bytes * _LEAST_HOLES < self.size_bytes
-        return self.allocated_bytes if holes else self.size_bytes
 
 
 SMALL_RANGES = ("0", "1~31", "32~1K-", "1K~31K")

@@ -46,20 +46,12 @@ def copy_s(files: float, size_bytes: float, cost: TransferCost) -> float:
     return (files * cost.s_per_file + size_bytes * cost.s_per_byte) / max(cost.streams, 1)
 
 
-def still_needed(
-    by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need], room_bytes: Mapping[bytes, int] | None = None
-) -> Need:
-    """Room that trees need on the target beyond what earlier plans copied. A surplus of one tree offsets no other, and
-    no tree needs more than its `room_bytes` (None: not known).
-    """
-    nothing, most_bytes = Need(), room_bytes or {}
+def still_needed(by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need]) -> Need:
+    """Room that trees need on the target beyond what earlier plans copied. A surplus of one tree offsets no other."""
+    nothing = Need()
     return Need(
         size_bytes=sum(
-            min(
-                max(need.size_bytes - arrived.get(tree, nothing).size_bytes, 0),
-                most_bytes.get(tree, need.size_bytes),
-            )
-            for tree, need in by_tree.items()
+            max(need.size_bytes - arrived.get(tree, nothing).size_bytes, 0) for tree, need in by_tree.items()
         ),
         inodes=sum(max(need.inodes - arrived.get(tree, nothing).inodes, 0) for tree, need in by_tree.items()),
     )

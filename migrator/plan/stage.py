@@ -294,10 +294,9 @@ def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]
         usage.tree.path: Need(size_bytes=usage.size_bytes, inodes=usage.files + usage.directories) for usage in part
     }
     every, left = still_needed(by_tree, {}), still_needed(by_tree, arrived)
-    size_bytes = max(need.size_bytes - (every.size_bytes - left.size_bytes), 0)
     return Need(
         # Never below 0: files that an earlier plan copied may be reaped now.
-        size_bytes=min(size_bytes, sum(usage.room_bytes for usage in part)),
+        size_bytes=max(need.size_bytes - (every.size_bytes - left.size_bytes), 0),
         inodes=max(need.inodes - (every.inodes - left.inodes), 0),
     )
 

@@ -57,19 +57,19 @@ def usage(buckets: int) -> str:
 
     return f"""
         WITH counted AS (
-            SELECT tree, type, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
+            SELECT tree, type, size, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
             FROM entries WHERE link_group IS NULL AND tree IS NOT NULL
             UNION ALL
-            SELECT tree, type, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
+            SELECT tree, type, size, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
             FROM entries
             WHERE link_group IS NULL AND {_OUTSIDE}
             UNION ALL
-            SELECT tree, min(type), max(bytes), max(blocks), max(mtime_ns), max(atime_ns), count(*), 1
+            SELECT tree, min(type), max(size), max(bytes), max(blocks), max(mtime_ns), max(atime_ns), count(*), 1
             FROM entries WHERE link_group IS NOT NULL GROUP BY tree, link_group
         )
         SELECT tree, type, {bucket("mtime_ns")} AS by_mtime, {bucket("atime_ns")} AS by_atime,
             sum(names)::BIGINT, sum(bytes)::BIGINT, (sum(blocks) * 512)::BIGINT,
-            coalesce(sum(names) FILTER (WHERE type = 'file' AND bytes < $tiny), 0)::BIGINT,
+            coalesce(sum(names) FILTER (WHERE type = 'file' AND size < $tiny), 0)::BIGINT,
             max(bytes)::BIGINT, sum(groups)::BIGINT
         FROM counted GROUP BY ALL
     """
@@ -123,16 +123,16 @@ SYMLINKS = "SELECT path, tree, symlink_target FROM entries WHERE type = 'symlink
 
 OWNED = """
     WITH counted AS (
-        SELECT tree, uid, least(bytes, blocks * 512) AS bytes
+        SELECT tree, uid, bytes
         FROM entries WHERE link_group IS NULL AND tree IS NOT NULL AND type = 'file' AND bytes > 0
         UNION ALL
-        SELECT tree, min(uid), least(max(bytes), max(blocks) * 512)
+        SELECT tree, min(uid), max(bytes)
         FROM entries WHERE link_group IS NOT NULL AND tree IS NOT NULL AND type = 'file' AND bytes > 0
         GROUP BY tree, link_group
     )
     SELECT tree, uid, sum(bytes)::BIGINT, count(*)::BIGINT FROM counted GROUP BY tree, uid ORDER BY tree, uid
 """
-"""Usage by owner as a quota of the target counts it: the allocated bytes of a sparse file."""
+"""Usage by owner as a quota of the target counts it: holes of sparse files take nothing."""
 
 
 OWNER_IDS = "SELECT list(DISTINCT uid), list(DISTINCT gid) FROM entries WHERE tree IS NOT NULL"

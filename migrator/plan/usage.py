@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from migrator.core import documents
 from migrator.core.durable import write_durably
+from migrator.core.entry import BLOCK_BYTES
 from migrator.core.errors import MigratorError, ToolFailed, UsageError
 from migrator.plan.model import Order, Plan, UsageDifference, UsageRanking, UserUsage
 
@@ -26,7 +27,6 @@ SIZE_RANGES = {
     "1G": "1G~31G", "32G": "32G~1T-", "1T": "+1T",
 }  # fmt: skip
 """The size ranges of files: the end of the column's name in ACCT_STAT, and the title in reports."""
-_BLOCK_BYTES = 512
 _DIRECTORY = "dir"
 _ASK = "make it with `rbh-report --csv -u '*' --szprof`"
 
@@ -174,7 +174,7 @@ def _sums(connection: "Connection") -> Sequence[Mapping[str, object]]:
         row.type.label("type"),
         (func.sum(row["count"]) if has_sums else func.count()).label("count"),
         func.sum(row.size).label("volume"),
-        cast(func.sum(row.blocks) * _BLOCK_BYTES, Integer).label("spc_used"),
+        cast(func.sum(row.blocks) * BLOCK_BYTES, Integer).label("spc_used"),
         *(count.label(title) for count, title in zip(counts, SIZE_RANGES.values(), strict=True)),
     ).group_by(row.uid, row.type)
     return [dict(found) for found in connection.execute(query).mappings()]

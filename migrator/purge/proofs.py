@@ -184,7 +184,7 @@ class IndexedProofs:
 
     def note_links(self, files: Sequence[Entry]) -> None:
         """Note names of hard-linked files. Each name once."""
-        rows = [(_signed(one.ino), one.nlink, one.size_bytes, one.type is EntryType.FILE) for one in files]
+        rows = [(_signed(one.ino), one.nlink, one.content_bytes, one.type is EntryType.FILE) for one in files]
         with self._lock:
             self._database.executemany(
                 "INSERT INTO links VALUES (?, 1, ?, ?, ?) ON CONFLICT (ino) DO UPDATE SET seen = seen + 1, "

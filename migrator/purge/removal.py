@@ -483,7 +483,7 @@ class Survey:
         proofs = self._proofs.of_block([self._placed.known_as(entry.path) for entry in entries])
         linked = [entry for entry in entries if entry.nlink > 1 and entry.type is not EntryType.DIRECTORY]
         self._proofs.note_links(linked)
-        sizes_bytes = [entry.size_bytes for entry in entries if entry.nlink <= 1 and entry.type is EntryType.FILE]
+        sizes_bytes = [entry.content_bytes for entry in entries if entry.nlink <= 1]
         self.found.add(len(entries) - len(linked), len(entries) - len(linked), sum(sizes_bytes))
         for entry in entries:
             if self._pool.stopped:

@@ -16,6 +16,7 @@ from migrator.catalog.columns import Columns
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.queries import ROWS_AT_ONCE
 from migrator.core.durable import file_digest, replacing, sync
+from migrator.core.entry import BLOCK_BYTES
 from migrator.core.errors import Refused
 from migrator.core.units import NS_PER_S
 from migrator.plan.model import check_plan_name
@@ -60,7 +61,7 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
     )
     return f"""
         CREATE OR REPLACE TEMP TABLE candidates AS
-        SELECT position, ordinal, tree, size, blocks,
+        SELECT position, ordinal, tree, bytes, blocks,
             CASE WHEN by_atime THEN greatest(atime_ns, mtime_ns) ELSE mtime_ns END AS time_ns,
             CASE WHEN tree IN (SELECT tree FROM kept) THEN path END AS path
         FROM entries JOIN reap_rules USING (tree)
@@ -76,16 +77,16 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
 
 CHOSEN = """
     CREATE OR REPLACE TEMP TABLE reaped AS
-    SELECT position, ordinal, size, blocks, time_ns FROM candidates WHERE path IS NULL
+    SELECT position, ordinal, bytes, blocks, time_ns FROM candidates WHERE path IS NULL
     UNION ALL
-    SELECT position, ordinal, size, blocks, time_ns
+    SELECT position, ordinal, bytes, blocks, time_ns
     FROM (SELECT * FROM candidates WHERE path IS NOT NULL) AS found
     ASOF LEFT JOIN kept ON found.tree = kept.tree AND found.path >= kept.start
     WHERE kept.start IS NULL OR found.path >= kept.until
 """
 
 TALLIES = """
-    SELECT ordinal, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(time_ns)
+    SELECT ordinal, count(*), sum(bytes)::BIGINT, sum(blocks)::BIGINT, min(time_ns)
     FROM reaped GROUP BY ordinal ORDER BY ordinal
 """
 
@@ -104,19 +105,16 @@ ROWS = """
 DIRECTORIES = """
     WITH held AS (
         SELECT ordinal, unhex(regexp_extract(hex(path), '^((?:..)*)2F(?:[013-9A-F].|2[0-9A-E])*$', 1)) AS directory,
-            reaped.size AS size
+            reaped.bytes AS bytes
         FROM entries JOIN reaped USING (position)
     )
-    SELECT ordinal, directory, count(*), sum(size)::BIGINT AS bytes FROM held GROUP BY ordinal, directory
-    QUALIFY row_number() OVER (PARTITION BY ordinal ORDER BY bytes DESC, directory) <= $most
-    ORDER BY ordinal, bytes DESC, directory
+    SELECT ordinal, directory, count(*), sum(bytes)::BIGINT AS total FROM held GROUP BY ordinal, directory
+    QUALIFY row_number() OVER (PARTITION BY ordinal ORDER BY total DESC, directory) <= $most
+    ORDER BY ordinal, total DESC, directory
 """
 
 
 # --- Selection
-
-
-_BLOCK_BYTES = 512
 
 
 class Reaping:
@@ -199,7 +197,7 @@ class Reaping:
                 rule=rule_words(self._rules[ordinal].rule),
                 files=files,
                 size_bytes=size_bytes,
-                allocated_bytes=blocks * _BLOCK_BYTES,
+                allocated_bytes=blocks * BLOCK_BYTES,
                 oldest_ns=oldest_ns,
             )
             for ordinal, files, size_bytes, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall()

@@ -50,7 +50,7 @@ def with_entries(totals: CatalogTotals, entries: Sequence[Entry]) -> CatalogTota
         totals,
         rows=totals.rows + len(entries),
         directories=totals.directories + sum(entry.type is EntryType.DIRECTORY for entry in entries),
-        size_bytes=totals.size_bytes + sum(entry.size_bytes for entry in entries if entry.type is EntryType.FILE),
+        size_bytes=totals.size_bytes + sum(entry.content_bytes for entry in entries),
     )
 
 

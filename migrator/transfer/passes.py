@@ -420,15 +420,8 @@ def remaining(
             if chunks
         ),
         chunks_by_kind=by_kind,
-        # New copies replace files that an earlier plan copied, and need no additional room. A later pass may send more
-        # than the plan lists.
-        need=still_needed(
-            needs,
-            world.ledger.passes.arrived(before_plan=plan.name),
-            {usage.tree.path: usage.room_bytes for usage in plan.ranking}
-            if record is None or record.kind is states.PassKind.SEED
-            else None,
-        ),
+        # New copies replace files that an earlier plan copied, and need no additional room.
+        need=still_needed(needs, world.ledger.passes.arrived(before_plan=plan.name)),
     )
 
 

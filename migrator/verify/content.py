@@ -26,7 +26,7 @@ from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk
 from migrator.transfer.ports import BrickLook, BrickRefused, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
-from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of, total_bytes
+from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of
 from migrator.verify.model import ContentReading, DigestPolicy
 
 if TYPE_CHECKING:
@@ -251,6 +251,7 @@ class ContentPass:
             return False
         equal = await asyncio.to_thread(equal_readings, known, source.result(), target.result(), self.reading)
         await asyncio.to_thread(self.parts.add, unit.name, equal)
+        self.read_bytes += known.size_bytes
         return True
 
     def _known_of(self, unit: _Unit) -> Known:
@@ -295,9 +296,7 @@ class ContentPass:
             )
             if completed.exit_code != 0:
                 raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
-        found = await asyncio.to_thread(read_lines, output)
-        self.read_bytes += total_bytes(found) if of_target else 0
-        return found
+        return await asyncio.to_thread(read_lines, output)
 
     async def _is_quiet(self, brick: str) -> bool:
         look = await self._looks.begun_after_now()

@@ -39,19 +39,15 @@ def read_lines(output: bytes | bytearray) -> pa.RecordBatch:
     return _one(_DIGESTS, [])
 
 
-def total_bytes(digests: pa.RecordBatch) -> int:
-    """The size of these files."""
-    return call_function("sum", [digests.column("size")]).as_py() or 0
-
-
 class Known(Struct, frozen=True):
     """Paths, each once; for each what is known of its content on the source (nulls: nothing); and the places of those that have
-    to be read there: none if no other can have content.
+    to be read there: none if no other can have content. `size_bytes` are those that were to copy.
     """
 
     paths: Sequence[bytes]
     source: pa.RecordBatch
     unread: Sequence[int]
+    size_bytes: int = 0
 
 
 def told_of(listed: pa.RecordBatch, output: bytes, *, tree: bytes, clock_ns: int) -> pa.RecordBatch:
@@ -88,7 +84,8 @@ def known_of(told: Sequence[pa.RecordBatch], policy: DigestPolicy) -> Known:
     # Symlinks and the like are listed too, without a size.
     sizes = call_function("filter", [every.column("listed_bytes"), is_unread])
     unread = compress(range(len(paths)), is_unread.to_pylist()) if any(sizes.to_pylist()) else ()
-    return Known(paths, every.select([*_FACTS, "source_clock_ns"]), tuple(unread))
+    size_bytes = call_function("sum", [every.column("listed_bytes")]).as_py() or 0
+    return Known(paths, every.select([*_FACTS, "source_clock_ns"]), tuple(unread), size_bytes)
 
 
 def equal_readings(

@@ -15,16 +15,17 @@ import pyarrow as pa
 from msgspec import Struct
 
 from migrator.catalog.brick_parts import decode_rows, write_part
-from migrator.catalog.database import connect, directory_of, literal, numbered_part, ranges
+from migrator.catalog.database import connect, content_bytes_sql, directory_of, literal, numbered_part, ranges
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import Scratch
+from migrator.core.entry import BLOCK_BYTES
 from migrator.core.errors import Refused
 from migrator.core.paths import show, tree_of
 from migrator.core.units import format_count
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import BLOCK_BYTES, SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
+from migrator.fs.rules import SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
 from migrator.gluster.walks import BrickHello, WalkProblems
 from migrator.plan.model import SurpriseKind
 from migrator.verify import model
@@ -156,7 +157,7 @@ _FLOORED = "s.mtime_ns::HUGEINT - (s.mtime_ns::HUGEINT % $grain_ns + $grain_ns) 
 
 _ALIKE = f"""
     CREATE OR REPLACE TEMP TABLE alike AS
-    SELECT s.path, s.type, s.size, s.mtime_ns, s.ctime_ns, s.ino, s.uid, s.gid, s.mode, s.symlink_target, s.rdev,
+    SELECT s.path, s.type, s.size, {content_bytes_sql("s.")} AS bytes, s.mtime_ns, s.ctime_ns, s.ino, s.uid, s.gid, s.mode, s.symlink_target, s.rdev,
         s.link_group, s.xattr_digest, r.digest, CASE WHEN r.digest IS NOT NULL THEN $algorithm END AS algorithm,
         t.ino AS target_ino, t.mtime_ns AS target_mtime_ns, t.ctime_ns AS target_ctime_ns, r.read_by,
         r.source_clock_ns, r.target_clock_ns, NULL::BIGINT AS archive,
@@ -183,10 +184,10 @@ _ALIKE = f"""
 
 _TOTALS = """
     SELECT count(*), count(*) FILTER (type = 'file'),
-        coalesce(sum(size // greatest(source_nlink, 1)) FILTER (type = 'file'), 0)::BIGINT,
+        coalesce(sum(bytes // greatest(source_nlink, 1)), 0)::BIGINT,
         count(digest) FILTER (read_by = $verification), count(digest) FILTER (read_by <> $verification),
-        coalesce(sum(size // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by = $verification), 0)::BIGINT,
-        coalesce(sum(size // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by <> $verification), 0)::BIGINT,
+        coalesce(sum(bytes // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by = $verification), 0)::BIGINT,
+        coalesce(sum(bytes // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by <> $verification), 0)::BIGINT,
         count(*) FILTER (mtime_ns <> target_mtime_ns)
     FROM alike
 """

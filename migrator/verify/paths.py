@@ -152,7 +152,7 @@ class Tally:
         """Count a path of the source, and add it to the manifest if it arrived without a difference."""
         with self._lock:
             self.paths += 1
-            size_bytes = source.size_bytes // max(source.nlink, 1)
+            size_bytes = source.content_bytes // max(source.nlink, 1)
             if source.type is EntryType.FILE:
                 self.files += 1
                 self.size_bytes += size_bytes

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from migrator.catalog import rules_packing as packing
 from migrator.core.paths import parent
@@ -215,6 +216,15 @@ def test_only_big_files_with_one_name_are_in_ranges(
             assert not set(keys) & set(big)
     assert Counter(completed) == Counter(big.keys())
     assert {key: list(packing.ranges_of(size, bound.range_size_bytes)) for key, size in big.items()} == ranges
+
+
+def test_sparse_files_are_not_copied_in_ranges() -> None:
+    rows: list[Row] = [(b"t/image", 100, None), (b"t/whole", 100, None)]
+    one = replace(listing(rows), sparse=frozenset({b"t/image"}))
+    chunks = list(packing.pack([one], packing.ChunkLimits(max_bytes=50, max_files=9, range_size_bytes=20)))
+    by_kind = {kind: [chunk.paths for chunk in chunks if chunk.kind is kind] for kind in ChunkKind}
+    assert by_kind[ChunkKind.FILES] == [[b"t/image"]]
+    assert by_kind[ChunkKind.RANGED_FILES] == [[b"t/whole"]]
 
 
 def names(batches: object) -> list[list[bytes]]:

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from migrator.core.states import PassKind, PassState
+from migrator.core.units import MIB
 from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
 
@@ -84,13 +85,20 @@ def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_la
 
 
 def test_a_file_of_holes_counts_by_its_blocks_and_is_named_where_there_is_no_room(planned: Site) -> None:
+    before_bytes = json.loads(planned.call("status", "--json").stdout)["overall"]["total_bytes"]
     with (planned.source / "home" / "ann" / "huge").open("wb") as sparse:
         sparse.truncate(16 << 30)
+        sparse.write(bytes(range(256)) * 16 * 256)
+        os.fsync(sparse.fileno())
     planned.works("scan")
     planned.works("plan", "--activate")
     text = planned.file.read_text()
     planned.file.write_text(text.replace('reserve = "1MiB"', 'reserve = "1TiB"'))
-    planned.fails(4, "run", "--user-batch", "1", says=("largest file is home/ann/huge with 16.0 GiB",))
+    planned.fails(4, "run", "--user-batch", "1", says=("largest file is home/ann/huge with 1.0 MiB",))
     planned.file.write_text(text)
     planned.works("run", "--all", "--deltas", "0")
+    overall = json.loads(planned.call("status", "--json").stdout)["overall"]
+    assert (MIB <= overall["total_bytes"] - before_bytes < 2 * MIB, overall["left_bytes"]) == (True, 0)
+    for number in ("1", "2"):
+        planned.works("verify", "--user-batch", number)
     assert (planned.target / "home" / "ann" / "huge").stat().st_size == 16 << 30

@@ -144,10 +144,3 @@ def test_what_an_earlier_plan_brought_is_replaced_and_not_added_to() -> None:
     assert still_needed(needs, {}) == Need(size_bytes=150, inodes=15)
     arrived = {b"a": Need(size_bytes=90, inodes=20), b"c": Need(size_bytes=1000, inodes=1000)}
     assert still_needed(needs, arrived) == Need(size_bytes=60, inodes=5), "no tree makes up for another"
-
-
-def test_holes_take_no_room_and_compression_is_not_taken_for_them() -> None:
-    sparse, packed = (replace(usage(b"t", size_bytes=1000), allocated_bytes=blocks) for blocks in (200, 300))
-    assert (sparse.room_bytes, packed.room_bytes) == (200, 1000)
-    assert still_needed({b"t": Need(size_bytes=900)}, {}, {b"t": sparse.room_bytes}) == Need(size_bytes=200)
-    assert still_needed({b"t": Need(size_bytes=100)}, {}, {b"t": sparse.room_bytes}) == Need(size_bytes=100)
