@@ -8,8 +8,9 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import xxhash
@@ -17,9 +18,10 @@ from msgspec.structs import replace
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem
-from migrator.core.entry import Entry, EntryType, permission_bits, time_of_entry_ns
+from migrator.core.entry import BLOCK_BYTES, Entry, EntryType, permission_bits, time_of_entry_ns
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
+from migrator.core.units import MIB
 from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.kinds.model import Answer
@@ -147,9 +149,43 @@ def require_algorithm(algorithm: str) -> None:
         raise ValueError(f"unknown digest algorithm {algorithm!r}; known: {known}")
 
 
+_ZEROS = memoryview(bytes(1 << 20))
+_OTHER_BLOCKS_BYTES = MIB
+_OTHER_BLOCKS_PART = 32
+"""The blocks that a file may have beside its data: of its own lists of blocks, and allocated ahead."""
+
+
+def _data_of(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """The ranges of data of a file; holes lie between them. All of the rest if the file system reports no holes."""
+    at = 0
+    while at < size_bytes:
+        try:
+            data = os.lseek(fd, at, os.SEEK_DATA)
+            end = min(os.lseek(fd, data, os.SEEK_HOLE), size_bytes)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                yield at, size_bytes
+            return
+        if end <= data:
+            return
+        yield data, end
+        at = end
+
+
+def _holes_are_plausible(fd: int, facts: os.stat_result) -> bool:
+    """Whether the file has holes, and its data is about as large as its blocks: a file system that reported data as a hole
+    would be believed by the copy and by its proof.
+    """
+    allocated_bytes = facts.st_blocks * BLOCK_BYTES
+    if allocated_bytes >= facts.st_size:
+        return False
+    data_bytes = sum(end - start for start, end in _data_of(fd, facts.st_size))
+    return data_bytes + _OTHER_BLOCKS_BYTES >= allocated_bytes - allocated_bytes // _OTHER_BLOCKS_PART
+
+
 def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
-    """The digest of an open regular file, read from the start; `path` is for errors. Its clean pages are dropped from
-    the page cache first. If the file grows, the read stops shortly after its first size, and the file is reported as
+    """The digest of the whole content of an open regular file, wherever its holes are: they are not read, but hashed as
+    zeros. `path` is for errors. Its clean pages are dropped from the page cache first. If the file grows, the read stops shortly after its first size, and the file is reported as
     changed.
 
     Raises OSError, also (EINVAL) if it is not a regular file.
@@ -163,10 +199,21 @@ def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
     # One byte more than the size, so that the first read already detects growth.
     buffer = memoryview(bytearray(min(before.st_size + 1, _READ_BYTES)))
     size_bytes = 0
-    # Stop there: a process that keeps appending must not block the reader forever.
-    while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
-        hasher.update(buffer[:count])
-        size_bytes += count
+    # The byte after the end shows growth.
+    ranges: Iterable[tuple[int, int]] = ((0, before.st_size + 1),)
+    if _holes_are_plausible(fd, before):
+        ranges = chain(_data_of(fd, before.st_size), ((before.st_size, before.st_size + 1),))
+    for data, end in ranges:
+        while size_bytes < data:
+            count = min(data - size_bytes, len(_ZEROS))
+            hasher.update(_ZEROS[:count])
+            size_bytes += count
+        # Stop there: a process that keeps appending must not block the reader forever.
+        while size_bytes < end and (count := os.preadv(fd, [buffer[: end - size_bytes]], size_bytes)):
+            hasher.update(buffer[:count])
+            size_bytes += count
+        if size_bytes < end:
+            break
     changed = size_bytes != before.st_size or content_facts(before) != content_facts(os.fstat(fd))
     return Digest(value=hasher.digest(), size_bytes=size_bytes, changed=changed)
 

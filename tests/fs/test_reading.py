@@ -238,17 +238,17 @@ def test_a_file_that_grows_without_end_does_not_hold_the_reader(
 ) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"line" * 10)
-    plain, reads = os.readv, 0
+    plain, reads = os.preadv, 0
 
-    def read_while_it_grows(fd: int, buffers: Sequence[memoryview]) -> int:
+    def read_while_it_grows(fd: int, buffers: Sequence[memoryview], offset: int) -> int:
         nonlocal reads
         reads += 1
         assert reads < 10, "it reads on and on"
         with open(file, "ab") as log:
             log.write(b"line" * 10)
-        return plain(fd, buffers)
+        return plain(fd, buffers, offset)
 
-    monkeypatch.setattr(os, "readv", read_while_it_grows)
+    monkeypatch.setattr(os, "preadv", read_while_it_grows)
     assert make(os.fsencode(tmp_path)).digest(b"log", "sha256").changed
 
 

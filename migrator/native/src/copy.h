@@ -229,6 +229,8 @@ enum result finish_beside(struct copier *copier, const struct made *made);
 void end_finishing(struct copier *copier);
 
 /* copy_content.c */
+bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_end);
+bool holes_are_plausible(int fd, const struct stat *facts);
 int copy_content(struct copier *copier, int in, int out, const struct stat *facts, off_t *copied);
 /* 0, -1 on a reported error, or RANGE_CUT if the source returned less than the range. */
 enum { RANGE_CUT = 1 };

@@ -102,7 +102,7 @@ static bool may_have_holes(int in, const struct stat *facts) {
 
 /* The next range of data after `from`; all of the rest if the file system does not report holes. False: none is
  * left. */
-static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_end) {
+bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_end) {
     *data = lseek(in, from, SEEK_DATA);
     if (*data < 0 && errno == ENXIO)
         return false;
@@ -114,6 +114,22 @@ static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_en
     if (*data_end > end)
         *data_end = end;
     return *data < end && *data_end > *data;
+}
+
+/* The blocks that a file may have beside its data: of its own lists of blocks, and allocated ahead. */
+#define OTHER_BLOCKS_BYTES ((off_t)1 << 20)
+#define OTHER_BLOCKS_PART 32
+
+/* Whether holes are reported, and the data between them is about as large as the blocks of the file: a file system that
+ * reported data as a hole would be believed twice, by the copy and by its proof. */
+bool holes_are_plausible(int fd, const struct stat *facts) {
+    if (!may_have_holes(fd, facts))
+        return false;
+    off_t data, data_end, bytes = 0;
+    for (off_t at = 0; at < facts->st_size && next_data(fd, at, facts->st_size, &data, &data_end); at = data_end)
+        bytes += data_end - data;
+    off_t allocated = (off_t)facts->st_blocks * SECTOR_BYTES;
+    return bytes + OTHER_BLOCKS_BYTES >= allocated - allocated / OTHER_BLOCKS_PART;
 }
 
 /* Copy the whole content, up to the size in `facts`, into an empty file. The copy is shorter if the file was truncated:
