@@ -15,6 +15,7 @@ from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirecto
 from migrator.bricks.add.model import TargetRoom
 from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
 from migrator.bricks.drain.audit import LeftListFile
+from migrator.bricks.drain.directory_times import DirectoryTimes
 from migrator.bricks.drain.stage import DrainWorld
 from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.retire.model import Uncovered
@@ -178,6 +179,12 @@ async def drain_world(
             marks=partial(looks.marks_on_bricks, hosts),
             strange=partial(looks.still_strange_on, hosts),
             recovery=MountedVolumeRecovery(source.root),
+            times=DirectoryTimes(
+                walks=looks.HostDirectories(hosts),
+                memory=DirectoryFiles(site.site.state_dir / "drains"),
+                mount=MountedDirectories(wiring.source_root),
+                blocking=wiring.blocking,
+            ),
         )
 
 

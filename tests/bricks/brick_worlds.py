@@ -11,7 +11,7 @@ from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualCl
 from tests.support.kills import Death, DoingHooks, dying, ticking
 
 W = TypeVar("W")
-_PARTS = ("volume", "source", "walks", "hooks", "ledger")
+_PARTS = ("volume", "source", "walks", "hooks", "ledger", "times")
 _CALLS = (
     *("places", "versions", "target_room", "back_up", "blamed", "open_files", "marks"),
     *("writers", "endpoints", "scan", "cover", "list_to"),

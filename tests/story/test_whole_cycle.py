@@ -179,15 +179,34 @@ def glusterd(single_bricks: LabHandle, tmp_path: Path) -> Iterator[Glusterd]:
         yield Glusterd(lab, site, brick, marks)
 
 
+def fill_side_by_side(root: Path) -> None:
+    """Directories with one file after the other. The last one decides the mtime, and any brick may have it."""
+    for directory in range(60):
+        (root / f"{directory}").mkdir(parents=True)
+    for file in range(6):
+        for directory in range(60):
+            (root / f"{directory}" / f"{file}").write_text("content")
+
+
+def directory_times(root: Path) -> dict[str, int]:
+    """The mtime of each directory but the root, which Gluster makes anew on a new brick."""
+    return {str(path): path.stat().st_mtime_ns for path in root.rglob("*") if path.is_dir() and not path.is_symlink()}
+
+
 def test_glusterd_is_killed_at_every_step_of_a_brick_that_goes_and_comes_back(glusterd: Glusterd) -> None:
     lab, brick = glusterd.lab, glusterd.brick
     drains = Drains(lab, glusterd.site, glusterd.marks)
-    before = everything(lab.source)
+    filled = lab.source / "side-by-side"
+    fill_side_by_side(filled)
+    before, times = everything(lab.source), directory_times(filled)
     drain = ("drain", brick.name, "--accept-open-files")
     word = glusterd.site.json("brick", *drain, "--dry-run")["confirm"]
     glusterd.bring(DRAIN_MARKS, *drain, "--confirm", word)
     assert (drains.state(), brick.name in drains.names(), drains.option()) == ("wiped", False, None)
     wait_until_is_there(lambda: everything(lab.source), before)
+    (drained,) = glusterd.site.json("brick", "status")["drains"]
+    assert (drained["times_kept"] > 0, drained["times_lost"]) == (True, 0)
+    assert directory_times(filled) == times
 
     glusterd.bring(ADD_MARKS, "add", brick.name, "--to", "source")
     assert (brick.name in drains.names(), drains.option()) == (True, None)

@@ -1,4 +1,4 @@
-"""Records owner, mode and ACLs of directories before an addition, on disk, and restores them."""
+"""Records owner, mode, ACLs and times of directories on disk, before bricks are added or leave, and restores them."""
 
 import errno
 import os
@@ -29,15 +29,15 @@ _CACHE_KIB = 64 * 1024
 
 
 class DirectoryFiles:
-    """The recorded directories of all additions: one file each in a directory of the state directory."""
+    """The recorded directories of all additions, or of all drains: one file each in a directory of the state directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     @contextmanager
-    def opened(self, addition_id: int) -> Iterator["KnownDirectoryFile"]:
-        """Open the file of one addition during the block. Raises MigratorError if it cannot be read or written."""
-        path = self._directory / f"{addition_id}-directories.db"
+    def opened(self, operation_id: int) -> Iterator["KnownDirectoryFile"]:
+        """Open the file of one operation during the block. Raises MigratorError if it cannot be read or written."""
+        path = self._directory / f"{operation_id}-directories.db"
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -55,7 +55,7 @@ class DirectoryFiles:
 
 
 class KnownDirectoryFile:
-    """The recorded directories of one addition. Synchronous, for one thread."""
+    """The recorded directories of one operation. Synchronous, for one thread."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -76,6 +76,19 @@ class KnownDirectoryFile:
         """Record these, replacing earlier entries of the same gfids."""
         of_each = attrgetter(*_COLUMNS)
         self._connection.executemany(_KEEP, map(of_each, found))
+
+    def all(self) -> Iterator[DirectoryFacts]:
+        """Return all recorded directories, in no order. Nothing may be recorded meanwhile."""
+        for row in self._connection.execute(f"SELECT {_NAMES} FROM directories"):  # noqa: S608 -- ours
+            yield DirectoryFacts(**dict(zip(_COLUMNS, row, strict=True)))
+
+    def drop(self, gfids: Sequence[bytes]) -> None:
+        """Forget these."""
+        self._connection.executemany("DELETE FROM directories WHERE gfid = ?", [(gfid,) for gfid in gfids])
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._connection.execute("DELETE FROM directories")
 
     def done(self) -> None:
         """Commit the entries of a complete walk. Without this call they are dropped."""
@@ -101,7 +114,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 
 
 class MountedDirectories:
-    """Restores owner, mode and ACLs of directories through the mount. Blocking."""
+    """Restores owner, mode, ACLs and times of directories through the mount. Blocking."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root
@@ -134,6 +147,17 @@ class MountedDirectories:
             os.fchmod(fd, wanted.mode)
             now = _facts(fd, seen.path, seen.gfid)
             return now if now is not None and same_owner(now, wanted) else None
+
+    def set_mtime(self, seen: DirectoryFacts) -> bool:
+        """Write the mtime of a directory to every copy, if it still has the times that were `seen`. Return whether it
+        was written. May be called again. Raises OSError.
+        """
+        with Root(self._root) as root, root.directory(seen.path) as fd:
+            now, status = _facts(fd, seen.path, seen.gfid), os.fstat(fd)
+            if now is None or (now.modified_ns, now.changed_ns) != (seen.modified_ns, seen.changed_ns):
+                return False
+            os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+            return True
 
 
 def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:

@@ -128,7 +128,8 @@ class DrainNotes(Struct, frozen=True, kw_only=True):
     and `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a
     restart ends. `files` (names) and `size_bytes` (content) are the amounts to move, taken at the start and never
     replaced. `wipe_word` confirmed a wipe that has begun. `volume_before` is the fingerprint of the volume at the first
-    start, and `volume_after` what the commit makes of it.
+    start, and `volume_after` what the commit makes of it. `times_kept` directories had their latest mtime on these
+    bricks and keep it, and `times_lost` show an earlier one since.
     """
 
     options: tuple[ChangedOption, ...] | None = None
@@ -140,6 +141,8 @@ class DrainNotes(Struct, frozen=True, kw_only=True):
     wipe_word: str | None = None
     volume_before: str | None = None
     volume_after: str | None = None
+    times_kept: int | None = None
+    times_lost: int | None = None
 
 
 NO_DRAIN_NOTES = DrainNotes()
@@ -454,11 +457,14 @@ _EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
 
 class DrainStanding(BrickStanding, frozen=True, kw_only=True):
     """The progress of one attempt to drain bricks. `files` (names) and `size_bytes` (content) were to be moved when it
-    began.
+    began. `times_kept` and `times_lost` count directories whose latest mtime was on these bricks: None before the
+    commit.
     """
 
     state: DrainState
     started_at_s: float | None
+    times_kept: int | None
+    times_lost: int | None
 
     @property
     def left_files(self) -> int | None:

@@ -219,7 +219,13 @@ def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) ->
     # Users continue to create files there. Once all counted files are moved and more move, the end is unknown.
     known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
     left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if known else None
-    return model.DrainStanding(**facts, started_at_s=record.times.get(model.DrainState.STARTED), left_s=left_s)
+    return model.DrainStanding(
+        **facts,
+        started_at_s=record.times.get(model.DrainState.STARTED),
+        left_s=left_s,
+        times_kept=notes.times_kept,
+        times_lost=notes.times_lost,
+    )
 
 
 Bricks = TypeVar("Bricks", bound=BrickOperation[Any, Any])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import LeftListFile, ReadBlock
+from migrator.bricks.drain.directory_times import DirectoryTimes
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import NO_ROOM_TOLD
@@ -37,7 +38,7 @@ class DrainWorld(BrickWorld, frozen=True, kw_only=True):
     files. `leftovers` and `recovery` bring back files that a drain left on its bricks. `marks` returns hard-linked
     files with the mark of an earlier drain, on bricks of the volume with the given id (None: not known). `strange`
     returns the paths of a brick that still have no gfid. `left_list` receives all findings of audits, in the directory
-    of a run.
+    of a run. Without `times` directories may have earlier mtimes after the commit.
     """
 
     source: SourceFileSystem
@@ -55,6 +56,7 @@ class DrainWorld(BrickWorld, frozen=True, kw_only=True):
     marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]]
     strange: StrangeLook | None = None
     left_list: Callable[[str], LeftListFile] | None = None
+    times: DirectoryTimes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

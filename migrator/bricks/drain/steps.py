@@ -34,7 +34,7 @@ from migrator.gluster.rules import disk_problems, drained, is_on, volume_fingerp
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_brick
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import LOOKS, Around, Done, Events
+from migrator.operations.engine import LOOKS, Around, Done, Events, reason_of
 from migrator.operations.model import Act, Finished, Halt
 
 if TYPE_CHECKING:
@@ -496,6 +496,7 @@ class DrainMachine(
             return Done(words="it is out of the volume")
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
+        kept = await self._keep_times(record)
         if self.looker.audit is not None and self.looker.audit.explained:
             # A file may have been written to meanwhile, since hooks can take long. Then its leftover original is not
             # proven any more.
@@ -508,7 +509,24 @@ class DrainMachine(
         await world.volume.commit(record.bricks)
         # A client may have written until now: another audit decides on a wipe, whatever the clock says.
         self.looker.audit = None
-        return Done(words="out of the volume")
+        return Done(words="out of the volume", notes=kept)
+
+    async def _keep_times(self, record: model.DrainRecord) -> model.DrainNotes:
+        """Keep the mtimes of directories that are latest on these bricks. Raises MigratorError."""
+        world = self.call.world
+        if world.times is None:
+            return model.NO_DRAIN_NOTES
+        state, _ = await world.volume.state_and_tasks()
+        try:
+            found = await world.times.keep(record.id, bricks_of(record, state.bricks), state)
+        except (OSError, TimeoutError) as error:
+            raise ToolFailed(f"the times of directories cannot be kept: {reason_of(error)}") from error
+        if found.lost:
+            lost = several(found.lost, "directory", "directories")
+            self.say(
+                EventKind.DRAIN_DOUBTED, Severity.WARNING, record, f"{lost} will show an earlier mtime than before"
+            )
+        return model.DrainNotes(times_kept=found.kept, times_lost=found.lost)
 
     async def _wipe(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self._do(act, record, HookStep.WIPE)

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from migrator.bricks.drain import model as drain_model
+from migrator.bricks.drain.directory_times import KeptTimes
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.rules_progress import wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainWorld
@@ -136,6 +137,19 @@ class Walks:
         return BrickTotals(rows=left, directories=1, problems=0)
 
 
+@dataclass
+class Times:
+    """The mtimes of directories over the commit."""
+
+    volume: Volume
+
+    async def keep(self, drain_id: int, bricks: Sequence[Brick], state: VolumeState) -> KeptTimes:
+        assert (drain_id > 0, [one.name for one in bricks]) == (True, [LEAVING])
+        assert LEAVING in {one.name for one in state.bricks}
+        self.volume.times_kept = True
+        return KeptTimes(kept=3)
+
+
 @dataclass(frozen=True)
 class Contents:
     """What a catalog says."""
@@ -220,6 +234,7 @@ class Site:
             volume=self.glusterd,
             source=Source(),
             walks=Walks(self.volume),
+            times=Times(self.volume),
             read_block=lambda payload: (b"left",) * len(payload),
             contents=lambda: Contents(self.trees),
             versions=versions,

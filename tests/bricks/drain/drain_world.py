@@ -35,7 +35,8 @@ class World:
     has ended, the bricks that stay are full. `silent`: the host is up and reports no counters, because its glusterd has
     lost the rebalance process; neither status nor stop is answered then. `late_write`: a user writes to the leaving
     brick right before the commit. `forced`: files were committed out of the volume by others. `lookups` is
-    cluster.lookup-optimize.
+    cluster.lookup-optimize. `times_kept`: the mtimes of directories that are latest on the leaving brick are on the others
+    too.
     """
 
     bricks: dict[str, set[int]] = field(
@@ -62,6 +63,7 @@ class World:
     files: int = 9
     tasks_made: int = 0
     shielded: bool = False
+    times_kept: bool = False
 
     @property
     def moving(self) -> bool:
@@ -170,6 +172,7 @@ class World:
             # By a client that has not heard of the drain.
             self.writes(LEAVING)
             self.late_write, self.forced = False, True
+        assert self.times_kept
         self.take_out()
 
     def wipe(self) -> None:

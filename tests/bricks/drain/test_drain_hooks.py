@@ -36,6 +36,13 @@ def test_every_step_has_its_hooks_in_order(site: HookedSite) -> None:
     assert site.owes_nothing()
 
 
+def test_directories_keep_their_times_over_the_commit_and_are_counted(site: HookedSite) -> None:
+    standing = site.drain().standing
+    assert standing is not None
+    assert (standing.state, site.volume.times_kept) == ("committed", True)
+    assert (standing.times_kept, standing.times_lost) == (3, 0)
+
+
 @pytest.mark.guarantee("moved-acl")
 def test_shields_stay_on_until_the_commit_and_are_off_before_a_wipe_also_if_a_killed_call_left_them(
     site: HookedSite,
