@@ -7,7 +7,6 @@ import getpass
 import json
 import math
 import os
-import signal
 import sys
 import tempfile
 import traceback
@@ -22,6 +21,7 @@ from msgspec import Struct
 
 from migrator import __version__
 from migrator.app import Wiring
+from migrator.cli import signals
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
@@ -89,30 +89,18 @@ RESUMES = "the same command resumes"
 
 
 def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str = RESUMES) -> Result:
-    """Run one stage. The first SIGINT or SIGTERM cancels it; it stops cleanly, and Interrupted is raised.
-
-    Further signals are ignored, because a clean stop takes a few seconds.
-    """
+    """Run one stage. The first signal that ends programs cancels it; it stops cleanly, and Interrupted is raised."""
 
     async def supervised() -> Result:
         loop = asyncio.get_running_loop()
         # Threads that hang on a file system must not block the end of the program.
         loop.set_default_executor(DaemonExecutor())
         task = asyncio.ensure_future(work)
-        stopping = False
-
-        def stop() -> None:
-            nonlocal stopping
-            if not stopping:
-                stopping = True
-                task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            raise Interrupted("interrupted", hint=when_interrupted) from None
+        with signals.stopped_by_signals(task.cancel):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                raise Interrupted("interrupted", hint=when_interrupted) from None
 
     return asyncio.run(supervised())
 
@@ -239,18 +227,17 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     def command(invocation: Invocation, /, *, as_json: bool, **options: object) -> None:
         invocation.as_json = as_json
         try:
-            if "every" in options:
-                names = ("plan_name", "numbers", "every", "users")
-                options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
-            code = function(invocation, **options)
+            with signals.handled():
+                if "every" in options:
+                    names = ("plan_name", "numbers", "every", "users")
+                    options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
+                code = function(invocation, **options)
         except MigratorError as error:
             print_error(error, as_json=as_json)
             code = error.exit_code
         except KeyboardInterrupt:
             print_error(Interrupted("interrupted"), as_json=as_json)
             code = ExitCode.INTERRUPTED
-        except BrokenPipeError:
-            code = ExitCode.FAILED
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 - the one place that reports a defect

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import click
 from migrator import app
 from migrator.cli.call import SIZE, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
+from migrator.cli.signals import stopped_by_signals
 from migrator.core.clock import SystemClock
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.paths import show
@@ -135,18 +135,17 @@ def churn_command(
 
     async def work() -> ChurnSummary:
         stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        return await lab_churn(
-            state.source,
-            chosen,
-            journal=where,
-            rate_per_s=rate,
-            seed=state.spec.seed,
-            clock=SystemClock(),
-            stop=stop,
-            operations=operations,
-        )
+        with stopped_by_signals(stop.set):
+            return await lab_churn(
+                state.source,
+                chosen,
+                journal=where,
+                rate_per_s=rate,
+                seed=state.spec.seed,
+                clock=SystemClock(),
+                stop=stop,
+                operations=operations,
+            )
 
     click.echo("lab: churning; Ctrl-C stops it", err=True)
     summary = asyncio.run(work())

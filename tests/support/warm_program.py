@@ -71,10 +71,11 @@ def _be_the_program(words: list[str], out: Path, err: Path, before: Callable[[],
             os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-        from migrator.__main__ import UMASK
+        from migrator.__main__ import UMASK, drop_unread_output
         from migrator.cli.main import main
 
         before()
+        drop_unread_output()
         os.umask(UMASK)
         main(args=words, prog_name="migrator")
     except SystemExit as end:
