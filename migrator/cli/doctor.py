@@ -128,6 +128,7 @@ def doctor_command(invocation: Invocation, *, tuning: bool) -> ExitCode:
             storage=wiring.storage_targets(),
             source_tool=wiring.source_tool,
             target_tool=wiring.target_tool,
+            holders=wiring.locks().holders,
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

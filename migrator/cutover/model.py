@@ -268,6 +268,17 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
         return self.notes.purge
 
 
+class FrozenUser(Struct, frozen=True, kw_only=True):
+    """A user who cannot work now. `at_work`: a command holds their tree, and ends the freeze; otherwise only `hint` does."""
+
+    tree: UserTree
+    state: CutoverState
+    since_s: float
+    at_work: bool
+    hint: str
+    reason: str = ""
+
+
 _TOPS = {_S.FREEZING: "frozen_top", _S.ROLLBACK_FREEZING: "frozen_target_top"}
 """The top that must be known before a freeze, for the thaw. It is set only when the state changes to that intent."""
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.events import Finding, ok, warning
+from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import first_of, format_duration, format_size, several
@@ -78,11 +78,54 @@ def freeze_words(record: model.CutoverRecord) -> str:
     return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
 
 
+FROZEN_CHECK = "frozen users"
+"""The name of the check of `doctor`."""
+
+
+def frozen_users(
+    records: Iterable[model.CutoverRecord], *, at_work: Callable[[bytes], bool]
+) -> tuple[model.FrozenUser, ...]:
+    """The users who are frozen now: first those whom no command thaws, then the others; each by time. `at_work`: whether
+    a command holds the tree.
+    """
+    found = [
+        model.FrozenUser(
+            tree=one.tree,
+            state=one.state,
+            since_s=one.frozen_since_s,
+            at_work=at_work(one.tree.path),
+            hint=_resuming(one),
+            reason=one.failure,
+        )
+        for one in records
+        if one.frozen_since_s is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (one.at_work, one.since_s)))
+
+
+def check_frozen(users: Sequence[model.FrozenUser], *, now_s: float) -> list[Finding]:
+    """A finding for each frozen user: a failure if no command thaws them."""
+    findings = []
+    for one in users:
+        words = f"{one.tree.user} has been frozen for {format_duration(max(now_s - one.since_s, 0.0))}: {state_words(one.state)}"
+        if one.at_work:
+            findings.append(warning(FROZEN_CHECK, words, "a command is at work on it: see `migrator status`"))
+        else:
+            findings.append(failure(FROZEN_CHECK, f"{words}; no command is at work on it", one.hint))
+    return findings
+
+
+def _resuming(record: model.CutoverRecord) -> str:
+    verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
+    return f"migrator {verb} --user {record.tree.user} (it resumes, or gives it up and thaws the user)"
+
+
 def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collection[bytes]) -> Iterator[Blocker]:
     """Cutovers that an operator has to act on: those that were given up, and those that left their user frozen or a purge
     unfinished. `at_work`: the user trees that a command holds.
     """
-    for record in records:
+    # Frozen users first.
+    for record in sorted(records, key=lambda one: not one.under_way):
         left = record.tree.path not in at_work
         verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
         command = f"migrator {verb} --user {record.tree.user}"
@@ -92,7 +135,7 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collect
             yield Blocker(
                 subject=subject,
                 on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
-                hint=f"{command} (it goes on, or gives it up and thaws the user)",
+                hint=_resuming(record),
             )
         elif record.state is model.CutoverState.PURGING and left:
             yield Blocker(

@@ -12,6 +12,21 @@ from migrator.render import document
 # Cutovers.
 
 
+def frozen_blocks(users: Sequence[model.FrozenUser], *, now_s: float) -> Iterator[document.Block]:
+    """The users who cannot work now, and how each freeze ends."""
+    cells: document.Cells[model.FrozenUser] = (
+        (document.paths("user"), lambda one: one.tree.user),
+        (document.paths("tree"), lambda one: show(one.tree.path)),
+        (document.text("state"), lambda one: state_words(one.state)),
+        (document.figure("frozen for"), lambda one: format_duration(max(now_s - one.since_s, 0.0))),
+        (document.wide("ended by"), lambda one: "the command at work" if one.at_work else one.hint),
+    )
+    if left := sum(not one.at_work for one in users):
+        words = f"{several(left, 'user is', 'users are')} frozen, and no command is at work to thaw them"
+        yield document.paragraph(f"{words}.", alert=True)
+    yield document.records("", cells, users)
+
+
 def cutover_blocks(
     cutovers: Sequence[model.CutoverRecord], *, now_s: float, limit: int | None = None
 ) -> Iterator[document.Block]:

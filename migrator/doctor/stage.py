@@ -29,7 +29,14 @@ from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
-from migrator.cutover.rules import check_open_files, check_way_back, missing_freeze_hook, what_is_unseen
+from migrator.cutover.rules import (
+    check_frozen,
+    check_open_files,
+    check_way_back,
+    frozen_users,
+    missing_freeze_hook,
+    what_is_unseen,
+)
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.doctor.trial import Trial
@@ -43,6 +50,7 @@ from migrator.hosts.connection import own_environment
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
 from migrator.hosts.site import look_at_room, names
+from migrator.ledger.locks import Holders, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
@@ -241,8 +249,8 @@ PROBE_TIMEOUT_S = 300.0
 
 
 class DoctorWorld(Struct, frozen=True, kw_only=True):
-    """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
-    `confinement_problem` returns why streams cannot be confined here, None if they can. `find_driver`
+    """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine. By default no
+    command is at work. `confinement_problem` returns why streams cannot be confined here, None if they can. `find_driver`
     raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
     or if `storage` is (the target has no storage targets).
     """
@@ -266,6 +274,7 @@ class DoctorWorld(Struct, frozen=True, kw_only=True):
     storage: StorageTargets | None = None
     source_tool: FileSystemCommand | None = None
     target_tool: FileSystemCommand | None = None
+    holders: Holders = tuple
 
 
 async def ask(
@@ -650,7 +659,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     system that does not answer is a finding after 30 seconds. Raises LedgerCorrupt and other errors of the ledger.
     """
     record = world.ledger.site.read() if world.ledger is not None else None
-    findings = await examine_machine(world)
+    findings = [*_frozen(world), *await examine_machine(world)]
     source = _retired(world.ledger) or await examine_source(world, record)
     findings += source.findings
     on_target, target = await examine_target(world, record, source.room)
@@ -675,6 +684,14 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     if world.site.transfer.movers == "slurm":
         findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
     return tuple(findings)
+
+
+def _frozen(world: DoctorWorld) -> list[Finding]:
+    if world.ledger is None:
+        return []
+    held = {name for holder in world.holders() for name in holder.names}
+    users = frozen_users(world.ledger.cutovers.under_way(), at_work=lambda tree: of_tree(tree) in held)
+    return check_frozen(users, now_s=world.clock.now_s())
 
 
 async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:

@@ -16,7 +16,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB
-from migrator.cutover.model import CutoverRecord, SpeedUpSum, UserSpeedUps
+from migrator.cutover.model import CutoverRecord, FrozenUser, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
@@ -450,6 +450,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
       which something was copied.
     - `verified_content_bytes` are the verified bytes whose content was compared, not only their attributes.
+    - `frozen` are the users who cannot work now, under any plan.
     - `cutovers` has the newest attempt for every tree under any plan: a later plan omits users who work on the target.
     - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
     - `governing` has the limits that operators set, and the number of streams that the newest run may have.
@@ -461,6 +462,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
 
     at_s: float
     site: str | None
+    frozen: tuple[FrozenUser, ...] = ()
     scan: CatalogRecord | None = None
     plan: PlanFacts | None = None
     overall: Tally = Tally()

@@ -16,7 +16,7 @@ from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.cutover.rules import cutover_blockers, newest_attempts
+from migrator.cutover.rules import cutover_blockers, frozen_users, newest_attempts
 from migrator.delta.model import ChangeKind, Changes
 from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
@@ -200,6 +200,7 @@ def read_status(
     return model.StatusFacts(
         at_s=now_s,
         site=name,
+        frozen=frozen_users(cutovers, at_work=lambda tree: of_tree(tree) in held),
         scan=scan,
         plan=plan_facts,
         storage=tuple(ledger.capacity.storage()),
@@ -226,8 +227,8 @@ def read_status(
         runs=tuple(runs),
         events=rules.seen_events(ledger.facts.incidents(events_limit), ledger.facts.endings(rules.ENDING_KINDS)),
         blocked=(
-            *governing_blockers(governing),
             *cutover_blockers(cutovers, at_work=[one.tree.path for one in cutovers if of_tree(one.tree.path) in held]),
+            *governing_blockers(governing),
             *drain_blockers(bricks.drains, at_work=bool(verbs & {"brick-drain", "brick-stop"}), now_s=now_s),
             *addition_blockers(bricks.additions, at_work="brick-add" in verbs, now_s=now_s),
             *rules.blockers(

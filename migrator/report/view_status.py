@@ -14,7 +14,8 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import first_of, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.model import CutoverState
-from migrator.cutover.view import cutover_blocks
+from migrator.cutover.rules import FROZEN_CHECK
+from migrator.cutover.view import cutover_blocks, frozen_blocks
 from migrator.ledger.model import CALL, TREE, Holder
 from migrator.purge.model import SecondCopy
 from migrator.render import document as doc
@@ -34,10 +35,15 @@ _BLOCKED_ROWS = 6
 
 
 def first_sections(status: model.StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
-    """The first page: `short` under the bars, and the first blockers."""
+    """The first page: frozen users, `short` under the bars, and the first blockers."""
     if status.plan is None:
         short = [doc.paragraph("There is no plan yet: nothing is counted as copied or left.")]
-    first = (("In short", (*bars(status), *short)), ("Blocked", [blocker_table(status.blocked[:_BLOCKED_ROWS])]))
+    frozen = frozen_blocks(status.frozen, now_s=status.at_s)
+    first = (
+        ("Frozen users", frozen),
+        ("In short", (*bars(status), *short)),
+        ("Blocked", [blocker_table(status.blocked[:_BLOCKED_ROWS])]),
+    )
     yield from (replace(section, first_page=True) for section in doc.sections(*first))
     yield from doc.sections(("Also blocked", [blocker_table(status.blocked[_BLOCKED_ROWS:])]))
 
@@ -162,9 +168,9 @@ _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", Fi
 
 
 def finding_document(findings: Sequence[Finding]) -> doc.Document:
-    """All findings, the worst first, otherwise in the order of the checks."""
+    """All findings: frozen users, then the worst first, otherwise in the order of the checks."""
     counts = {status: sum(finding.status is status for finding in findings) for status in _WORDS}
-    ordered = sorted(findings, key=lambda one: list(_WORDS).index(one.status))
+    ordered = sorted(findings, key=lambda one: (one.check != FROZEN_CHECK, list(_WORDS).index(one.status)))
     rows = [(_WORDS[one.status], one.check, one.message, one.fix) for one in ordered]
     found = doc.table("", [doc.text(""), doc.wide("check"), doc.wide("what was found"), doc.wide("what to do")], rows)
     verdict = (

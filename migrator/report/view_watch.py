@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import zip_longest
-from types import FrameType
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from msgspec import Struct
 from rich.console import Console, Group, RenderableType
@@ -23,7 +22,6 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
-from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.render.charts import sparkline
 from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent, shortened, when
 from migrator.render.progress import EVENT_STYLES, event_line, share
@@ -54,9 +52,10 @@ _TREE_ORDER = (
 
 
 def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float]]) -> None:
-    """Show snapshots until Ctrl-C, SIGTERM, or the end of the reader: on the whole screen of a capable terminal,
-    otherwise as plain lines without control codes. The iterator yields the facts, the reason why they could not be
-    refreshed (empty: they are new), and the seconds until the next ones. Only the main thread may call it.
+    """Show snapshots until KeyboardInterrupt, as which every verb ends by a signal, or the end of the reader: on the
+    whole screen of a capable terminal, otherwise as plain lines without control codes. The iterator yields the facts,
+    the reason why they could not be refreshed (empty: they are new), and the seconds until the next ones. Only the main
+    thread may call it.
     """
     console = Console(file=stream, highlight=False)
     # Without requested events, poll reports only that the reader has closed its end.
@@ -65,7 +64,6 @@ def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float
     before: model.WatchFacts | None = None
     with ExitStack() as stack:
         stack.enter_context(suppress(KeyboardInterrupt))
-        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _end))
         # A signal right before `poll` would only be handled after it: the pipe ends the wait.
         woken, wake = os.pipe()
         for end in (woken, wake):
@@ -88,10 +86,6 @@ def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float
                 return
 
 
-def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 # --- Without a terminal
 
 
@@ -107,14 +101,17 @@ def change_lines(before: model.WatchFacts | None, now: model.WatchFacts) -> Iter
 
 def _states(status: model.StatusFacts) -> Iterator[tuple[object, str]]:
     """Lines, each with the state whose change makes it worth a line: durations and rates change all the time."""
+    for one in status.frozen:
+        words = "" if one.at_work else f"; no command is at work: {one.hint}"
+        yield (one.tree, one.state, one.at_work), f"frozen: {one.tree.user}: {one.state.value}{words}"
     for run in newest_runs(status.runs):
         yield (run.id, run.life), f"{run.verb} (process {run.pid}): {_run_words(run, status.at_s)}"
     if status.plan is not None:
         left = [f"about {format_duration(one.left_s)} left" for one in status.estimates[:1]]
         done = f"copied: {percent(status.overall.percent_bytes)}: {_done_words(status.overall)}"
         yield ("copied", status.overall), ", ".join((done, *left))
-    for one in status.blocked:
-        yield (one.subject, one.hint), f"waits: {one.subject}: {one.on}, {one.hint}"
+    for blocker in status.blocked:
+        yield (blocker.subject, blocker.hint), f"waits: {blocker.subject}: {blocker.on}, {blocker.hint}"
 
 
 # --- On a terminal
@@ -154,6 +151,7 @@ def screen(facts: model.WatchFacts, problem: str = "", *, height: int) -> Render
 def _parts(facts: model.WatchFacts) -> Iterator[_Part]:
     """Everything that is shown, in order of importance."""
     status = facts.status
+    yield "frozen", None, list(_frozen_rows(status))
     yield "at work", None, list(_run_rows(status)) or [_Row(("nothing was run yet",))]
     yield from _progress_parts(facts)
     bad = several(status.attention_total, "file needs", "files need")
@@ -312,14 +310,16 @@ def _batch_row(one: model.BatchFacts) -> _Row:
     return _Row(words, "yellow" if bad else "green" if one.state is BatchState.VERIFIED else "")
 
 
+def _frozen_rows(status: model.StatusFacts) -> Iterator[_Row]:
+    """Users who cannot work now, first those whom no command thaws."""
+    for one in status.frozen:
+        since = f"for {format_duration(max(status.at_s - one.since_s, 0.0))}"
+        words = (f"{one.tree.user}, {show(one.tree.path)}", one.state.value, since, "" if one.at_work else one.hint)
+        yield _Row(words, "bold yellow" if one.at_work else "bold red")
+
+
 def _user_rows(status: model.StatusFacts) -> Iterator[_Row]:
-    """Users who are being cut over, then the others by state."""
-    for cutover in status.cutovers:
-        if cutover.state in UNDER_WAY_STATES:
-            since_s = cutover.frozen_since_s
-            since = "" if since_s is None else f"frozen for {format_duration(max(status.at_s - since_s, 0.0))}"
-            words = (f"cutover of {cutover.tree.user}, {show(cutover.tree.path)}", cutover.state.value, since)
-            yield _Row(words, "bold yellow")
+    """Users by state."""
     for one in sorted(status.trees, key=lambda one: (_TREE_ORDER.index(one.state), one.rank)):
         left = f"{format_size(one.tally.left_bytes)} left"
         tree = f"{one.tree.user}, {show(one.tree.path)}"

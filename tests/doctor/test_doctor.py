@@ -17,10 +17,11 @@ from msgspec.structs import replace as change
 
 from migrator.__main__ import UMASK
 from migrator.bricks.retire.model import RetirementState
-from migrator.core.entry import Entry
+from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
+from migrator.cutover.rules import FROZEN_CHECK
 from migrator.doctor.stage import DoctorWorld, examine, examine_hosts, examine_slurm
 from migrator.fs.beneath import read_mounts
 from migrator.fs.model import SENTINEL_NAME, MountIdentity
@@ -32,7 +33,11 @@ from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import look_at_room
 from migrator.ledger.ledger import open_ledger
+from migrator.ledger.locks import of_tree
+from migrator.ledger.model import Holder
 from migrator.native.program import NativeProgram, native_program
+from migrator.render.document import Table
+from migrator.report.view_status import finding_document
 from migrator.site.config import HostSection, Site, SlurmSection
 from migrator.transfer.executors import LocalExecutor
 from tests.site.test_init import SENTINEL, init, make_site
@@ -43,6 +48,8 @@ from tests.support.hook_site import HookSite
 from tests.support.making import made
 from tests.support.native_builds import placing
 from tests.support.one_host import OneHost
+from tests.support.operations import FREEZE, do, plan_cutover
+from tests.support.plans import small_plan
 from tests.support.volumes import volume
 from tests.support.xfs import XfsMount
 
@@ -94,6 +101,27 @@ def doctor(
 
 def failures(found: dict[str, list[Finding]]) -> dict[str, str]:
     return {check: one.message for check, findings in found.items() for one in findings if one.status is FAILURE}
+
+
+def test_doctor_begins_with_frozen_users(scratch: Path) -> None:
+    site = make_site(scratch)
+    init(site)
+    users = [UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob")]
+    with open_ledger(site.ledger_file) as ledger:
+        ledger.plans.record(small_plan("week1"), path="plans/week1.json", checksum="c")
+        for tree in users:
+            do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=tree), FREEZE)
+    at_work = Holder(8, "cutover of alice", 1.0, (of_tree(users[0].path),))
+
+    found = doctor(site, lambda world: change(world, holders=lambda: (at_work,)))
+
+    assert next(iter(found)) == FROZEN_CHECK
+    assert [one.status for one in found[FROZEN_CHECK]] == [FAILURE, WARNING]
+    assert found[FROZEN_CHECK][0].fix.startswith("migrator cutover --user bob")
+    others = [finding for findings in found.values() for finding in findings]
+    shown = finding_document([*reversed(others)]).sections[0].blocks[0]
+    assert isinstance(shown, Table)
+    assert [row[1] for row in shown.rows][:2] == [FROZEN_CHECK] * 2
 
 
 @pytest.mark.needs_root

@@ -12,12 +12,14 @@ from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import of_tree
 from migrator.ledger.model import Holder
 from migrator.plan.model import Chunk
+from migrator.render.document import first_page
 from migrator.render.text import to_markdown
-from migrator.report.model import RunLife, TreeState
+from migrator.report.model import RunLife, TreeState, WatchFacts
 from migrator.report.report import read_report
 from migrator.report.status import read_status
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
+from migrator.report.view_watch import change_lines
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
@@ -117,6 +119,28 @@ def test_only_what_no_command_is_at_work_on_waits_for_somebody(ledger: Ledger) -
     status = read_status(ledger, now_s=T0_S, holders=lambda: holders)
     assert {one.subject for one in status.blocked} & waiting == {"alice: cutover"}
     assert "scan, cutover of bob" in to_markdown(status_document(status))
+
+
+def test_status_begins_with_frozen_users(ledger: Ledger) -> None:
+    ledger.site.create(SITE)
+    planned(ledger)
+    users = [UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob", "carol", "dave")]
+    alice, bob, carol, dave = users
+    do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=alice), *THERE, at_s=T0_S - 50)
+    do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=bob), FREEZE, at_s=T0_S - 30)
+    do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=carol), FREEZE, at_s=T0_S - 20)
+    do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=dave), FREEZE, REVERT, reason="no", at_s=T0_S - 10)
+    holders = [Holder(8, "cutover of bob", T0_S, (of_tree(bob.path),))]
+
+    status = read_status(ledger, now_s=T0_S, holders=lambda: holders)
+
+    assert [(one.tree, one.at_work) for one in status.frozen] == [(carol, False), (bob, True)]
+    assert status.frozen[0].hint.startswith("migrator cutover --user carol")
+    assert status.blocked[0].subject == "carol: cutover"
+    document = status_document(status)
+    assert document.sections[0].title == "Frozen users"
+    assert "carol" in to_markdown(first_page(document, "more")).partition("In short")[0]
+    assert next(iter(change_lines(None, WatchFacts(status=status)))).endswith(status.frozen[0].hint)
 
 
 def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: Ledger) -> None:

@@ -24,6 +24,7 @@ from rich.screen import Screen
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState
+from migrator.cutover.rules import frozen_users
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import Bar
 from migrator.report.model import Blocker, RunLife, StatusFacts, Tally, WatchFacts
@@ -106,7 +107,7 @@ VERBS = (replace(RUN, id=2, verb="brick-drain", pid=4712), RUN, replace(RUN, id=
 @pytest.mark.parametrize(
     ("facts", "said", "not_said"),
     [
-        pytest.param(changed(cutovers=(BACK,)), ("carrying-back  frozen for 1 min 30 s",), (), id="frozen"),
+        pytest.param(changed(frozen=frozen_users((BACK,), at_work=lambda _: False)), ("carrying-back  for 1 min 30 s",), (), id="frozen"),
         pytest.param(changed(runs=(KILLED,)), ("was killed 7.0 s ago", "was 3.0 MiB/s"), (), id="killed"),
         pytest.param(
             replace(changed(runs=(ENDED,)), streams=()),
