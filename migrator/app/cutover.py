@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from migrator.app.doctor import target_writers
 from migrator.app.hosts import connecting, endpoints, host_specs, reached
 from migrator.app.scan import marks_reader
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
-from migrator.app.verification import proven_archives, verification
+from migrator.app.verification import proven_archives, readers_of, verification
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -44,6 +45,9 @@ from migrator.reap.model import ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
 from migrator.verify.model import DigestPolicy, VerificationRecord
+
+if TYPE_CHECKING:
+    from migrator.verify.content import Readers
 
 # ---
 # Archives of reaped files
@@ -234,7 +238,14 @@ async def cutover_world(
                 seen_by_nobody=_seen_by_nobody(wiring, source, hosts),
                 target_writers=target_writers(wiring, target_side),
                 links=links_of(site),
-                verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
+                verify=_verifier(
+                    wiring,
+                    readers_of(wiring, run, source, hosts=hosts, frozen=True),
+                    ledger=ledger,
+                    known=known,
+                    policy=policy,
+                    progress=progress,
+                ),
                 policy=policy,
                 deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
                 back=carrying_back(wiring, ledger, progress=progress, policy=policy),
@@ -271,11 +282,17 @@ def _comparing(wiring: Wiring, ledger: Ledger) -> Comparing | None:
 
 
 def _verifier(
-    wiring: Wiring, *, ledger: Ledger, known: SiteRecord, policy: DigestPolicy, progress: Progress
+    wiring: Wiring,
+    readers: "Readers",
+    *,
+    ledger: Ledger,
+    known: SiteRecord,
+    policy: DigestPolicy,
+    progress: Progress,
 ) -> VerifyTree:
     async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
         with wiring.source() as source, wiring.target(known) as target:
-            return await verification(
+            made = verification(
                 wiring,
                 source,
                 target,
@@ -285,7 +302,10 @@ def _verifier(
                 policy=policy,
                 ledger=ledger,
                 progress=progress,
-            ).run()
+            )
+            # As in `verify`: bricks are listed and read by their hosts, not through the mount.
+            made.readers = readers
+            return await made.run()
 
     return verify_tree
 

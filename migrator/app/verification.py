@@ -18,6 +18,7 @@ from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.transfer.context import World
     from migrator.verify.content import Readers
     from migrator.verify.stage import Verification
 
@@ -77,18 +78,32 @@ async def reading_hosts(
     """The hosts that copy, as readers of content, for the length of the block. `jobs` as for `run_world`, `reread` as in
     `Readers`.
     """
-    from migrator.verify.content import Readers
-
     engine = pass_engine(wiring.site)
     ports = run_world(wiring, source, target, hosts=hosts, ledger=ledger, progress=progress, engine=engine, jobs=jobs)
     async with ports as world:
-        has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
-        yield Readers(
-            lanes=world.lanes,
-            guard=world.bricks,
-            chunk_lists=world.chunk_lists,
-            governing=world.governing,
-            scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
-            marks=marks_reader(wiring.site, source, hosts) if has_bricks else None,
-            reread=reread or not wiring.source_tool.kind.ctimes.holds,
-        )
+        yield readers_of(wiring, world, source, hosts=hosts, reread=reread)
+
+
+def readers_of(
+    wiring: Wiring,
+    world: "World",
+    source: SourceFileSystem,
+    *,
+    hosts: SiteHosts,
+    reread: bool = False,
+    frozen: bool = False,
+) -> "Readers":
+    """The hosts of a run as readers of content. `reread` and `frozen` as in `Readers`."""
+    from migrator.verify.content import Readers
+
+    has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
+    return Readers(
+        lanes=world.lanes,
+        guard=world.bricks,
+        chunk_lists=world.chunk_lists,
+        governing=world.governing,
+        scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
+        marks=marks_reader(wiring.site, source, hosts) if has_bricks else None,
+        reread=reread or not wiring.source_tool.kind.ctimes.holds,
+        frozen=frozen,
+    )

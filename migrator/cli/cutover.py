@@ -24,7 +24,7 @@ from migrator.verify.model import DigestPolicy
 @click.option(
     "--accept-freeze",
     is_flag=True,
-    help="Accept a predicted freeze above [cutover] max_freeze, or an unknown one.",
+    help="Accept a freeze longer than [cutover] max_freeze, or one that is not predicted.",
 )
 @verb
 def cutover_command(

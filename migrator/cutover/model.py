@@ -398,7 +398,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     `writing`, `copied` and `proof` belong to the way in flight: the final pass on the source, or the carrying back from
     the target. `writing` lists the reasons why somebody may still write to the frozen tree; None if that was not
     checked, which counts as a reason too. In other attributes None means that the thing is missing. `lacks_backup`: the
-    site requires a backup of the target, and none is recorded.
+    site requires a backup of the target, and none is recorded. `too_long` says that the freeze has reached its limit, and
+    what took the time.
 
     For messages: `link_holds` is the present content of the path, `top_differences` explain a top that is `other`.
     """
@@ -410,6 +411,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     copied: PassSeen | None = None
     proof: ProofSeen | None = None
     lacks_backup: bool = True
+    too_long: str = ""
     link_holds: bytes | None = None
     top_differences: tuple[str, ...] = ()
 
@@ -682,6 +684,46 @@ class SpeedUpSum(Struct, frozen=True, kw_only=True):
     verdicts: Mapping[Verdict, int]
 
 
+# Where the seconds of a freeze went.
+
+
+class FreezePart(StrEnum):
+    """A part of a freeze. `close`: hooks before the freeze, closing the top, and waiting for client caches. `search`: searches
+    for writers, and looks at both sides between steps. `scan` and `copy`: the final pass up to its lists, and the rest of
+    it. `interrupted`: a step that was killed, and the time until the next command.
+    """
+
+    CLOSE = "close"
+    SEARCH = "search"
+    SCAN = "scan"
+    COPY = "copy"
+    VERIFY = "verify"
+    SWITCH = "switch"
+    THAW = "thaw"
+    INTERRUPTED = "interrupted"
+
+
+FREEZE_PARTS = {
+    CutoverStep.FREEZE: FreezePart.CLOSE,
+    CutoverStep.FINAL_PASS: FreezePart.COPY,
+    CutoverStep.VERIFY: FreezePart.VERIFY,
+    CutoverStep.SWITCH: FreezePart.SWITCH,
+    CutoverStep.THAW: FreezePart.THAW,
+    CutoverStep.REVERT: FreezePart.THAW,
+}
+
+
+class FreezeSpent(Struct, frozen=True, kw_only=True):
+    """One freeze that has ended; `parts_s` add up to it."""
+
+    tree: UserTree
+    plan: str
+    batch: int
+    freeze_s: float
+    predicted_freeze_s: float | None
+    parts_s: Mapping[FreezePart, float]
+
+
 # Announcements.
 
 
@@ -749,7 +791,7 @@ class CutoverRequest(Struct, frozen=True, kw_only=True):
     """The trees to move, by batch; `back`: by a rollback. `run` has the plan and the options of passes.
 
     `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`:
-    move users even if the predicted freeze exceeds `max_freeze_s`, or there is no prediction. `settle_s`: how long
+    move users even if the freeze is predicted or found to exceed `max_freeze_s`, or there is no prediction. `settle_s`: how long
     clients on other machines may pass a closed top by their caches. `wants_backup`: a backup of the target must be
     recorded before the switch. `require_rollback`: move only users who could be moved back. `require_acl_inheritance`:
     move users with default ACLs only if new files on the target inherit them. `overwrite_source`: a rollback overwrites
@@ -792,8 +834,8 @@ class Ending(StrEnum):
 
 class TreeOutcome(Struct, frozen=True, kw_only=True):
     """The result for one tree. `cutover` is the newest attempt, None if there is none. `words` are the reason or
-    result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `speed_ups` are those that this call
-    has measured.
+    result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `freeze_parts_s` tells where the seconds
+    of the freeze went; empty if there was none. `speed_ups` are those that this call has measured.
     """
 
     tree: UserTree
@@ -804,6 +846,7 @@ class TreeOutcome(Struct, frozen=True, kw_only=True):
     hint: str = ""
     problems: tuple[str, ...] = ()
     predicted_freeze_s: float | None = None
+    freeze_parts_s: Mapping[FreezePart, float] = {}
     speed_ups: tuple[SpeedUp, ...] = ()
 
 

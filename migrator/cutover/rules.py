@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import isnan
 from typing import Any, assert_never
@@ -25,7 +25,7 @@ from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode, shows_time, xattr_loss
 from migrator.gluster.model import ClientSeen, VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Finished, Halt, StepRecord, StepResult
 from migrator.report.model import Blocker
 
 # Descriptions of states and freezes.
@@ -76,6 +76,61 @@ def freeze_words(record: model.CutoverRecord) -> str:
     predicted_s = record.predicted_freeze_s
     predicted = "nothing was" if predicted_s is None else f"{format_duration(predicted_s)} were"
     return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
+
+
+_PART_WORDS = {
+    model.FreezePart.CLOSE: "closing the top",
+    model.FreezePart.SEARCH: "searches for writers",
+    model.FreezePart.SCAN: "scan of the final pass",
+    model.FreezePart.COPY: "rest of the final pass",
+    model.FreezePart.VERIFY: "verification",
+    model.FreezePart.SWITCH: "switch",
+    model.FreezePart.THAW: "thaw",
+    model.FreezePart.INTERRUPTED: "an interrupted step",
+}
+
+
+def part_words(part: model.FreezePart) -> str:
+    """A description of a part of a freeze."""
+    return _PART_WORDS[part]
+
+
+def freeze_parts(
+    record: model.CutoverRecord,
+    steps: Iterable[StepRecord[model.CutoverStep]],
+    *,
+    scan_s: float | None,
+    until_s: float,
+) -> Mapping[model.FreezePart, float]:
+    """Where the seconds of a freeze went, until the thaw or `until_s`; empty before a freeze. `scan_s` is how long the
+    scans of the final passes took, None if the first has not ended.
+    """
+    if record.frozen_at_s is None:
+        return {}
+    end_s = until_s if record.thawed_at_s is None else record.thawed_at_s
+    found: defaultdict[model.FreezePart, float] = defaultdict(float)
+    at_s = record.frozen_at_s
+    for step in steps:
+        part = model.FREEZE_PARTS.get(step.step)
+        if part is None or not record.frozen_at_s <= step.intended_at_s < end_s:
+            continue
+        ended_s = end_s if step.ended_at_s is None else min(step.ended_at_s, end_s)
+        part = model.FreezePart.INTERRUPTED if step.result is StepResult.INTERRUPTED else part
+        found[model.FreezePart.SEARCH] += step.intended_at_s - at_s
+        found[part] += ended_s - step.intended_at_s
+        at_s = ended_s
+    found[model.FreezePart.SEARCH] += end_s - at_s
+    copied_s = found[model.FreezePart.COPY]
+    found[model.FreezePart.SCAN] = copied_s if scan_s is None else min(scan_s, copied_s)
+    found[model.FreezePart.COPY] -= found[model.FreezePart.SCAN]
+    return {part: found[part] for part in model.FreezePart if found[part] > 0}
+
+
+def too_long(parts_s: Mapping[model.FreezePart, float], *, limit_s: float) -> str:
+    """Why a freeze that has reached its limit must not go on, with what took the time, the longest first."""
+    longest = sorted(parts_s.items(), key=lambda one: -one[1])
+    spent = ", ".join(f"{part_words(part)} {format_duration(seconds)}" for part, seconds in longest)
+    return f"the freeze reached [cutover] max_freeze ({format_duration(limit_s)}): {spent}"
 
 
 FROZEN_CHECK = "frozen users"
@@ -267,16 +322,8 @@ def cutover_problems(
     for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
         if count:
             yield f"{several(count, what)} of batch {batch} failed: put their reasons right (`migrator status`), then {again}"
-    otherwise = f"make a delta pass with {again}, or accept it with --accept-freeze"
-    if request.accept_freeze:
-        pass
-    elif predicted_freeze_s is None or isnan(predicted_freeze_s):
-        yield f"how long the freeze would be is not predicted: {otherwise}"
-    elif predicted_freeze_s > request.max_freeze_s:
-        yield (
-            f"the freeze is predicted to last {format_duration(predicted_freeze_s)}, longer than [cutover] max_freeze "
-            f"({format_duration(request.max_freeze_s)}): {otherwise}"
-        )
+    if problem := freeze_problem(predicted_freeze_s, request, batch=batch):
+        yield problem
     if lacks_backup:
         yield NO_BACKUP
     for what, problems in checked.items():
@@ -295,6 +342,26 @@ def acl_problems(tree: UserTree, directories: int, first: bytes) -> tuple[str, .
         f"new files on the target do not inherit the default ACLs that {found} of {tree.user} have, such as {show(first)}: "
         "users whom these ACLs keep out could read the files. BeeGFS: set storeClientACLs = true on the metadata servers, "
         "then run `migrator doctor`; [cutover] require_acl_inheritance = false moves users all the same",
+    )
+
+
+def freeze_problem(
+    predicted_freeze_s: float | None, request: model.CutoverRequest, *, batch: int, load: float = 1.0
+) -> str:
+    """Why the predicted freeze prevents a cutover; empty if it does not. `load`: how many times as long work takes now
+    as during the passes; the prediction has it.
+    """
+    otherwise = f"make a delta pass with `migrator run --user-batch {batch}`, or accept it with --accept-freeze"
+    if request.accept_freeze:
+        return ""
+    if predicted_freeze_s is None or isnan(predicted_freeze_s):
+        return f"how long the freeze would be is not predicted: {otherwise}"
+    if predicted_freeze_s <= request.max_freeze_s:
+        return ""
+    loaded = f" (everything takes {load:.1f} times as long as during the last passes)" if load > 1.0 else ""
+    return (
+        f"the freeze is predicted to last {format_duration(predicted_freeze_s)}{loaded}, longer than [cutover] max_freeze "
+        f"({format_duration(request.max_freeze_s)}): {otherwise}"
     )
 
 
@@ -581,6 +648,8 @@ def _why_revert(way: Way, phase: Phase, record: model.CutoverRecord, seen: model
     """Why the way is reverted; empty if it continues."""
     if record.failure:
         return record.failure
+    if phase is not Phase.START and seen.too_long:
+        return seen.too_long
     if phase in (Phase.START, Phase.FREEZING):
         return ""
     if way.top_here(seen) is model.TopSeen.OPEN:
@@ -635,7 +704,7 @@ def _switching(way: Way, record: model.CutoverRecord, seen: model.Seen) -> model
         return again
     if opened:
         return _revert(way, seen, f"the tree was opened on the {way.side} by somebody else before the switch")
-    if why := record.failure or "; ".join(problems):
+    if why := record.failure or seen.too_long or "; ".join(problems):
         return _revert(way, seen, why)
     return again
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from migrator.beegfs.rules import OwnerNeed, room_to_work
 from migrator.beegfs.tool import look_at_quotas, look_at_storage
+from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, FindingStatus, Severity
@@ -36,7 +37,7 @@ from migrator.transfer.context import LOG, Invocation
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
-from migrator.transfer.rules_convergence import predict
+from migrator.transfer.rules_convergence import load_factor, predict
 from migrator.transfer.run import Hooking, moves_of
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if found.ending is not model.Ending.PLANNED:
             return found
         await comparison.before(tree)
+        found = await self._probed(found)
+        if found.ending is not model.Ending.PLANNED:
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, found.words)
+            return found
         record = cutovers.plan(
             plan=cutting.plan.name,
             batch=batch,
@@ -134,6 +139,34 @@ class Beginning(Struct, frozen=True, kw_only=True):
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, message)
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
+
+    async def _probed(self, found: model.TreeOutcome) -> model.TreeOutcome:
+        """The outcome of the preflight checks after a probe of the load right before the freeze: a scan of the tree, as the
+        final pass makes it. It is refused if the tree cannot be scanned, or the freeze would be too long with this load.
+        """
+        sight, tree, batch = self.sight, found.tree, found.batch
+        try:
+            now = await sight.world.deltas.scan([tree.path])
+        except (MigratorError, OSError) as error:
+            problem = f"the tree {show(tree.path)} cannot be scanned now: {reason_of(error)}"
+            return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
+        scans_s = await asyncio.to_thread(self._scans_s, tree, batch)
+        load = load_factor(scans_s, _took_s(now))
+        predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
+        if predicted_s is not None:
+            predicted_s *= load
+        found = replace(found, predicted_freeze_s=predicted_s)
+        if problem := rules.freeze_problem(predicted_s, sight.request, batch=batch, load=load):
+            return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
+        return found
+
+    def _scans_s(self, tree: UserTree, batch: int) -> Sequence[float]:
+        """How long the scans of the passes over the tree took, except that of the plan. Blocking."""
+        ledger = self.sight.ledger
+        scans = {scan.name: scan for scan in ledger.scans.all()}
+        passes = ledger.passes.of_batch(self.sight.plan.name, batch)
+        covering = (one for one in passes if one.kind is not PassKind.SEED and covers(ledger.passes, one, (tree.path,)))
+        return [_took_s(scans[one.catalog]) for one in covering if one.catalog in scans]
 
     async def roll_back(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
         """Move a user back, from any state."""
@@ -183,7 +216,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
             ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
             cutover=record,
             words="; ".join(problems) or f"{tree.user} would be moved, and {back}",
-            hint="mend each as it says, then run the same command again" if problems else "",
+            hint=_MEND if problems else "",
             problems=problems,
             predicted_freeze_s=predicted_s,
         )
@@ -374,8 +407,13 @@ _BRING_OVER = (
     "look at these paths, and bring over to the target what is worth it; then give the same command with --overwrite-source, "
     "which moves what stands in the way to the trash of the source"
 )
+_MEND = "mend each as it says, then run the same command again"
 _WITHOUT = "[cutover] require_rollback = false moves users all the same"
 _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
+
+
+def _took_s(scan: CatalogRecord) -> float:
+    return max((scan.finished_at_s or scan.started_at_s) - scan.started_at_s, 0.0)
 
 
 def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.TreeOutcome:

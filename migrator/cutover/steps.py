@@ -29,6 +29,7 @@ from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, noted_paths, proofs_of, rollback_directory
 from migrator.cutover.files import MountedTops, SymlinkedPaths
+from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
@@ -480,6 +481,9 @@ _BEFORE_SWITCH = {
 }
 """The side to which the path leads if a hook has refused to switch it."""
 
+_LIMITED = frozenset({rules.THERE.freeze, rules.THERE.copy, rules.THERE.verify, rules.THERE.switch})
+"""Steps that end at the limit of a freeze: on the way there, until the path is switched."""
+
 _Done = Done[model.CutoverState, model.CutoverNotes]
 
 
@@ -524,7 +528,30 @@ class TreeMachine(
         return self.cutting.hooking.steps()
 
     async def snapshot(self, record: model.CutoverRecord) -> model.Seen:
-        return await self.cutting.see(record)
+        seen = await self.cutting.see(record)
+        left_s = self._left_s(record)
+        return seen if left_s is None or left_s > 0 else replace(seen, too_long=self.over_limit(record))
+
+    def limit_s(self, record: model.CutoverRecord, act: model.CutoverAct) -> float | None:
+        # Only the hook knows whether it has switched the path: it is not interrupted.
+        by_hook = act.step is model.CutoverStep.SWITCH and self.cutting.world.links is None
+        left_s = None if by_hook or act.step not in _LIMITED else self._left_s(record)
+        return None if left_s is None else max(left_s, 0.0)
+
+    def over_limit(self, record: model.CutoverRecord) -> str:
+        return rules.too_long(self._parts_s(record), limit_s=self.cutting.request.max_freeze_s)
+
+    def _left_s(self, record: model.CutoverRecord) -> float | None:
+        """The seconds until a freeze has to end; None if there is no limit: after the switch, of a rollback, and where
+        the command accepts any.
+        """
+        way, _ = rules.PLACES.get(record.state, (None, None))
+        if way is not rules.THERE or record.frozen_at_s is None or self.cutting.request.accept_freeze:
+            return None
+        return record.frozen_at_s + self.cutting.request.max_freeze_s - self.cutting.now_s()
+
+    def _parts_s(self, record: model.CutoverRecord) -> Mapping[model.FreezePart, float]:
+        return parts_of_freeze(self.cutting.ledger, record, now_s=self.cutting.now_s())
 
     def next_step(self, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
         # A rollback that was given up after it had turned does not begin again.
@@ -620,7 +647,7 @@ class TreeMachine(
             self.say(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
         outcome = rules.outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
-        return replace(outcome, predicted_freeze_s=record.predicted_freeze_s)
+        return replace(outcome, predicted_freeze_s=record.predicted_freeze_s, freeze_parts_s=self._parts_s(record))
 
     async def halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
         words = f"{record.tree.user} is not touched ({rules.state_words(record.state)}): {step.words}"

@@ -1,12 +1,12 @@
 """Renders cutovers, their measurements and announcements."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_count, format_duration, format_factor, format_rate, several
 from migrator.cutover import model, rules_speed
-from migrator.cutover.rules import freed_words, freezes_words, places_words, state_words
+from migrator.cutover.rules import freed_words, freezes_words, part_words, places_words, state_words
 from migrator.render import document
 
 # Cutovers.
@@ -57,6 +57,25 @@ def _freeze(one: model.CutoverRecord, now_s: float) -> str:
         return so_far or document.NONE
     # A rollback is in flight.
     return f"{format_duration(one.freeze_s)}, now {so_far}" if so_far else format_duration(one.freeze_s)
+
+
+# Where the seconds of freezes went.
+
+
+def freeze_table(freezes: Sequence[model.FreezeSpent], *, limit: int | None = None) -> document.Table:
+    """A row for each freeze, a column for each part that any of them has."""
+    parts = [part for part in model.FreezePart if any(part in one.parts_s for one in freezes)]
+    cells: document.Cells[model.FreezeSpent] = (
+        (document.paths("user"), lambda one: one.tree.user),
+        (document.figure("predicted"), lambda one: document.known(one.predicted_freeze_s, format_duration)),
+        (document.figure("frozen"), lambda one: format_duration(one.freeze_s)),
+        *((document.figure(part_words(part)), _seconds_of(part)) for part in parts),
+    )
+    return document.records("Where the seconds of freezes went, the newest first", cells, freezes, limit=limit)
+
+
+def _seconds_of(part: model.FreezePart) -> Callable[[model.FreezeSpent], str]:
+    return lambda one: document.known(one.parts_s.get(part), format_duration)
 
 
 # Speed before and after.
@@ -163,9 +182,25 @@ def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
         (document.figure("predicted"), lambda one: document.known(one.predicted_freeze_s, format_duration)),
     )
     yield document.records("", cells, summary.outcomes)
+    spent = [_spent(one) for one in summary.outcomes if not summary.dry_run and one.freeze_parts_s]
+    yield freeze_table([one for one in spent if one is not None])
     if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
         yield speed_up_table("Before and after, in the users' own trees", measured)
     yield from _told(summary.outcomes)
+
+
+def _spent(one: model.TreeOutcome) -> model.FreezeSpent | None:
+    record = one.cutover
+    if record is None or record.freeze_s is None:
+        return None
+    return model.FreezeSpent(
+        tree=one.tree,
+        plan=record.plan,
+        batch=one.batch,
+        freeze_s=record.freeze_s,
+        predicted_freeze_s=record.predicted_freeze_s,
+        parts_s=one.freeze_parts_s,
+    )
 
 
 def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:

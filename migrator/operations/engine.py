@@ -138,6 +138,15 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         del record, seen, waited_s
         return step.look_again and looks < LOOKS
 
+    def limit_s(self, record: Record, act: Act[Step, State]) -> float | None:
+        """The most seconds that a step may take now. A step that takes longer fails; None: there is no limit."""
+        del record, act
+        return None
+
+    def over_limit(self, record: Record) -> str:
+        """The reason for a step that took longer than its limit."""
+        raise NotImplementedError(record)
+
     def ends_before(self, record: Record, act: Act[Step, State]) -> Outcome | None:
         """The outcome if this call must not make the next step."""
         del record, act
@@ -226,9 +235,14 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             self.announce(record, act)
         step_id = records.intend(record.id, act, at_s=self.clock.now_s(), notes=notes)
         resumed, record = record.state is act.intent, records.read(record.id)
+        limit = asyncio.timeout(self.limit_s(record, act))
         try:
-            done = await self._carry_out(record, act)
+            async with limit:
+                done = await self._carry_out(record, act)
         except (asyncio.CancelledError, Interrupted) as error:
+            if limit.expired() and isinstance(error, Interrupted):
+                # Work that the limit has cancelled may end with a message of its own.
+                return self._failed(record, step_id, act, self.over_limit(record)), False
             if not self.shielded:
                 self._interrupt(step_id, act)
                 goes_on = " Gluster continues by itself." if act.step in self.waits else ""
@@ -243,7 +257,9 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             self.interrupted = True
             return self._failed(record, step_id, act, reason_of(error)), False
         except (MigratorError, OSError, TimeoutError) as error:
-            record = self._failed(record, step_id, act, reason_of(error))
+            record = self._failed(
+                record, step_id, act, self.over_limit(record) if limit.expired() else reason_of(error)
+            )
             self.failing(record, act, error, resumed=resumed)
             return record, False
         state = act.result if done.result is None else done.result

@@ -16,7 +16,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB
-from migrator.cutover.model import CutoverRecord, FrozenUser, SpeedUpSum, UserSpeedUps
+from migrator.cutover.model import CutoverRecord, FreezeSpent, FrozenUser, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
@@ -500,6 +500,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
     - `outlook` is the expected usage of the target.
     - `incidents` lists unresolved ones first.
+    - `freezes` are those that have ended, under any plan, newest first.
     - `speed_ups` are those of users who work on the target, newest first; `speed_up_sums` has each test over all of them.
     """
 
@@ -518,6 +519,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     reaped: ReapedFacts | None = None
     incidents: tuple[Incident, ...] = ()
     benchmarks: tuple[BenchmarkResult, ...] = ()
+    freezes: tuple[FreezeSpent, ...] = ()
     speed_ups: tuple[UserSpeedUps, ...] = ()
     speed_up_sums: tuple[SpeedUpSum, ...] = ()
     streams: tuple[StreamSum, ...] = ()

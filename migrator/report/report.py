@@ -15,6 +15,7 @@ from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.cutover.announce import hook_calls
+from migrator.cutover.freezes import ended_freezes
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
@@ -84,6 +85,7 @@ def read_report(
             ledger.facts.endings(rules.ENDING_KINDS),
         ),
         benchmarks=_benchmarks(ledger),
+        freezes=ended_freezes(ledger, now_s=now_s),
         speed_ups=(users := users_of(ledger.speed_ups.settled())),
         speed_up_sums=sums(users),
         streams=tuple(ledger.facts.stream_sums()),

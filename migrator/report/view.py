@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from migrator.bench.rules import compare
 from migrator.bench.view import comparison_blocks
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
-from migrator.cutover.view import cutover_blocks, speed_up_blocks
+from migrator.cutover.view import cutover_blocks, freeze_table, speed_up_blocks
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan
 from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table, usage_blocks
@@ -269,7 +269,13 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
         ("Users", [tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=rows)]),
-        ("Cutovers and freezes", cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)),
+        (
+            "Cutovers and freezes",
+            (
+                *cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows),
+                freeze_table(report.freezes, limit=rows),
+            ),
+        ),
         ("Speed-ups of users", ups),
         ("Bricks", _brick_blocks(report)),
         ("Reaped files", _reaped_blocks(report.reaped, report.plan)),

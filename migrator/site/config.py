@@ -441,7 +441,8 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     (`{tree}`). It lies outside source and target, in a directory that only root can write to. Example:
     `"/home/{user}"`."""
     max_freeze_s: Annotated[Seconds, AT_LEAST_1] = 10 * MINUTE_S
-    """Delta passes continue until the predicted freeze (final pass and its verification) is no longer."""
+    """Delta passes continue until the predicted freeze (final pass and its verification) is no longer. A freeze that reaches
+    it before the switch is given up, and the user is thawed."""
     retain_s: Annotated[Seconds, Meta(ge=0)] = 30 * DAY_S
     """How long a user's source is kept after their cutover, before `purge` frees it."""
     purge_rate: Annotated[Count, AT_LEAST_1] = 1000

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
+from statistics import median
 
 from migrator.core.states import PassKind
 from migrator.core.units import HOUR_S, format_count, format_duration, format_size, several
@@ -111,6 +112,19 @@ def predict(
         churn_bytes_per_h=bytes_per_s * HOUR_S,
         trees=tuple(sorted(by_tree, key=lambda one: (-one.bytes_per_h, -one.files_per_h, one.tree))),
     )
+
+
+_SCAN_NOISE_S = 0.2
+"""Scans of small trees differ by this much on an idle machine, which must not count as load."""
+
+
+def load_factor(scans_s: Sequence[float], now_s: float) -> float:
+    """How many times as long work takes now as during the last passes, at least 1: by the duration of a scan now, and those
+    of the scans of these passes, which covered at least as much.
+    """
+    if not scans_s:
+        return 1.0
+    return max((now_s + _SCAN_NOISE_S) / (median(scans_s[-LAST_PASSES:]) + _SCAN_NOISE_S), 1.0)
 
 
 def _last_pairs(passes: Sequence[transfer.PassFacts]) -> list[tuple[transfer.PassFacts, transfer.PassFacts]]:

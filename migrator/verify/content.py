@@ -49,6 +49,7 @@ class Readers(Struct, frozen=True, kw_only=True):
     lists trees from the bricks, and raises Refused if that cannot be, and `marks` reads those on all copies; None: no host reads
     bricks. `governing` has the limits of
     streams; None: there are none. `reread`: read the source's content even if it was digested while it was copied.
+    `frozen`: a user waits for the result, so pauses and windows do not hold.
     """
 
     lanes: Sequence[HostLane]
@@ -58,6 +59,7 @@ class Readers(Struct, frozen=True, kw_only=True):
     scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
     marks: ReadMarks | None = None
     reread: bool = False
+    frozen: bool = False
 
 
 class _Listed(Struct, frozen=True):
@@ -210,7 +212,8 @@ class ContentPass:
     def _after_failure(self, lane: HostLane, error: MigratorError) -> float:
         """Seconds until the chunk is tried again on this host; 0 if the host counts as lost."""
         failures = self._failures[lane.host] = self._failures.get(lane.host, 0) + 1
-        if lane.host not in self._lost and failures <= len(_PAUSES_S):
+        # While a user waits frozen, this machine reads what a host does not.
+        if lane.host not in self._lost and failures <= len(_PAUSES_S) and not self.readers.frozen:
             return _PAUSES_S[failures - 1]
         self._lost.add(lane.host)
         self._say_once(f"host {lane.host} reads no content any more: {error.message}")

@@ -327,6 +327,7 @@ class Verification:
             run_id=None,
             clock=self.clock,
             say=partial(self._event, EventKind.STREAMS_SET),
+            frozen=self.readers.frozen,
         )
         async with governor as self._content.governor:
             await self._content.run(copied, {tree.path for tree in self._batch.trees})
