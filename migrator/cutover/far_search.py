@@ -1,7 +1,7 @@
 """Finds processes with open files below some trees, and the connections to bricks that belong to this site or to
 Gluster, by /proc; in plain Python 3.9.
 
-Reads one question (JSON) from standard input and writes one answer to standard output. It accesses only the file system
+Reads one question, or several searches (JSON), from standard input and writes one answer to standard output. It accesses only the file system
 of the trees, so a hanging mount elsewhere cannot block it.
 """
 
@@ -532,12 +532,17 @@ def _shown(link: bytes) -> bytes | None:
         return None
 
 
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """The answer of one search; with a `failure` if it could not be made."""
+    try:
+        search = Search(question)
+        search.run()
+        return search.answer()
+    except OSError as error:
+        return {"open": [], "unseen": [], "served": False, "failure": error.strerror or str(error)}
+
+
 def main() -> None:
-    """Answer one question."""
+    """Answer a question about connections, or several searches: to begin a process for each takes longer than to search."""
     question = json.load(sys.stdin)
-    if question["way"] == "connections":
-        json.dump(connections(question), sys.stdout)
-        return
-    search = Search(question)
-    search.run()
-    json.dump(search.answer(), sys.stdout)
+    json.dump(connections(question) if isinstance(question, dict) else [answer(one) for one in question], sys.stdout)

@@ -4,9 +4,10 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +36,7 @@ class _Answer(msgspec.Struct, frozen=True):
     open: list[tuple[str, int | None, str, str, bool, bool]]
     unseen: list[str]
     served: bool
+    failure: str = ""
 
 
 @cache
@@ -56,27 +58,39 @@ class _Question(Struct, frozen=True, kw_only=True):
 
 
 async def _ask(
-    processes: Processes, python: bytes, host: str, question: _Question, *, own: Sequence[int] = ()
-) -> Writers:
-    """Search the processes of a machine once, except its processes `own`. Raises HostLost, ToolFailed."""
-    document = {
-        "way": question.way,
-        "root": question.root.decode("latin-1"),
-        "trees": [tree.decode("latin-1") for tree in question.trees],
-        "own": own,
-        "filesystem": question.filesystem,
-    }
-    answer = await ask_script(
+    processes: Processes, python: bytes, host: str, questions: Sequence[_Question], *, own: Sequence[int] = ()
+) -> list[Writers | ToolFailed]:
+    """Search the processes of a machine once for each question, except its processes `own`. A search that fails has its error
+    in the answer. Raises HostLost, ToolFailed.
+    """
+    documents = [
+        {
+            "way": question.way,
+            "root": question.root.decode("latin-1"),
+            "trees": [tree.decode("latin-1") for tree in question.trees],
+            "own": own,
+            "filesystem": question.filesystem,
+        }
+        for question in questions
+    ]
+    otherwise = f"open files cannot be looked for on {host}: "
+    answers = await ask_script(
         processes,
         far_argv(python, script()),
-        _Answer,
-        question=document,
-        otherwise=f"open files cannot be looked for on {host}: ",
+        list[_Answer],
+        question=documents,
+        otherwise=otherwise,
         timeout_s=_TIMEOUT_S,
     )
-    if not answer.served:
-        answer.unseen.append(_NOT_SERVED)
-    brick = question.brick
+    if len(answers) != len(questions):
+        raise ToolFailed(f"{otherwise}its answer is not understood")
+    return [
+        ToolFailed(f"{otherwise}{answer.failure}") if answer.failure else _writers(host, question.brick, answer)
+        for question, answer in zip(questions, answers, strict=True)
+    ]
+
+
+def _writers(host: str, brick: str, answer: _Answer) -> Writers:
     return Writers(
         open_files=tuple(
             OpenFile(
@@ -92,35 +106,44 @@ async def _ask(
             )
             for path, pid, program, kind, writable, unlinked in answer.open
         ),
-        unseen=tuple(answer.unseen),
+        unseen=tuple(answer.unseen) if answer.served else (*answer.unseen, _NOT_SERVED),
     )
 
 
-async def _ask_host(hosts: Hosts, name: str, question: _Question) -> Writers:
+async def _ask_host(hosts: Hosts, name: str, questions: Sequence[_Question]) -> list[Writers | ToolFailed]:
     host = await hosts.reach(name)
-    return await _ask(host.processes, (await host.identity()).python, name, question)
+    return await _ask(host.processes, (await host.identity()).python, name, questions)
 
 
 def _on_brick(brick: Brick, trees: Sequence[bytes]) -> _Question:
     return _Question(way="brick", root=brick.path, trees=trees, brick=brick.name)
 
 
-async def _look(hosts: Hosts, name: str, question: _Question, *, subject: str, gate: asyncio.Semaphore) -> Writers:
-    """Search a host. Sentences about what cannot be seen there name the `subject`."""
+async def _look(
+    hosts: Hosts, name: str, subjects: Mapping[str, _Question], *, gate: asyncio.Semaphore
+) -> Sequence[Writers]:
+    """Search a host for each subject. Sentences about what cannot be seen there name the subject."""
+    answers: Sequence[Writers | MigratorError]
     async with gate:
         try:
-            found = await _ask_host(hosts, name, question)
+            answers = await _ask_host(hosts, name, [*subjects.values()])
         except MigratorError as error:
-            return Writers(unseen=(f"{subject}: {error.message}",))
-    return replace(found, unseen=tuple(f"{subject}: {sentence}" for sentence in found.unseen))
+            answers = [error] * len(subjects)
+    found = []
+    for subject, answer in zip(subjects, answers, strict=True):
+        unseen = (answer.message,) if isinstance(answer, MigratorError) else answer.unseen
+        open_files = () if isinstance(answer, MigratorError) else answer.open_files
+        found.append(Writers(open_files=open_files, unseen=tuple(f"{subject}: {sentence}" for sentence in unseen)))
+    return found
 
 
 async def _look_here(processes: Processes, question: _Question) -> Writers:
     """Search the processes of this machine, except this process."""
     try:
-        return await _ask(processes, os.fsencode(sys.executable), platform.node(), question, own=(os.getpid(),))
+        (found,) = await _ask(processes, os.fsencode(sys.executable), platform.node(), [question], own=(os.getpid(),))
     except MigratorError as error:
-        return Writers(unseen=(error.message,))
+        found = ToolFailed(error.message)
+    return Writers(unseen=(found.message,)) if isinstance(found, ToolFailed) else found
 
 
 def _joined(looks: Sequence[Writers], *unseen: str) -> Writers:
@@ -214,8 +237,9 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     """
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
-        search = await told(_ask_host(hosts, brick.host, _on_brick(brick, trees)))
-        if search is None or _NOT_SERVED in search.unseen:
+        searches = await told(_ask_host(hosts, brick.host, [_on_brick(brick, trees)]))
+        search = searches[0] if searches else None
+        if not isinstance(search, Writers) or _NOT_SERVED in search.unseen:
             return None
         found |= {(brick.name, one.path) for one in search.open_files if one.kind is OpenKind.FILE}
     return len(found)
@@ -257,20 +281,21 @@ async def brick_writers(
     health = await source.health()
     if health.state is None or not health.state.bricks:
         return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def look(brick: Brick) -> Writers:
+    gate, unseen = asyncio.Semaphore(_AT_ONCE), list[str]()
+    by_host: dict[str, dict[str, _Question]] = {}
+    for brick in health.state.bricks:
         subject = f"brick {brick.name}"
-        if brick.host not in names:
-            return Writers(unseen=(f"{subject}: site.toml has no section for its host",))
-        return await _look(hosts, brick.host, _on_brick(brick, trees), subject=subject, gate=gate)
-
-    here, *looks = await asyncio.gather(
-        _look_here(processes, _Question(way="client", root=source.root, trees=trees)), *map(look, health.state.bricks)
+        if brick.host in names:
+            by_host.setdefault(brick.host, {})[subject] = _on_brick(brick, trees)
+        else:
+            unseen.append(f"{subject}: site.toml has no section for its host")
+    here, looks = await asyncio.gather(
+        _look_here(processes, _Question(way="client", root=source.root, trees=trees)),
+        asyncio.gather(*(_look(hosts, host, bricks, gate=gate) for host, bricks in by_host.items())),
     )
     # Gaps in the search of this machine's processes do not count: their files show on the bricks, as for any other
     # client.
-    return _joined([replace(here, unseen=()), *looks], *unopened_unseen(health.state))
+    return _joined([replace(here, unseen=()), *chain(*looks)], *unseen, *unopened_unseen(health.state))
 
 
 async def client_writers(
@@ -293,8 +318,8 @@ async def client_writers(
     gate, here = asyncio.Semaphore(_AT_ONCE), _Question(way="source", root=target.root, trees=trees)
     there = replace(here, filesystem=identity.filesystem)
     async with connect(others) as hosts:
-        looks = await asyncio.gather(
+        own, looks = await asyncio.gather(
             _look_here(processes, here),
-            *(_look(hosts, name, there, subject=f"client {name}", gate=gate) for name in others),
+            asyncio.gather(*(_look(hosts, name, {f"client {name}": there}, gate=gate) for name in others)),
         )
-    return _joined(looks)
+    return _joined([own, *chain(*looks)])

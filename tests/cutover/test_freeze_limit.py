@@ -69,8 +69,8 @@ def test_parts_of_a_freeze_that_lasts_or_was_interrupted() -> None:
         FreezePart.SEARCH: 2.0,
         FreezePart.SCAN: 6.0,
     }
-    steps = (STEPS[0], step(C.FINAL_PASS, 105.0, 120.0, result=StepResult.INTERRUPTED), step(C.REVERT, 121.0, 130.0))
-    assert freeze_parts(FROZEN, steps, scan_s=None, until_s=999.0) == {
+    given_up = (STEPS[0], step(C.FINAL_PASS, 105.0, 120.0, result=StepResult.INTERRUPTED), step(C.REVERT, 121.0, 130.0))
+    assert freeze_parts(FROZEN, given_up, scan_s=None, until_s=999.0) == {
         FreezePart.CLOSE: 3.0,
         FreezePart.SEARCH: 3.0,
         FreezePart.INTERRUPTED: 15.0,
@@ -113,7 +113,7 @@ def predicted(seconds: float) -> Callable[[], None]:
     """The prediction of the call, whatever the machine does."""
 
     def patch() -> None:
-        stage.Beginning._predicted_freeze_s = lambda *_: seconds  # type: ignore[method-assign,assignment]
+        stage.Beginning._predicted_freeze_s = lambda *_: seconds  # type: ignore[method-assign]
 
     return patch
 

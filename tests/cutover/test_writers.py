@@ -15,14 +15,16 @@ from migrator.core.errors import ToolFailed
 from migrator.cutover import writers as asking
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write
-from migrator.cutover.writers import client_writers, local_writers
+from migrator.cutover.writers import brick_writers, client_writers, local_writers
 from migrator.fs.model import MountIdentity
 from migrator.fs.reading import PosixSource
+from migrator.gluster.model import SourceHealth
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.process import LocalProcesses
 from tests.support.holders import HOLD, holding
 from tests.support.one_host import OneHost
+from tests.support.volumes import volume
 from tests.support.xfs import XfsMount, run_tool, unmount
 
 pytestmark = pytest.mark.needs_root
@@ -221,11 +223,11 @@ def test_processes_that_cannot_be_read_are_unseen(source: Path) -> None:
                     b"setpriv", b"--reuid=65534", b"--regid=65534", b"--clear-groups",
                     b"/usr/bin/python3", b"-I", b"-S", b"-c", asking.script(),
                 ),
-                stdin=b'{"way": "source", "root": "%s", "trees": ["home/ann"], "own": []}' % os.fsencode(source),
+                stdin=b'[{"way": "source", "root": "%s", "trees": ["home/ann"], "own": []}]' % os.fsencode(source),
             )
         )
     )  # fmt: skip
-    answer = json.loads(completed.stdout)
+    (answer,) = json.loads(completed.stdout)
     assert " of the processes cannot be read: process " in answer["unseen"][-1], completed.stderr
     assert "Permission denied" in answer["unseen"][-1]
     assert "docs/cutover.md" in answer["unseen"][-1]
@@ -247,6 +249,25 @@ def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
     assert writers.open_files == ()
     assert "open files cannot be looked for" in writers.unseen[0]
     assert "JSONDecodeError" in writers.unseen[0]
+
+
+def test_bricks_of_a_host_are_searched_together_and_one_that_fails_is_unseen_alone(source: Path) -> None:
+    """The second search of a host is made although the first fails, by the same process."""
+
+    class Bricks(PosixSource):
+        async def health(self) -> SourceHealth:
+            options = (("performance.open-behind", "off"),)
+            return SourceHealth(problems=(), state=volume(f"gl1:{source}/gone", f"gl1:{source}", options=options))
+
+    hosts, filesystem = OneHost(), Bricks(os.fsencode(source))
+    try:
+        found = asyncio.run(brick_writers(hosts, ["gl1"], filesystem, LocalProcesses(), (ANN,)))
+    finally:
+        filesystem.close()
+    failed, not_served = found.unseen
+    assert failed.startswith(f"brick gl1:{source}/gone: open files cannot be looked for on gl1: No such file")
+    assert not_served.startswith(f"brick gl1:{source}: no process of Gluster's")
+    assert hosts.asked == ["gl1"]
 
 
 def on_clients(source: Path, names: Sequence[str], trees: Sequence[bytes] = (ANN,), *, filesystem: str = "") -> Writers:
