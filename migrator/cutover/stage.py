@@ -142,7 +142,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
     async def _probed(self, found: model.TreeOutcome) -> model.TreeOutcome:
         """The outcome of the preflight checks after a probe of the load right before the freeze: a scan of the tree, as the
-        final pass makes it. It is refused if the tree cannot be scanned, or the freeze would be too long with this load.
+        final pass makes it, and a search for writers. It is refused if the tree cannot be scanned, or the freeze would be
+        too long with this load.
         """
         sight, tree, batch = self.sight, found.tree, found.batch
         try:
@@ -154,11 +155,20 @@ class Beginning(Struct, frozen=True, kw_only=True):
         load = load_factor(scans_s, _took_s(now))
         predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
         if predicted_s is not None:
-            predicted_s *= load
+            predicted_s = load * predicted_s + await self._around_s(tree)
         found = replace(found, predicted_freeze_s=predicted_s)
         if problem := rules.freeze_problem(predicted_s, sight.request, batch=batch, load=load):
             return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
         return found
+
+    async def _around_s(self, tree: UserTree) -> float:
+        """What a freeze takes beside the final pass and its verification: waiting for client caches, and the searches."""
+        sight, began_s = self.sight, self.sight.run.clock.monotonic_s()
+        await told(sight.world.source_writers((tree.path,)))
+        search_s = sight.run.clock.monotonic_s() - began_s
+        identity = await told(sight.blocking(sight.run.source.identity))
+        settle_s = 0.0 if identity is None else rules.settle_s(identity.filesystem, sight.request.settle_s)
+        return settle_s + _SEARCHES * search_s
 
     def _scans_s(self, tree: UserTree, batch: int) -> Sequence[float]:
         """How long the scans of the passes over the tree took, except that of the plan. Blocking."""
@@ -410,6 +420,10 @@ _BRING_OVER = (
 _MEND = "mend each as it says, then run the same command again"
 _WITHOUT = "[cutover] require_rollback = false moves users all the same"
 _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
+
+
+_SEARCHES = 2
+"""For writers, in a freeze: before the final pass, and before the switch."""
 
 
 def _took_s(scan: CatalogRecord) -> float:
