@@ -494,6 +494,7 @@ def _tree_problem(tree: TreeChanges, max_shrink: float) -> str | None:
         size_bytes=gone.size_bytes,
         of_bytes=tree.bytes_before,
         max_shrink=max_shrink,
+        floor=True,
     )
     if not lost:
         return None

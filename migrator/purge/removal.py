@@ -252,8 +252,8 @@ _Value = TypeVar("_Value")
 class Judge:
     """Judges the paths of one tree at its location `placed`, by its `proofs`.
 
-    The content of `marked` paths, as the user knows them, is read again on the source, through the mount: what was proven may be that of one copy. A
-    path without a proof may be removed if the plan skipped it and it was released by name. The user could enter the
+    The content of `marked` paths, as the user knows them, is read again on the source, through the mount: what was proven may
+    be that of one copy. A path without a proof may be removed if the plan skipped it and it was released by name. The user could enter the
     target after the cutover, and possibly again after a rollback that was given up: later changes there count as the
     user's.
     """

@@ -228,7 +228,10 @@ def shrink_problem(
     """Why too much is missing on the target, although users remove files; None if not too much. `gone` of the `names`
     that were moved, with `gone_bytes` of their `size_bytes`, are missing.
     """
-    lost = shrink_losses(names=gone, of_names=names, size_bytes=gone_bytes, of_bytes=size_bytes, max_shrink=max_shrink)
+    # No floor: the source may be the last copy.
+    lost = shrink_losses(
+        names=gone, of_names=names, size_bytes=gone_bytes, of_bytes=size_bytes, max_shrink=max_shrink, floor=False
+    )
     if not lost:
         return None
     return (

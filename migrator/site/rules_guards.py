@@ -304,12 +304,16 @@ SHRINK_FLOOR_BYTES = GIB
 """A smaller loss is never too large: a user with three files may delete two of them."""
 
 
-def shrink_losses(*, names: int, of_names: int, size_bytes: int, of_bytes: int, max_shrink: float) -> tuple[str, ...]:
-    """The losses of a tree, of its names and of its bytes, that exceed the share `max_shrink` and the floor; for display."""
+def shrink_losses(
+    *, names: int, of_names: int, size_bytes: int, of_bytes: int, max_shrink: float, floor: bool
+) -> tuple[str, ...]:
+    """The losses of a tree, of its names and of its bytes, that exceed the share `max_shrink` and, if there is one, the floor;
+    for display.
+    """
     lost: list[str] = []
-    if names > SHRINK_FLOOR_NAMES and not names <= max_shrink * of_names:
+    if names > SHRINK_FLOOR_NAMES * floor and not names <= max_shrink * of_names:
         lost.append(f"{format_count(names)} of {format_count(of_names)} names")
-    if size_bytes > SHRINK_FLOOR_BYTES and not size_bytes <= max_shrink * of_bytes:
+    if size_bytes > SHRINK_FLOOR_BYTES * floor and not size_bytes <= max_shrink * of_bytes:
         lost.append(f"{format_size(size_bytes)} of {format_size(of_bytes)}")
     return tuple(lost)
 

@@ -176,7 +176,7 @@ class TestBackup:
         assert not (tmp_path / "b").exists()
 
 
-SCHEMA = (12, "8b28226604aef707")
+SCHEMA = (13, "8b28226604aef707")
 """The schema version and the digest of its tables. A change of the tables needs a new version, and with it a new digest here."""
 
 

@@ -24,6 +24,7 @@ from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem, problem_of
 from migrator.fs.writing import MountedTarget
 from migrator.gluster import walks
+from migrator.gluster.walks import WalkProblems
 from migrator.lab.model import OddFiles
 from migrator.lab.odd import odd_files
 from migrator.plan.model import SurpriseKind
@@ -258,7 +259,8 @@ def test_a_directory_that_cannot_be_read_hides_nothing_else(
 
     async def walk_mount(processes: Any, program: bytes, root: bytes, **given: Any) -> Any:
         if root == file_system.held_path():
-            await given["listener"].problems([problem_of(TREE + b"/sub", "open", no_access)], [], [])
+            found = WalkProblems(unreadable=(problem_of(TREE + b"/sub", "open", no_access),))
+            await given["listener"].problems(found)
         return await walked(processes, program, root, **given)
 
     monkeypatch.setattr(file_system, "_open_directory", open_directory)
