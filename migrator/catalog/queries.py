@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from msgspec import Struct
+from pyarrow._compute import call_function
 
 from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
@@ -165,7 +166,7 @@ def listed(
                 grouped=step == STEP_GROUPS,
                 paths=piece.column("path").to_pylist(),
                 sizes_bytes=piece.column("bytes").to_pylist(),
-                sparse=frozenset(piece.filter(piece.column("sparse")).column("path").to_pylist()),
+                sparse=frozenset(call_function("filter", [piece.column("path"), piece.column("sparse")]).to_pylist()),
                 link_groups=piece.column("link_group").to_pylist(),
                 links_to=piece.column("link_to").to_pylist(),
                 mtimes_ns=piece.column("mtime_ns").to_pylist(),
