@@ -327,7 +327,7 @@ def test_leftovers_of_failed_moves_and_renames(own: BrickScans) -> None:
             target = str(handle.readlink())
             handle.unlink()
             handle.symlink_to(target.removesuffix("old") + "new")
-        lab.drop_client_cache()
+        drop_client_cache(own)
         with pin_settled():
             apart = own.scan("bricks", restart=True)
         assert not apart.whole
@@ -339,7 +339,7 @@ def test_leftovers_of_failed_moves_and_renames(own: BrickScans) -> None:
         for tree in (directory, f"{users[1]}/old", f"{users[1]}/new"):
             for copy in copies(tree):
                 shutil.rmtree(copy)
-        lab.drop_client_cache()
+        drop_client_cache(own)
 
 
 @contextmanager
