@@ -1,5 +1,6 @@
 """`cutover` and `rollback` on real file systems: what refuses them, what they leave alone, and what they say."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from migrator.beegfs.model import OwnerLimit
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.units import MIB
 from migrator.cutover.model import CutoverStep
 from migrator.ledger.ledger import open_ledger
 from tests.conftest import MakeXfs
@@ -286,7 +288,8 @@ def assert_whole_limit(site: CutSite, ledgers: str) -> None:
     (ledger,) = site.site.ledger.parent.glob(ledgers)
     argv = "SELECT argv FROM attempts JOIN chunks ON chunks.id = chunk_id JOIN passes ON passes.id = pass_id"
     sent = rows_of(ledger, f"{argv} WHERE passes.kind = 'final' AND chunks.kind = 'files'")
-    assert ["--bwlimit=65536" in row[0] for row in sent] == [True] * max(len(sent), 1)
+    shares = [argv[argv.index("--bwlimit") + 1] for argv in (json.loads(row[0]) for row in sent)]
+    assert set(shares) == {str(64 * MIB)}
 
 
 def test_hooks_are_told_the_facts_of_their_user_and_a_lone_stream_gets_the_whole_limit(site: CutSite) -> None:
