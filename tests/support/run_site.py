@@ -37,7 +37,7 @@ class RealSite:
     def ledger(self) -> Path:
         return self.directory / "state" / "ledger.db"
 
-    def write(self, *, transfer: str = "") -> None:
+    def write(self, *, transfer: str = "", target: str = "") -> None:
         self.directory.mkdir(exist_ok=True)
         self.file.write_text(
             f"""
@@ -50,6 +50,7 @@ mount = "{self.source.path}"
 [target]
 kind = "posix"
 mount = "{self.target.path}"
+{target}
 [users]
 trees = ["home/*"]
 [transfer]
@@ -61,9 +62,9 @@ reserve = "1MiB"
 """
         )
 
-    def prepare(self, *, transfer: str = "") -> None:
+    def prepare(self, *, transfer: str = "", target: str = "") -> None:
         """From nothing to a plan of one batch."""
-        self.write(transfer=transfer)
+        self.write(transfer=transfer, target=target)
         for verb in ("init", "scan", "plan"):
             done = self.migrator(verb)
             assert done.returncode == 0, done.stderr

@@ -4,6 +4,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.gluster.walks import run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.entries import acl
 from tests.support.native_builds import built
+from tests.support.run_site import RealSite
 from tests.support.streams import Streams, make_trees
 from tests.support.xfs import XfsMount
 from tests.transfer.native_copy import engine_named
@@ -107,3 +110,29 @@ def test_nodes_get_their_modes_whatever_a_chmod_answers(xfs_source: XfsMount, li
             (source / path).chmod(0o604)
         assert copy() == len(nodes)
         assert modes(target) == modes(source)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("engine", ["auto", "rsync"])
+def test_delta_passes_bring_changed_modes_of_nodes(
+    scratch: Path, xfs_source: XfsMount, like_beegfs: Path, engine: str
+) -> None:
+    source, target = (place / os.fsdecode(TREE) for place in (xfs_source.path, like_beegfs))
+    for directory in DIRECTORIES:
+        (source / directory).mkdir(parents=True)
+        make_nodes(source / directory)
+    os.setxattr(source / "shared", ACL_DEFAULT, SHARED_ACL)
+    site = RealSite(scratch / "site", xfs_source, replace(xfs_source, path=like_beegfs))
+    site.prepare(target="inodes_free = 100000")
+
+    def copy() -> None:
+        done = site.run("--engine", engine, "--deltas", "3")
+        assert done.returncode == 0, done.stderr
+        assert modes(target) == modes(source)
+        verified = site.migrator("verify", "--user-batch", "1")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+
+    copy()
+    for path, mode in zip(modes(source), cycle((0o604, 0o777, 0o020, 0)), strict=False):
+        (source / path).chmod(mode)
+    copy()
