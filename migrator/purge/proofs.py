@@ -35,6 +35,7 @@ _ALL = 1 << 64
 
 _SCHEMA = f"""
     CREATE TABLE proofs ({", ".join(_COLUMNS)}, later, PRIMARY KEY (path)) WITHOUT ROWID;
+    CREATE TABLE surveyed (path PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
     CREATE TABLE listed (path PRIMARY KEY, digest) WITHOUT ROWID;
     CREATE TABLE skipped ({", ".join(_SKIPPED)}, PRIMARY KEY (path)) WITHOUT ROWID;
@@ -181,6 +182,28 @@ class IndexedProofs:
             self._database.execute(
                 "UPDATE proofs SET ctime_ns = ?, ino = ? WHERE path = ?", (ctime_ns, _signed(ino), path)
             )
+
+    def note_surveyed(self, paths: Iterable[bytes]) -> None:
+        """Note paths that are still on the source."""
+        with self._lock:
+            self._database.executemany("INSERT OR IGNORE INTO surveyed VALUES (?)", [(path,) for path in paths])
+
+    def not_surveyed(self, after: bytes) -> Iterator[Sequence[tuple[Proof, int]]]:
+        """The proofs of all other paths behind one in blocks, in order of path, each with the number of names of its file."""
+        query = """
+            SELECT *, max(1, (SELECT count(*) FROM proofs AS other WHERE other.ino = proofs.ino)) AS names FROM proofs
+            WHERE path > ? AND NOT EXISTS (SELECT 1 FROM surveyed WHERE surveyed.path = proofs.path)
+            ORDER BY path LIMIT ?
+        """
+        with self._lock:
+            self._database.execute("CREATE INDEX IF NOT EXISTS proofs_by_ino ON proofs (ino)")
+        while True:
+            with self._lock:
+                rows = [dict(row) for row in self._database.execute(query, (after, _ASKED_AT_ONCE))]
+            if not rows:
+                return
+            after, names = rows[-1]["path"], [row.pop("names") for row in rows]
+            yield list(zip(map(self._proof, rows), names, strict=True))
 
     def note_links(self, files: Sequence[Entry]) -> None:
         """Note names of hard-linked files. Each name once."""

@@ -299,7 +299,7 @@ class Judge:
                 found.read_again += 1
             self._proofs.note_read(path, entry.ino, entry.ctime_ns)
         if proof is not None and verdict.judgement is not model.Judgement.OPEN:
-            verdict = self._on_target(proof)
+            verdict = self._on_target(proof, reread=self._reread)
             with found.lock:
                 found.changed += verdict.judgement is model.Judgement.CHANGED
                 if verdict.judgement is model.Judgement.GONE:
@@ -309,6 +309,16 @@ class Judge:
             found.keep(path, verdict.words)
             return False
         return proof is not None
+
+    def count_removed(self, proof: model.Proof, found: Found, *, names: int) -> None:
+        """Count a path as gone that an earlier call has removed from the source, if its user has removed it on the target.
+        `names` is the number of names of its file in the tree.
+        """
+        if self._on_target(proof, reread=False).judgement is not model.Judgement.GONE:
+            return
+        with found.lock:
+            found.gone += 1
+            found.gone_bytes += proof.size_bytes // names if proof.type is EntryType.FILE else 0
 
     def _released(self, entry: Entry, path: bytes) -> bool | None:
         """Whether a path that the plan skips, unchanged since its reap list, was released by name; None for any other
@@ -341,7 +351,7 @@ class Judge:
             self._remember(self._known, [known], None)
         return verdict
 
-    def _on_target(self, proof: model.Proof) -> model.Verdict:
+    def _on_target(self, proof: model.Proof, *, reread: bool) -> model.Verdict:
         try:
             if proof.archive is not None:
                 return judge_archive(proof, self._target.look(proof.archive.path))
@@ -355,7 +365,7 @@ class Judge:
             )
         except OSError as error:
             return model.stays(f"cannot be looked at on the target: {_reason(error)}")
-        if self._reread and verdict is model.COVERED and proof.type is EntryType.FILE:
+        if reread and verdict is model.COVERED and proof.type is EntryType.FILE:
             return self._read(self._target, proof.path, proof, "the target")
         return verdict
 
@@ -442,7 +452,9 @@ async def _progress_shown(
 
 
 class Survey:
-    """Judges a whole tree at its current location. Changes nothing."""
+    """Judges a whole tree at its current location, and on the target also paths that an earlier call has removed from
+    the source. Changes nothing.
+    """
 
     def __init__(self, call: Call, placed: Placed, proofs: IndexedProofs, judge: Judge) -> None:
         self._call = call
@@ -464,9 +476,30 @@ class Survey:
             self._call, self.found, lambda: self._looked_at, user=user, step="looking at", total=total
         ):
             await self._pool.run()
+            if self._placed.moved:
+                await self._count_removed()
         links, self.found.outside = self._proofs.link_sum()
         self.found.add(links.names, links.inodes, links.size_bytes)
         return self.found
+
+    async def _count_removed(self) -> None:
+        def count(proofs: Sequence[tuple[model.Proof, int]]) -> None:
+            for proof, names in proofs:
+                if pool.stopped:
+                    return
+                self._judge.count_removed(proof, self.found, names=names)
+
+        def read(after: bytes) -> None:
+            for block in self._proofs.not_surveyed(after):
+                if pool.stopped:
+                    return
+                pool.put_narrow(block)
+
+        pool = WorkPool[bytes, Sequence[tuple[model.Proof, int]]](
+            self._call.request.workers, do_wide=read, do_narrow=count
+        )
+        pool.put_wide(b"")
+        await pool.run()
 
     def _read_directory(self, path: bytes) -> None:
         for block in self._source.read_directory(path, block_entries=_BLOCK_ENTRIES):
@@ -481,6 +514,8 @@ class Survey:
 
     def _judge_block(self, entries: Sequence[Entry]) -> None:
         proofs = self._proofs.of_block([self._placed.known_as(entry.path) for entry in entries])
+        if self._placed.moved:
+            self._proofs.note_surveyed(proofs)
         linked = [entry for entry in entries if entry.nlink > 1 and entry.type is not EntryType.DIRECTORY]
         self._proofs.note_links(linked)
         sizes_bytes = [entry.content_bytes for entry in entries if entry.nlink <= 1]

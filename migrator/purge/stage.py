@@ -55,8 +55,8 @@ class PathsKept(MigratorError):
 class Snapshot(Struct, frozen=True, kw_only=True):
     """A tree and every reason against freeing it, or resuming that.
 
-    Without reasons, `proofs` None means that the source has nothing left of it. `found` comes from a survey, which a
-    tree in its place no longer needs.
+    Without reasons, `proofs` None means that the source has nothing left of it. `found` comes from a survey, also of a
+    tree in its place.
     """
 
     placed: Placed
@@ -170,7 +170,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 if reasons := await self._problems(record, position, seen.placed, total, health):
                     raise self._stopped(record, "; ".join(reasons))
         await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
-        return None if seen.found is None else CutoverNotes(purge=seen.found.sum)
+        # The sum of a tree in its place is what earlier calls have left of it.
+        return None if seen.found is None or seen.placed.moved else CutoverNotes(purge=seen.found.sum)
 
     def failing(self, record: CutoverRecord, act: CutoverAct, error: Exception, *, resumed: bool) -> None:
         del record, act, resumed
@@ -197,8 +198,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     # Looking.
 
     async def _look_at(self, record: CutoverRecord) -> Snapshot:
-        """Take a snapshot with every fact. Surveys a tree at its path; a tree in its place was surveyed before, and the
-        removal judges each path again.
+        """Take a snapshot with every fact. A resumed purge surveys the tree again in its place: days may have passed, and
+        every guard of a new purge counts.
         """
         world, tree = self.call.world, record.tree
         closed = _closed(record)
@@ -220,8 +221,6 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         seen = Snapshot(placed=placed, proofs=proofs, names=total.names)
         if damaged := await asyncio.to_thread(lambda: world.archived().problems(tree.path)):
             return replace(seen, reasons=tuple(f"{one}: bring it back from a backup of the target" for one in damaged))
-        if position is not model.Position.IN_PLACE and not self.call.request.dry_run:
-            return seen
         found = await self._survey(record, placed, proofs, total.names)
         reasons = self._survey_problems(record, found, placed) or await self._outside_problems(before)
         return replace(seen, reasons=reasons, found=found)
@@ -353,12 +352,14 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if found.open_paths and not placed.moved:
             lacking = found.open_paths - found.skipped
             return rules.open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
+        # Of the whole tree, also if an earlier call has removed a part of it.
+        whole = (record.notes.purge if placed.moved else None) or found.sum
         lost = rules.shrink_problem(
             tree,
             gone=found.gone,
-            names=found.sum.names,
+            names=whole.names,
             gone_bytes=found.gone_bytes,
-            size_bytes=found.sum.size_bytes,
+            size_bytes=whole.size_bytes,
             max_shrink=self.call.request.max_shrink,
         )
         return () if lost is None else (lost,)

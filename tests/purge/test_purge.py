@@ -1,12 +1,13 @@
 """Trees are purged of proven files, and of nothing else: over a real ledger, and by the program itself."""
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from migrator.ledger.locks import Locks
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
 from migrator.scan.marks import TreeMarks
+from migrator.site import rules_guards
 from tests.purge.purge_world import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
 from tests.support.holders import HOLD, holding
+from tests.support.kills import Death, Killed, dying
 from tests.support.run_site import RealSite, fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.waiting import wait_for
@@ -229,10 +232,57 @@ def test_what_the_user_did_on_the_target_is_no_harm(site: PurgeSite) -> None:
     assert (shown.changed, shown.gone) == (done.changed, done.gone)
 
 
+@pytest.fixture
+def low_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards judge the loss of a small tree as that of a large one."""
+    monkeypatch.setattr(rules_guards, "SHRINK_FLOOR_NAMES", 10)
+
+
+@pytest.mark.usefixtures("low_floor")
 def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) -> None:
     for number in range(6):
         (site.target / f"d{number}").rename(site.world.target_path / f"away{number}")
     refused(site, "are not on the target any more")
+
+
+def killed(site: PurgeSite, *, calls: int) -> Path:
+    """Kill a purge after so many calls that change the source; return the tree in its place."""
+    confirm, places = site.dry_run().checksum, site.places
+    site.places = dying(places, Death(left=calls))
+    with suppress(Killed):
+        asyncio.run(purge(replace(site.request(confirm=confirm), workers=1), site.ports()))
+    site.places = places
+    gc.collect()  # directories that the killed purge holds open
+    assert (site.source.exists(), site.state) == (False, CutoverState.PURGING)
+    return site.closed / "tree"
+
+
+@pytest.mark.usefixtures("low_floor")
+@pytest.mark.parametrize("calls", [6, 50])
+def test_a_resumed_purge_refuses_a_loss_on_the_target(site: PurgeSite, calls: int) -> None:
+    closed = killed(site, calls=calls)
+    left = names(closed)
+    assert left
+    for path in site.target.iterdir():
+        if path.name != "symlink":
+            subprocess.run(["rm", "-rf", path], check=True)
+    (shown,), done = site.dry_run().trees, site.purge()
+    assert (shown.outcome, done.outcome) == (TreeOutcome.REFUSED, TreeOutcome.REFUSED)
+    assert (shown.gone, len(done.reasons)) == (done.gone, 1)
+    assert names(closed) == left
+
+
+@pytest.mark.usefixtures("low_floor")
+def test_a_resumed_purge_counts_only_losses_on_the_target(site: PurgeSite) -> None:
+    """Removals by an earlier call are none, and the share is that of the whole tree."""
+    planned = site.dry_run().trees[0].sum
+    closed = killed(site, calls=50)
+    left = {path.relative_to(closed) for path in closed.rglob("f*") if path.is_file()}
+    assert 10 < len(left) < FILES / 2
+    for path in left:
+        (site.target / path).unlink()
+    done = site.purge()
+    assert (done.outcome, done.gone, done.sum) == (TreeOutcome.PURGED, len(left), planned)
 
 
 @pytest.mark.exhaustive
