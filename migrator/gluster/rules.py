@@ -345,6 +345,19 @@ def is_on(options: Mapping[str, str], name: str, *, default: bool) -> bool | Non
     return False if value.lower() in _FALSE else None
 
 
+TRASH_OPTION = "features.trash"
+
+
+def freeing_problems(state: VolumeState) -> tuple[str, ...]:
+    """The reason why removing files does not free the volume; an unknown value of the option counts as on."""
+    if is_on(dict(state.options), TRASH_OPTION, default=False) is False:
+        return ()
+    return (
+        f"{TRASH_OPTION} is on: volume {state.volume} moves removed files to its trash directory, and nothing is freed; "
+        f"switch it off with `gluster volume set {state.volume} {TRASH_OPTION} off`",
+    )
+
+
 def _is_harmless(name: str) -> bool:
     if name.startswith(_HARMFUL_PREFIXES):
         return False

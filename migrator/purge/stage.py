@@ -20,6 +20,7 @@ from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, Cuto
 from migrator.cutover.rules import why_not_frozen
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
+from migrator.gluster.rules import freeing_problems
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
 from migrator.ledger.locks import VOLUME, of_tree
@@ -296,16 +297,18 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         )
         return (
             *problems,
-            *await self._mounts(),
-            *health_problems(before, before),
+            *await self._outside_problems(before, before),
             *(() if world.storage is None else await world.storage()),
             *await self._writing(placed.at),
         )
 
-    async def _outside_problems(self, before: SourceHealth | None = None) -> tuple[str, ...]:
-        """Problems of mounts, bricks and tasks that forbid any removal now."""
-        now = await self.call.world.source.health()
-        return (*await self._mounts(), *health_problems(before or now, now))
+    async def _outside_problems(
+        self, before: SourceHealth | None = None, now: SourceHealth | None = None
+    ) -> tuple[str, ...]:
+        """Problems of mounts, bricks, tasks and options that forbid any removal now."""
+        now = now or await self.call.world.source.health()
+        freeing = () if now.state is None else freeing_problems(now.state)
+        return (*await self._mounts(), *health_problems(before or now, now), *freeing)
 
     async def _mounts(self) -> tuple[str, ...]:
         world = self.call.world

@@ -19,6 +19,7 @@ from migrator.core.errors import Refused
 from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
+from migrator.gluster.model import SourceHealth
 from migrator.lab.odd import odd_files
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
@@ -32,6 +33,7 @@ from tests.support.holders import HOLD, holding
 from tests.support.kills import Death, Killed, dying
 from tests.support.run_site import RealSite, fill_tree
 from tests.support.snapshots import snapshot
+from tests.support.volumes import volume
 from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
@@ -243,6 +245,27 @@ def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) ->
     for number in range(6):
         (site.target / f"d{number}").rename(site.world.target_path / f"away{number}")
     refused(site, "are not on the target any more")
+
+
+def test_a_volume_that_keeps_removed_files_is_refused(site: PurgeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, str] = {}
+    health = site.world.source.health
+
+    async def with_options() -> SourceHealth:
+        return replace(await health(), state=volume("gl1:/srv/b1", options=tuple(options.items())))
+
+    monkeypatch.setattr(site.world.source, "health", with_options)
+    for value in ("on", "enable", "a value of a later version"):
+        options["features.trash"] = value
+        refused(site, "`gluster volume set vol1 features.trash off`")
+    options["features.trash"] = "off"
+    closed = killed(site, calls=6)
+    left = names(closed)
+    options["features.trash"] = "on"
+    assert site.purge().outcome is TreeOutcome.REFUSED
+    assert names(closed) == left
+    del options["features.trash"]
+    assert site.purge().outcome is TreeOutcome.PURGED
 
 
 def killed(site: PurgeSite, *, calls: int) -> Path:
