@@ -18,18 +18,23 @@ from migrator.fs.model import FileLook, Mount, parse_mountinfo, untrusted
 
 # Opening paths of any length beneath a root.
 #
-# One `openat2(2)` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS for each piece of at most PATH_MAX (Linux 5.6 and
-# later), otherwise component by component with O_NOFOLLOW. Either way a directory that is swapped for a symlink
-# meanwhile gives ELOOP or ENOTDIR.
+# One `openat2(2)` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_XDEV for each piece of at most PATH_MAX
+# (Linux 5.6 and later), otherwise component by component with O_NOFOLLOW. Either way a directory that is swapped for a
+# symlink meanwhile gives ELOOP or ENOTDIR, and another file system mounted over one EXDEV: what it hides is not missing.
+# Only the kernel refuses a directory of the same file system that is mounted there.
 
 
 _SYS_OPENAT2 = 437
+_RESOLVE_NO_XDEV = 0x01
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
+_RESOLVE = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_XDEV
 _PIECE_LIMIT_BYTES = 4000
 """Below PATH_MAX (4,096 with the terminating NUL): longer paths are opened in pieces."""
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+OTHER_MOUNT = "another file system is mounted here; not entered"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,29 +53,32 @@ class _OpenHow(ctypes.Structure):
 
 
 def _openat2(directory_fd: int, path: bytes, flags: int) -> int:
-    how = _OpenHow(
-        flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
-    )
+    how = _OpenHow(flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0, _RESOLVE)
     while True:
         fd = int(_libc.syscall(_SYS_OPENAT2, directory_fd, path, ctypes.byref(how), ctypes.sizeof(how)))
         if fd >= 0:
             return fd
         code = ctypes.get_errno()
         if code not in (errno.EINTR, errno.EAGAIN):
-            raise OSError(code, os.strerror(code), path)
+            raise OSError(code, OTHER_MOUNT if code == errno.EXDEV else os.strerror(code), path)
 
 
 def _open_by_component(directory_fd: int, path: bytes, flags: int) -> int:
     components = path.split(b"/")
     if any(component in (b"", b".", b"..") for component in components):
         raise OSError(errno.EXDEV, "path leaves its root", path)
+    device = os.fstat(directory_fd).st_dev
     fd = os.dup(directory_fd)
     try:
-        for component in components[:-1]:
-            deeper = os.open(component, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        for position, component in enumerate(components, start=1):
+            last = position == len(components)
+            way = flags if last else os.O_PATH | os.O_DIRECTORY
+            deeper = os.open(component, way | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             os.close(fd)
             fd = deeper
-        return os.open(components[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            if os.fstat(fd).st_dev != device:
+                raise OSError(errno.EXDEV, OTHER_MOUNT, path)
+        return os.dup(fd)
     finally:
         os.close(fd)
 
@@ -79,7 +87,7 @@ def _has_openat2() -> bool:
     """False before Linux 5.6 (ENOSYS), and if a container's filter refuses unknown system calls (EPERM)."""
     with held(os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
         try:
-            os.close(_openat2(root, b"proc", os.O_PATH))
+            os.close(_openat2(root, b".", os.O_PATH))
         except OSError:
             return False
     return True

@@ -22,7 +22,7 @@ from migrator.core.entry import BLOCK_BYTES, Entry, EntryType, permission_bits, 
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import MIB
-from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
+from migrator.fs.beneath import OTHER_MOUNT, HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.kinds.model import Answer
 from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
@@ -239,7 +239,6 @@ _SEEN_NAMES = 10_000
 """How many names of a directory are remembered: a Gluster mount lists some names twice during renames."""
 _OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
 """Names in the root of a file system that belong to this program; they are no user data."""
-_OTHER_MOUNT = "another file system is mounted here; not entered"
 
 
 class ReadingFileSystem(HeldRoot):
@@ -285,14 +284,19 @@ class ReadingFileSystem(HeldRoot):
             yield from self._blocks(fd, path, block_entries)
 
     def look(self, path: bytes) -> Entry | None:
-        """One entry; None if the kernel reports that it, or a directory above it, does not exist. Raises OSError."""
+        """One entry; None if the kernel reports that it, or a directory above it, does not exist. Raises OSError, with
+        EXDEV if another file system is mounted there or above it.
+        """
         problems: list[ScanProblem] = []
         try:
             if not path:
                 with held(self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)) as fd:
                     return self._read(fd, b".", b"", os.fstat(fd), problems)
             with self.beneath.parent(path) as (fd, name):
-                entry = self._read(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
+                facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                if facts.st_dev != self._device or path in self._mount_points:
+                    raise OSError(errno.EXDEV, OTHER_MOUNT, path)
+                entry = self._read(fd, name, path, facts, problems)
         except FileNotFoundError:
             if self._root_is_gone():
                 raise
@@ -390,7 +394,7 @@ class ReadingFileSystem(HeldRoot):
         if path not in self._mount_points and os.fstat(fd).st_dev == self._device:
             return fd
         os.close(fd)
-        raise OSError(errno.EXDEV, _OTHER_MOUNT, path)
+        raise OSError(errno.EXDEV, OTHER_MOUNT, path)
 
     def _blocks(self, fd: int, path: bytes, block_entries: int) -> Iterator[Block]:
         entries: list[Entry] = []
@@ -410,7 +414,7 @@ class ReadingFileSystem(HeldRoot):
                     try:
                         facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
                         if facts.st_dev != device or entry_path in mount_points:
-                            problems.append(problem_of(entry_path, "open", OSError(errno.EXDEV, _OTHER_MOUNT)))
+                            problems.append(problem_of(entry_path, "open", OSError(errno.EXDEV, OTHER_MOUNT)))
                             continue
                         entries.append(self._read(fd, name, entry_path, facts, problems))
                     except FileNotFoundError:

@@ -193,6 +193,36 @@ def test_a_mount_beneath_is_reported_and_not_entered(make_xfs: MakeXfs, make: Ma
 
 
 @pytest.mark.needs_root
+def test_a_path_that_a_mount_hides_is_not_missing(make_xfs: MakeXfs, make: Make) -> None:
+    outer, inner = make_xfs(), make_xfs()
+    hidden = outer.path / "above/other/deep"
+    hidden.mkdir(parents=True)
+    (hidden / "file").write_text("hidden")
+    (inner.path / "strange").write_text("not of this file system")
+    filesystem = make(outer.root)
+    assert filesystem.look(b"above/other/deep/file") is not None
+    # The root was opened before, so it does not know the mount.
+    with bound(inner.path, outer.path / "above/other"):
+        for path in (b"above/other", b"above/other/deep", b"above/other/deep/file", b"above/other/strange"):
+            with raises_errno(errno.EXDEV):
+                filesystem.look(path)
+        with raises_errno(errno.EXDEV):
+            filesystem.digest(b"above/other/strange", "sha256")
+    assert filesystem.look(b"above/other/deep/file") is not None
+
+
+@pytest.mark.needs_root
+def test_a_directory_of_the_same_file_system_hides_paths_too(make_xfs: MakeXfs, make: Make) -> None:
+    mount = make_xfs()
+    for name in ("own", "same/deep"):
+        (mount.path / name).mkdir(parents=True)
+    filesystem = make(mount.root)
+    assert filesystem.look(b"same/deep") is not None
+    with bound(mount.path / "own", mount.path / "same"), raises_errno(errno.EXDEV):
+        filesystem.look(b"same/deep")
+
+
+@pytest.mark.needs_root
 def test_attributes_of_people_are_kept_and_those_of_file_systems_left_out(make_xfs: MakeXfs, make: Make) -> None:
     mount = make_xfs()
     file = mount.path / "file"

@@ -35,7 +35,7 @@ from tests.support.run_site import RealSite, fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.volumes import volume
 from tests.support.waiting import wait_for
-from tests.support.xfs import XfsMount
+from tests.support.xfs import XfsMount, run_tool, unmount
 
 pytestmark = pytest.mark.needs_root
 
@@ -245,6 +245,24 @@ def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) ->
     for number in range(6):
         (site.target / f"d{number}").rename(site.world.target_path / f"away{number}")
     refused(site, "are not on the target any more")
+
+
+def test_a_mount_in_the_tree_on_the_target_removes_nothing(site: PurgeSite) -> None:
+    hidden = site.target / "d1"
+    # The user's own work makes the directory newer than the thaw.
+    (hidden / "new").write_text("of the user")
+    run_tool("mount", "-t", "tmpfs", "none", str(hidden))
+    try:
+        os.utime(site.target)
+        refused(site, "home/alice/d1/f0001: ", "home/alice/d1: ")
+        # A file of the same size and time is not that of the target either.
+        like = (site.source / "d1/f0001").stat()
+        (hidden / "f0001").write_bytes(b"x" * like.st_size)
+        os.utime(hidden / "f0001", ns=(like.st_atime_ns, like.st_mtime_ns))
+        refused(site, "home/alice/d1/f0001: ")
+    finally:
+        unmount(hidden)
+    assert site.purge().outcome is TreeOutcome.PURGED
 
 
 def test_a_volume_that_keeps_removed_files_is_refused(site: PurgeSite, monkeypatch: pytest.MonkeyPatch) -> None:
