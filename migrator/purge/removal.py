@@ -243,8 +243,10 @@ class Found:
 _REMEMBERED = 100_000
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
-_Content = tuple[int, int, int, bytes]
-"""Inode, size, mtime and digest of a file whose content is known to be the verified one."""
+_Content = tuple[int, int, int, bytes, bool]
+"""Inode, size, mtime and digest of a file whose content is known to be the verified one, and whether it is marked: then only
+reading shows it.
+"""
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -339,7 +341,7 @@ class Judge:
             if is_marked:
                 return model.stays("has a copy that Gluster marks, and its content was not compared")
             return verdict
-        known = (entry.ino, entry.size_bytes, entry.mtime_ns, proof.digest)
+        known = (entry.ino, entry.size_bytes, entry.mtime_ns, proof.digest, is_marked)
         if verdict.judgement is model.Judgement.READ or self._reread or is_marked:
             if known in self._known:
                 return model.COVERED

@@ -26,7 +26,6 @@ from migrator.ledger.locks import Locks
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
 from migrator.scan.marks import TreeMarks
-from migrator.site import rules_guards
 from tests.purge.purge_world import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
 from tests.support.holders import HOLD, holding
@@ -234,13 +233,6 @@ def test_what_the_user_did_on_the_target_is_no_harm(site: PurgeSite) -> None:
     assert (shown.changed, shown.gone) == (done.changed, done.gone)
 
 
-@pytest.fixture
-def low_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards judge the loss of a small tree as that of a large one."""
-    monkeypatch.setattr(rules_guards, "SHRINK_FLOOR_NAMES", 10)
-
-
-@pytest.mark.usefixtures("low_floor")
 def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) -> None:
     for number in range(6):
         (site.target / f"d{number}").rename(site.world.target_path / f"away{number}")
@@ -298,7 +290,6 @@ def killed(site: PurgeSite, *, calls: int) -> Path:
     return site.closed / "tree"
 
 
-@pytest.mark.usefixtures("low_floor")
 @pytest.mark.parametrize("calls", [6, 50])
 def test_a_resumed_purge_refuses_a_loss_on_the_target(site: PurgeSite, calls: int) -> None:
     closed = killed(site, calls=calls)
@@ -313,7 +304,6 @@ def test_a_resumed_purge_refuses_a_loss_on_the_target(site: PurgeSite, calls: in
     assert names(closed) == left
 
 
-@pytest.mark.usefixtures("low_floor")
 def test_a_resumed_purge_counts_only_losses_on_the_target(site: PurgeSite) -> None:
     """Removals by an earlier call are none, and the share is that of the whole tree."""
     planned = site.dry_run().trees[0].sum

@@ -135,7 +135,7 @@ def addresses(lab: LabHandle) -> set[str]:
 
 
 def test_a_whole_migration_runs_on_the_brick_servers(work: LabHandle, scratch: Path) -> None:
-    with brick_runs(work, scratch / "site", trees="home/*", range_size="5MiB", chunk_size="16MiB") as runs:
+    with brick_runs(work, scratch / "site", trees="home/*", range_size="1MiB", chunk_size="16MiB") as runs:
         planned = sum(batch["size_bytes"] for batch in runs.prepare()["batches"])
         summaries = runs.run()["batches"]
         assert [summary["bad"] for summary in summaries] == [[]] * len(summaries)
