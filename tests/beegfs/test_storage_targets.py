@@ -358,7 +358,7 @@ class SilentServer:
             mount=MOUNT,
             root=MOUNT,
             path=asked.port.path,
-            times=CallTimes(room_s=0.5, states_s=2.0),
+            times=CallTimes(room_s=0.5, states_s=2.0, patience_s=1.0),
         )
 
     def lost(self) -> tuple[str, ...]:
