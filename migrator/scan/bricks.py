@@ -403,7 +403,7 @@ class BrickWay(Struct, frozen=True, kw_only=True):
             state = await source.state_for_bricks(after.state)
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
-        against = rules.reasons_against_bricks(state, pending=False)
+        against = rules.reasons_against_bricks(state)
         return [*reasons, *against, *rules.task_changes(self.team.state, state)]
 
     def _lost(self) -> list[str]:

@@ -214,7 +214,7 @@ def choose_way(
     `state` must include heals and peers. `reachable` are the reached hosts, named as in the brick list; `unreachable`
     maps other hosts of site.toml to the reason.
     """
-    reasons = list(reasons_against_bricks(state, pending=False))
+    reasons = list(reasons_against_bricks(state))
     bricks: tuple[Brick, ...] = ()
     try:
         bricks, problems = choose_bricks(state, unreachable or {}, reachable)
@@ -233,9 +233,9 @@ def choose_way(
     return BrickWay(bricks=bricks, copies=copies, rules=brick_rules(state))
 
 
-def reasons_against_bricks(state: VolumeState, *, pending: bool = True) -> tuple[str, ...]:
-    """Why the content of the bricks differs from the mount's, regardless of the reachable hosts. Without `pending`, known
-    pending heals do not count: the marks on all copies, or `held_bricks`, show the files.
+def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
+    """Why the content of the bricks differs from the mount's, regardless of the reachable hosts. Known pending heals do not
+    count: the marks on all copies, or `held_bricks`, show the files.
     """
     reasons = list(volume_problems(state))
     kind = state.type.lower()
@@ -253,8 +253,6 @@ def reasons_against_bricks(state: VolumeState, *, pending: bool = True) -> tuple
     reasons += [f"a task moves files between bricks, or waits for its commit: {task}" for task in state.tasks]
     reasons += _peer_reasons(state)
     reasons += _heal_reasons(state)
-    if pending:
-        reasons += pending_heals(state).values()
     return tuple(dict.fromkeys(reasons))
 
 

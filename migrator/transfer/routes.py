@@ -325,7 +325,7 @@ class VolumeGuard:
             return BrickLook(reasons=(f"the volume's state is not known: {error.message}",), fingerprint="")
         self._first = self._first or state
         moved = task_changes(self._first, state)
-        reasons = reasons_against_bricks(state, pending=False) or moved
+        reasons = reasons_against_bricks(state) or moved
         return BrickLook(
             reasons=reasons,
             fingerprint=volume_fingerprint(state),
