@@ -79,10 +79,10 @@ def host_specs(site: Site) -> dict[str, HostSpec]:
 
 def endpoints(wiring: Wiring, source: GlusterSource, hosts: SiteHosts) -> "Endpoints":
     """The connections to bricks that are this site's own, or Gluster's."""
-    from migrator.cutover.writers import known_endpoints
+    from migrator.cutover.writers import own_clients
 
     names, volume = tuple(hosts.names), source.commands.volume
-    return lambda: known_endpoints(hosts, names, wiring.processes, volume=volume, mount=wiring.source_root)
+    return lambda: own_clients(hosts, names, wiring.processes, volume=volume, mount=wiring.source_root)
 
 
 # Probes

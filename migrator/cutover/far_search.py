@@ -45,6 +45,12 @@ def kind_of(words: list[str], volume: str, mount: str) -> str | None:
     return None
 
 
+def entry_timeout_s(words: list[str]) -> float:
+    """How long a FUSE client of Gluster keeps names, by its command line (mount.glusterfs(8): 1 s by default)."""
+    given = [word.partition("=")[2] for word in words if word.startswith("--entry-timeout=")]
+    return float(given[-1]) if given else 1.0
+
+
 def local_ends(text: str) -> dict[str, str]:
     """The local ends of the connections in /proc/PID/net/tcp or tcp6, by the inode of the socket."""
     found = {}
@@ -66,26 +72,28 @@ def address_of(digits: str) -> str:
     return socket.inet_ntop(socket.AF_INET6, raw)
 
 
-def connections(question: dict[str, Any]) -> list[list[str]]:
-    """Every connection with its owner."""
-    found = []
+def connections(question: dict[str, Any]) -> dict[str, list[Any]]:
+    """The local ends of the connections of this site's mount and of Gluster, and how long that mount keeps names."""
+    found: dict[str, list[Any]] = {"ends": [], "entry_timeouts_s": []}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
-            found += _of_process(f"/proc/{name}", question["volume"], question["mount"])
+            ends, timeouts_s = _of_process(f"/proc/{name}", question["volume"], question["mount"])
         except OSError:
             continue  # gone meanwhile; one that cannot be read is nobody's here, and counts as another client
+        found["ends"] += ends
+        found["entry_timeouts_s"] += timeouts_s
     return found
 
 
-def _of_process(base: str, volume: str, mount: str) -> list[list[str]]:
+def _of_process(base: str, volume: str, mount: str) -> tuple[list[str], list[float]]:
     if not _read(f"{base}/comm").startswith("glusterfs") or os.stat(base).st_uid != 0:
-        return []
+        return [], []
     words = _read(f"{base}/cmdline").rstrip("\0").split("\0")
     kind = kind_of(words, volume, mount)
     if kind is None:
-        return []
+        return [], []
     ends = {}
     for table in ("tcp", "tcp6"):
         try:
@@ -99,8 +107,8 @@ def _of_process(base: str, volume: str, mount: str) -> list[list[str]]:
         except FileNotFoundError:
             continue
         if shown.startswith("socket:[") and shown[8:-1] in ends:
-            found.append([kind, ends[shown[8:-1]]])
-    return found
+            found.append(ends[shown[8:-1]])
+    return found, [entry_timeout_s(words)] if kind == "own-mount" else []
 
 
 def _read(path: str) -> str:

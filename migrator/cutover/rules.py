@@ -1146,6 +1146,20 @@ def others_unseen(clients: Sequence[ClientSeen] | None, unseen: Sequence[str]) -
     return tuple(found)
 
 
+def names_kept(machines: Sequence[str]) -> tuple[str, ...]:
+    """What users of these machines may do past a closed top, because the site's mount there keeps names.
+
+    Gluster's FUSE client does not check permissions; bricks do, when a name is looked up. While root looks up the names
+    below a closed top through the same mount, others open files by them.
+    """
+    if not machines:
+        return ()
+    return (
+        f"the source's mount on {first_of(machines)} keeps names: while root walks through it, users of that machine open "
+        "files below a closed top (mount it there with the option entry-timeout=0)",
+    )
+
+
 def hosts_of(clients: Sequence[ClientSeen]) -> str:
     """The hosts of clients, with their numbers of connections."""
     hosts = Counter(client.address.rpartition(":")[0] for client in clients)

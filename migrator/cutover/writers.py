@@ -17,7 +17,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
 from migrator.cutover.model import OpenFile, OpenKind, Writers
-from migrator.cutover.rules import clients_unseen, exports_unseen, others_unseen, unopened_unseen
+from migrator.cutover.rules import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick, ClientSeen
 from migrator.hosts.far_source import ask_script, far_argv, far_source
@@ -156,34 +156,52 @@ def _joined(looks: Sequence[Writers], *unseen: str) -> Writers:
 # Connections to bricks that belong to this site's mounts or to Gluster.
 
 
-Endpoints = Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
-"""`known_endpoints` of a site."""
-
-
-async def known_endpoints(
-    hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
-) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The connections of that mount and of Gluster on this machine and on hosts, by local end (`IP:PORT`), and
-    sentences about hosts that did not answer. Any other connection belongs to another client.
+class OwnClients(Struct, frozen=True, kw_only=True):
+    """The connections of this site's mounts and of Gluster's own processes, by local end (`IP:PORT`), the machines whose
+    mount keeps names for a while, and sentences about machines that did not answer.
     """
+
+    ends: frozenset[str] = frozenset()
+    keeping_names: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+Endpoints = Callable[[], Awaitable[OwnClients]]
+"""`own_clients` of a site."""
+
+
+class _Connections(Struct, frozen=True):
+    ends: list[str]
+    entry_timeouts_s: list[float]
+
+
+async def own_clients(
+    hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
+) -> OwnClients:
+    """The clients of that mount and of Gluster on this machine and on hosts. Any other connection belongs to another client."""
     question = {"way": "connections", "volume": volume, "mount": os.fsdecode(mount)}
 
-    async def ends_of(name: str) -> tuple[frozenset[str], str]:
+    async def of(name: str) -> OwnClients:
+        machine = name or "this machine"
         try:
             host = await hosts.reach(name) if name else None
             python = (await host.identity()).python if host else os.fsencode(sys.executable)
             found = await ask_script(
                 host.processes if host else processes,
                 far_argv(python, script()),
-                list[tuple[str, str]],
+                _Connections,
                 question=question,
             )
-            return frozenset(end for _, end in found), ""
         except MigratorError as error:
-            return frozenset(), f"{name or 'this machine'}: {error.message}"
+            return OwnClients(unseen=(f"{machine}: {error.message}",))
+        return OwnClients(ends=frozenset(found.ends), keeping_names=(machine,) if any(found.entry_timeouts_s) else ())
 
-    looks = await asyncio.gather(*map(ends_of, ("", *sorted(names))))
-    return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)
+    looks = await asyncio.gather(*map(of, ("", *sorted(names))))
+    return OwnClients(
+        ends=frozenset().union(*(look.ends for look in looks)),
+        keeping_names=tuple(chain.from_iterable(look.keeping_names for look in looks)),
+        unseen=tuple(chain.from_iterable(look.unseen for look in looks)),
+    )
 
 
 _CLIENT_LOOKS = 3
@@ -193,24 +211,23 @@ _CLIENT_PAUSE_S = 1.0
 
 async def other_clients(
     clients: Callable[[], Awaitable[Sequence[ClientSeen]]], endpoints: Endpoints, *, bricks: Sequence[str], clock: Clock
-) -> tuple[tuple[ClientSeen, ...] | None, tuple[str, ...]]:
-    """The clients of the volume that are neither this site's mount nor Gluster's (None: not known), and sentences about what
-    was not seen.
-    """
+) -> tuple[tuple[ClientSeen, ...] | None, OwnClients]:
+    """The clients of the volume that are neither this site's mount nor Gluster's (None: not known), and those that are."""
     others: tuple[ClientSeen, ...] | None = None
-    unseen: tuple[str, ...] = ()
+    own = OwnClients()
     for look in range(_CLIENT_LOOKS):
         if look:
             await clock.sleep(_CLIENT_PAUSE_S)
         found = await told(clients())
-        known, unseen = await endpoints()
-        others = None if found is None else tuple(one for one in found if one.address not in known)
+        own = await endpoints()
+        others = None if found is None else tuple(one for one in found if one.address not in own.ends)
         # This site's mount is a client of each brick, so a brick without any client was not queried.
         asked = {one.brick for one in found or ()}
-        unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
-        if others == () and not unseen:
+        unasked = tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
+        own = replace(own, unseen=(*own.unseen, *unasked))
+        if others == () and not own.unseen:
             break
-    return others, unseen
+    return others, own
 
 
 async def seen_by_nobody(
@@ -224,8 +241,8 @@ async def seen_by_nobody(
     if state is None:
         return ("how the volume is exported, and to whom, is not known",)
     bricks = [brick.name for brick in state.bricks]
-    others, unseen = await other_clients(clients, endpoints, bricks=bricks, clock=clock)
-    return (*exports_unseen(state), *others_unseen(others, unseen))
+    others, own = await other_clients(clients, endpoints, bricks=bricks, clock=clock)
+    return (*exports_unseen(state), *others_unseen(others, own.unseen), *names_kept(own.keeping_names))
 
 
 # Open files on bricks.

@@ -332,10 +332,10 @@ _LAYOUTS: Mapping[VolumeType, tuple[str, ...]] = {
 
 
 async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Mount the volume with ACLs, visible to the whole machine, and wait until the client is connected to every
+    """Mount the volume with ACLs, visible to the whole machine, without a cache of names (docs/cutover.md), and wait until the client is connected to every
     brick.
     """
-    options = f"acl,log-file={os.fsdecode(state.spec.directory)}/client.log"
+    options = f"acl,entry-timeout=0,log-file={os.fsdecode(state.spec.directory)}/client.log"
     argv = (
         *("nsenter", f"--net=/run/netns/{state.client_namespace}", "--"),
         *("mount", "-t", "glusterfs", "-o", options, f"{state.hosts[0].address}:/{state.spec.volume}", state.source),

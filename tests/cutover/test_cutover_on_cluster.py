@@ -175,6 +175,31 @@ def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, 
 
 
 @pytest.mark.guarantee("open-files")
+def test_a_closed_top_keeps_its_user_out_while_root_walks_the_same_mount(cluster: Cluster) -> None:
+    (user,) = cluster.take()
+    tree, hook = cluster.source(user), cluster.runs.site.directory / "hooks/post-freeze.d/10-walks"
+    file, answer = tree / "work" / "file", cluster.runs.site.directory / "answer"
+    write(file, "before")
+    uid = tree.stat().st_uid
+    for path in (file.parent, file):
+        os.chown(path, uid, uid)
+    let_settle()
+    as_him = f"setpriv --reuid={uid} --regid={uid} --clear-groups"
+    try:
+        # A name that root has just looked up is in the client's cache, if it has one.
+        cluster.runs.site.hook(
+            hook.relative_to(hook.parents[1]).as_posix(),
+            f"stat '{file}'; {as_him} sh -c \"echo more >> '{file}'\" 2> '{answer}'; exit 0",
+        )
+        moved = cluster.move("cutover", user)
+    finally:
+        hook.unlink()
+    assert moved["ending"] == "moved", moved
+    assert "ermission denied" in answer.read_text()
+    assert (cluster.target(user) / "work" / "file").read_text() == "before"
+
+
+@pytest.mark.guarantee("open-files")
 def test_whoever_can_still_write_is_found_and_the_user_is_left_where_he_is(cluster: Cluster) -> None:
     (user,) = cluster.take()
     tree = cluster.source(user)

@@ -12,7 +12,7 @@ from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
-from migrator.cutover.writers import brick_writers, known_endpoints, seen_by_nobody
+from migrator.cutover.writers import brick_writers, own_clients, seen_by_nobody
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
@@ -182,14 +182,14 @@ def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
 
 @pytest.mark.guarantee("open-files")
 def test_other_clients_are_seen_by_nobody(lab: LabHandle, hosts: LabHosts, scratch: Path) -> None:
-    async def look() -> tuple[str, ...]:
+    async def look(mount: bytes = b"") -> tuple[str, ...]:
         source = gluster(lab)
         try:
             return await seen_by_nobody(
                 source,
                 GlusterVolumeCommands(source.commands).clients,
-                lambda: known_endpoints(
-                    hosts, hosts.names, LocalProcesses(), volume=lab.state.spec.volume, mount=source.root
+                lambda: own_clients(
+                    hosts, hosts.names, LocalProcesses(), volume=lab.state.spec.volume, mount=mount or source.root
                 ),
                 SystemClock(),
             )
@@ -200,4 +200,7 @@ def test_other_clients_are_seen_by_nobody(lab: LabHandle, hosts: LabHosts, scrat
     assert asyncio.run(look()) == ()
     with another_client(lab, scratch / "elsewhere"):
         (sentence,) = asyncio.run(look())
+        with_names = asyncio.run(look(os.fsencode(scratch / "elsewhere")))
     assert "other clients have the volume mounted: 10." in sentence
+    assert "mount on this machine" in with_names[-1]
+    assert "entry-timeout=0" in with_names[-1]

@@ -31,7 +31,7 @@ from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import told
 from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.rules import newest_attempts
-from migrator.cutover.writers import WriterSearch, other_clients
+from migrator.cutover.writers import Endpoints, WriterSearch, other_clients
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.model import VolumeState
@@ -142,7 +142,7 @@ class RetirementWorld(BrickWorld, frozen=True, kw_only=True):
 
     source: SourceFileSystem
     writers: WriterSearch
-    endpoints: Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
+    endpoints: Endpoints
     scan: Callable[[], Awaitable[CatalogRecord]]
     cover: Callable[[str, Mapping[bytes, str]], Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]]
     manifests: "ManifestDirectories"
@@ -494,7 +494,7 @@ class _Retirement(
         found = await told(world.volume.state_and_tasks())
         world = self.call.world
         bricks = () if found is None else tuple(one.name for one in found[0].bricks)
-        clients, unseen = await other_clients(world.volume.clients, world.endpoints, bricks=bricks, clock=world.clock)
+        clients, own = await other_clients(world.volume.clients, world.endpoints, bricks=bricks, clock=world.clock)
         health = await world.source.health()
         if found is not None and health.state is not None:
             state = found[0]
@@ -508,7 +508,7 @@ class _Retirement(
                 drains=tuple(one.shown_bricks for one in world.ledger.drains.under_way()),
                 additions=self._additions(),
                 clients=clients,
-                clients_unseen=unseen,
+                clients_unseen=own.unseen,
                 opened=await self._opened(),
                 purge_left=await self._seen(self._purge_left),
                 strange=await self._seen(self._strange),

@@ -22,6 +22,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.probe import PROBE_NAME
 from migrator.cutover.model import OpenFile, OpenKind, Writers
+from migrator.cutover.writers import OwnClients
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import ClientSeen, VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
@@ -104,8 +105,8 @@ class Site:
     backups: list[str] = field(default_factory=list)
     death: Death | None = None
 
-    async def endpoints(self) -> tuple[frozenset[str], tuple[str, ...]]:
-        return frozenset({OWN}), ()
+    async def endpoints(self) -> OwnClients:
+        return OwnClients(ends=frozenset({OWN}))
 
     async def find_writers(self, trees: Sequence[bytes]) -> Writers:
         return self.opened
