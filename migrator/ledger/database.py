@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from migrator.core.durable import sync
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError
@@ -86,6 +86,14 @@ def _is_full(file: Path) -> bool:
     return room.f_bavail * room.f_frsize < MIB
 
 
+def _is_without_log(file: Path) -> bool:
+    """Whether no transaction is only in the write-ahead log."""
+    try:
+        return os.stat(f"{file}-wal").st_size == 0
+    except FileNotFoundError:
+        return True
+
+
 @contextmanager
 def translated(file: Path) -> Iterator[None]:
     """Translate errors of SQLite to LockHeld, LedgerCorrupt or MigratorError."""
@@ -99,6 +107,15 @@ def translated(file: Path) -> Iterator[None]:
         raise describe(error, file) from error
     except UnicodeDecodeError as error:
         raise damaged(f"{file} is no readable ledger: {error}") from error
+
+
+class _Unlogged(sqlite3.Connection):
+    """A connection that does not see what others write, for one use."""
+
+
+def _discard_unlogged(connection: object, record: ConnectionPoolEntry) -> None:
+    if isinstance(connection, _Unlogged):
+        record.invalidate()
 
 
 class Database:
@@ -120,14 +137,16 @@ class Database:
         self._joined: tuple[int, Connection] | None = None
         """The thread of a block of `join`, and its connection."""
         mode = "ro" if read_only else "rwc" if create else "rw"
-        uri = f"{file.absolute().as_uri()}?mode={mode}"
 
-        def connect() -> sqlite3.Connection:
+        def opened(how: str, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
+            uri = f"{file.absolute().as_uri()}?{how}"
             connection = sqlite3.connect(
-                uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+                uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False, factory=kind
             )
             try:
-                if not read_only:
+                if read_only:
+                    connection.execute("PRAGMA schema_version")
+                else:
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
@@ -136,11 +155,21 @@ class Database:
                 raise
             return connection
 
+        def connect() -> sqlite3.Connection:
+            try:
+                return opened(f"mode={mode}", sqlite3.Connection)
+            except sqlite3.Error:
+                # Even a reader needs room for the index of the log, 32 KiB. Without a log the file alone tells all.
+                if not (read_only and _is_full(file) and _is_without_log(file)):
+                    raise
+                return opened("immutable=1", _Unlogged)
+
         # Without a limit: threads that read do not wait for each other.
         self._engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, max_overflow=-1)
         # A write acquires its lock when it begins, so the rows it has read cannot change before it writes. The driver
         # would begin transactions later; isolation_level None switches that off.
         event.listen(self._engine, "begin", _begin)
+        event.listen(self._engine, "checkin", _discard_unlogged)
 
     def write(self) -> AbstractContextManager[Connection]:
         """One write transaction: on the disk at the end of the block, rolled back on an exception. In a block of `join`

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from migrator.core.states import PassKind
 from migrator.ledger.database import backup
 from migrator.ledger.ledger import open_ledger
 from tests.support.records import rows_of
+from tests.support.xfs import XfsMount
 
 IMPORTS = """
 import sys
@@ -187,3 +188,24 @@ def test_changed_tables_need_a_new_schema_version(tmp_path: Path) -> None:
         statements = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").fetchall()
     digest = hashlib.sha256("\n".join(" ".join(sql.split()) for (sql,) in statements).encode()).hexdigest()[:16]
     assert (version, digest) == SCHEMA
+
+
+@pytest.mark.needs_root
+def test_a_ledger_on_a_full_disk_is_read_and_afterwards_what_was_written_since(tiny_xfs: XfsMount) -> None:
+    file, ballast = tiny_xfs.path / "state" / "ledger.db", tiny_xfs.path / "ballast"
+    with open_ledger(file, create=True) as ledger:
+        ledger.scans.start(catalog="before", via="mount", at_s=1.0)
+    with ballast.open("wb", buffering=0) as full:
+        for size_bytes in (1 << 20, 4096):
+            with suppress(OSError):
+                while True:
+                    full.write(bytes(size_bytes))
+    with open_ledger(file, read_only=True) as reader:
+        for _ in range(2):
+            assert [scan.name for scan in reader.scans.all()] == ["before"]
+        with pytest.raises(MigratorError, match="is full"), open_ledger(file) as ledger:
+            ledger.scans.start(catalog="full", via="mount", at_s=2.0)
+        ballast.unlink()
+        with open_ledger(file) as ledger:
+            ledger.scans.start(catalog="after", via="mount", at_s=3.0)
+        assert "after" in [scan.name for scan in reader.scans.all()]
