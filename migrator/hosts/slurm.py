@@ -222,25 +222,20 @@ class SlurmQueue:
         """Request the end of the jobs of a name; no error if there are none. Raises HostLost."""
         await self._ask("scancel", "--quiet", f"--name={name}")
 
-    async def end(self, name: str) -> None:
-        """Cancel the jobs of a name, and wait until Slurm reports that they have ended. Raises HostLost, also after a
-        minute.
+    async def end(self, name: str, *, until_s: float) -> Job:
+        """Cancel the jobs of a name, and wait until Slurm reports that they have ended, at most until that time of the
+        loop. Returns the job as it is then: still active if Slurm cannot reach its node, for as long as SlurmdTimeout.
+        Raises HostLost.
         """
         loop = asyncio.get_running_loop()
-        deadline_s, pause_s = loop.time() + _END_WITHIN_S, _FIRST_LOOK_S
-        cancelled = False
-        while (job := await self.job(name)).active:
+        pause_s, cancelled = _FIRST_LOOK_S, False
+        while (job := await self.job(name)).active and (not cancelled or loop.time() < until_s):
             if not cancelled:
                 await self.cancel(name)
                 cancelled = True
-            if loop.time() > deadline_s:
-                raise HostLost(
-                    f"the job {job.id} on {job.node or 'no node'} has not ended: it is {job.state}",
-                    cause="its processes hang in the kernel, or Slurm cannot reach the node",
-                    hint=f"see `scontrol show job {job.id}` and the node; nothing of it is given to others before",
-                )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_LOOK_S)
+        return job
 
     async def _ask(self, program: str, *words: str) -> bytes:
         """Run one of Slurm's commands for this user. Raises HostLost if the controller does not answer."""
@@ -318,9 +313,9 @@ class _Mover:
 class SlurmHosts:
     """The `Hosts` port: `slurm-1`, `slurm-2` and so on, each a node with a job of its own.
 
-    An ended job is followed by a new one, perhaps on another node, but only after Slurm has confirmed the end. So once
-    a host is reached again after a loss, no old program runs there. The same holds for jobs that a killed program of
-    the same site has left. Jobs of a living program are left alone.
+    An ended job is followed by a new one, perhaps on another node, but only after Slurm has confirmed the end, or the
+    lease of what ran there is over. So once a host is reached again after a loss, no old program runs there. The same
+    holds for jobs that a killed program of the same site has left. Jobs of a living program are left alone.
     """
 
     def __init__(
@@ -376,8 +371,8 @@ class SlurmHosts:
 
     async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
         """End earlier attempts on this host; returns the tokens that cannot be ended. If the host's job has ended, all
-        of its processes have ended, and no new job is requested. Raises UsageError, and HostLost if Slurm does not
-        confirm the end.
+        of its processes have ended, and no new job is requested. Raises UsageError, and HostLost while Slurm does not
+        confirm the end and the lease is not over.
         """
         mover = self._mover(name)
         async with mover.lock:
@@ -481,28 +476,41 @@ class SlurmHosts:
         """Wait until nothing can run in the mover's job any more. Raises HostLost if that is not certain."""
         if mover.settled:
             return
-        await self._queue.end(mover.job_name)
-        job = await self._queue.job(mover.job_name)
-        # A failed node may only be disconnected, and a job that Slurm no longer knows proves nothing.
-        if job.state in (JobState.NODE_FAILED, JobState.GONE) and mover.lost_at_s is not None:
-            self._require_lease_over(mover.lost_at_s, f"the job of {mover.name}")
+        now_s = asyncio.get_running_loop().time()
+        until_s = now_s + _END_WITHIN_S if mover.lost_at_s is None else self._lease_over_s(mover.lost_at_s)
+        job = await self._queue.end(mover.job_name, until_s=until_s)
+        if mover.lost_at_s is not None:
+            self._require_end([job], mover.lost_at_s)
         mover.settled, mover.node = True, ""
 
-    def _require_lease_over(self, since_s: float, what: str) -> None:
-        left_s = since_s + self._lease_s + _LEASE_MARGIN_S - asyncio.get_running_loop().time()
+    def _lease_over_s(self, since_s: float) -> float:
+        """When far ends have ended their streams by themselves, by the time of the loop."""
+        return since_s + self._lease_s + _LEASE_MARGIN_S
+
+    def _require_end(self, jobs: Sequence[Job], since_s: float) -> None:
+        """Raise HostLost if something may still run in one of these jobs, whose connections were lost by `since_s`.
+
+        Where Slurm does not know, the lease decides: a node that does not answer may only be disconnected, and a job that
+        Slurm no longer knows proves nothing.
+        """
+        doubted = [job for job in jobs if job.state is not JobState.ENDED]
+        left_s = self._lease_over_s(since_s) - asyncio.get_running_loop().time()
+        if not doubted:
+            return
+        shown = ", ".join(f"{job.id or job.name} ({job.state}{job.node and f' on {job.node}'})" for job in doubted)
         if left_s > 0:
             raise HostLost(
-                f"what ran in {what} may still be at work",
-                cause="Slurm lost its node, or does not know the job any more",
-                hint=f"it ends by itself when its lease is over, in {left_s:.0f} s",
+                f"streams may still be at work in {shown}",
+                cause="Slurm does not reach the node, or does not know the job any more",
+                hint=f"they end by themselves when their lease is over, in {left_s:.0f} s",
             )
+        _log.warning("Slurm has not ended %s; the lease of what ran there is over", shown)
 
     async def _clear_leftovers(self) -> None:
         """End the jobs that an earlier program of this site has left, because they may run streams. Raises HostLost."""
         async with self._clearing:
-            loop = asyncio.get_running_loop()
             if self._began_s is None:
-                self._began_s = loop.time()
+                self._began_s = asyncio.get_running_loop().time()
             if self._cleared:
                 return
             mine = {mover.job_name for mover in self._movers.values()}
@@ -511,10 +519,10 @@ class SlurmHosts:
             ]
             left = [job for job in theirs if job.active and not _owner_lives(job.comment)]
             for job in left:
-                _log.warning("ending job %s, which an earlier run has left", job.id)
-                await self._queue.end(job.name)
-            if any(job.state is JobState.NODE_FAILED for job in theirs):
-                self._require_lease_over(self._began_s, "a job of an earlier run")
+                _log.warning("ending job %s on %s, which an earlier run has left", job.id, job.node or "no node")
+            until_s = self._lease_over_s(self._began_s)
+            ended = await asyncio.gather(*(self._queue.end(job.name, until_s=until_s) for job in left))
+            self._require_end([*ended, *(job for job in theirs if job.state is JobState.NODE_FAILED)], self._began_s)
             self._cleared = True
 
     async def _give_up(self, mover: _Mover) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -886,7 +885,7 @@ async def _end_on_all_hosts(
         try:
             stuck += await lane.end_orphans(tokens)
         except HostLost as error:
-            _require_lease_over(invocation, host, last_s if lane.ends_by_lease else math.inf, error.message)
+            _require_lease_over(invocation, host, last_s, error.message)
     return stuck
 
 
@@ -894,9 +893,8 @@ def _require_lease_over(invocation: Invocation, host: str, last_s: float, why: s
     left_s = last_s + invocation.request.lease_s + LEASE_MARGIN_S - invocation.world.clock.now_s()
     if left_s <= 0:
         return
-    when = f"in {left_s:.0f} s, or " if math.isfinite(left_s) else ""
     raise Refused(
         f"streams of an earlier run may still be at work on host {host}: {why}",
-        cause="the host cannot be reached; it ends them by itself when its lease runs out, or its job ends",
-        hint=f"run the same command again {when}when the host, or the batch system, answers",
+        cause="the host cannot be reached; it ends them by itself when its lease runs out",
+        hint=f"run the same command again in {left_s:.0f} s, or when the host, or the batch system, answers",
     )

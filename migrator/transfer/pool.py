@@ -627,7 +627,7 @@ class Worker:
         self.queue.wake()
         clock = self.under_way.world.clock
         lease_s = self.under_way.request.lease_s + LEASE_MARGIN_S
-        deadline_s = clock.monotonic_s() + (lease_s if self.lane.ends_by_lease else math.inf)
+        deadline_s = clock.monotonic_s() + lease_s
         pause_s = _FIRST_PAUSE_S
         try:
             while not await self._has_ended(attempt):

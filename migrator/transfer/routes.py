@@ -50,13 +50,6 @@ class HostLane:
     _ways: dict[str | None, Way] = field(default_factory=dict)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    @property
-    def ends_by_lease(self) -> bool:
-        """Whether the far end on a host ends its streams when the lease expires. If not, a batch system reports the end
-        of its job.
-        """
-        return self.movers is None
-
     def reads(self, brick: str) -> bool:
         """Whether the lane reads this brick (`host:/path`, as glusterd writes it) on its own host."""
         return not self.reads_mount and brick.startswith(self.host + ":/")

@@ -188,7 +188,7 @@ def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> 
 
         async def others(expected: Callable[[], object]) -> None:
             async with closing(slurm.hosts()) as hosts:
-                await reach_in_time(hosts)  # it may take more than the minute that one call waits
+                await reach_in_time(hosts)
                 assert expected()
 
         asyncio.run(others(lambda: job in slurm.jobs()))
@@ -199,6 +199,30 @@ def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> 
         program.kill()
         program.wait()
     assert job in slurm.jobs()
-    asyncio.run(others(lambda: job not in slurm.jobs() and not carriers([token])))
+    asyncio.run(others(lambda: not carriers([token])))
     tell(stopped, signal.SIGKILL)
     asyncio.run(until(lambda: not slurm.programs("srun")))
+
+
+def test_a_node_died_with_the_job_of_a_killed_program(slurm: Slurm, token: str) -> None:
+    """Slurm says for minutes that the job completes. Other nodes are taken once the lease of what ran there is over."""
+    program = start_controller(token)
+    assert program.stdout is not None
+    with program.stdout:
+        assert program.stdout.readline() == b"up\n"
+        (job,) = slurm.jobs()
+        node = slurm.do("squeue", "--noheader", f"--jobs={job}", "--format=%N").strip()
+
+        async def work() -> None:
+            async with closing(slurm.hosts(lease_s=2.0)) as hosts:
+                assert await hosts.end_orphans("slurm-1", [token]) == []
+                facts = await (await reach_in_time(hosts)).facts()
+                jobs = dict(line.split() for line in slurm.do("squeue", "--noheader", "--format=%i %N").splitlines())
+                assert jobs.pop(job) == node, "Slurm has not ended it"
+                assert [*jobs] == [facts.job]
+                assert jobs[facts.job] != node
+
+        with slurm.dead_node(node):
+            program.kill()
+            program.wait()
+            asyncio.run(work())

@@ -206,7 +206,6 @@ class FakeLane:
     rules: BrickRules | None = None
     lost: HostLost | None = None
     refused: frozenset[str] = frozenset()
-    ends_by_lease: bool = True
     asked: list[str | None] = field(default_factory=list)
 
     @property

@@ -95,7 +95,7 @@ class Slurm:
         self.config.write_text(text)
         self.impatient.write_text(text.replace("MessageTimeout=8", "MessageTimeout=3"))
         self.start_controller()
-        self._others += [self._start("slurmd", "-D", "-f", str(self.config), "-N", node) for node in NODES]
+        self._others += [self._start(*self._slurmd(node)) for node in NODES]
         self._until(lambda: self.ask("sinfo", "--noheader", "--format=%t %D").split() == ["idle", str(len(NODES))])
 
     def down(self) -> None:
@@ -176,9 +176,33 @@ class Slurm:
         """The Pythons that run in jobs."""
         return self.programs("python3")
 
-    def hosts(self, *, nodes: int = 1) -> SlurmHosts:
+    def hosts(self, *, nodes: int = 1, lease_s: float = 30.0) -> SlurmHosts:
         """Its nodes as hosts; SLURM_CONF must be in this program's environment."""
-        return SlurmHosts(LocalProcesses(grace_s=0.3), site_id=SITE_ID, nodes=nodes, grace_s=0.3, patience_s=DEADLINE_S)
+        return SlurmHosts(
+            LocalProcesses(grace_s=0.3),
+            site_id=SITE_ID,
+            nodes=nodes,
+            grace_s=0.3,
+            patience_s=DEADLINE_S,
+            lease_s=lease_s,
+        )
+
+    @contextmanager
+    def dead_node(self, node: str) -> Iterator[None]:
+        """A node that has lost its power: its programs are gone, and Slurm waits for it for minutes (SlurmdTimeout)."""
+        (slurmd,) = (one for one in self._others if one.args == self._slurmd(node))
+        slurmd.send_signal(signal.SIGSTOP)
+        for name in ("slurmstepd", "python3"):
+            for pid in self.programs(name):
+                if f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    os.kill(pid, signal.SIGKILL)
+        try:
+            yield
+        finally:
+            slurmd.send_signal(signal.SIGCONT)
+
+    def _slurmd(self, node: str) -> tuple[str, ...]:
+        return "slurmd", "-D", "-f", str(self.config), "-N", node
 
     def _start(self, *argv: str) -> subprocess.Popen[bytes]:
         with (self.directory / f"{argv[0]}.out").open("ab") as log:
