@@ -213,7 +213,7 @@ def metadata_problems(forecast: Sequence[model.MetadataForecast], largest: tuple
     """Sentences about metadata targets that may run out of inodes, by their share of all, or by the `largest` directory
     with its number of entries, which lie on one of them.
     """
-    fix = "add metadata targets (hooks/pre-add.d/60-beegfs-metadata-target)"
+    fix = "add metadata targets (hooks/pre-attach.d/60-beegfs-metadata-target)"
     for one in forecast:
         if one.expected_inodes > one.free_inodes:
             need = f"about {format_count(one.expected_inodes)} inodes, and {format_count(one.free_inodes)} are free"

@@ -181,7 +181,7 @@ _side = partial(click.option, "--to", "side", type=click.Choice([side.value for 
 
 @brick.command("add")
 @_new_bricks
-@_side(help="Where the bricks go; for the target your pre-add hooks do it.")
+@_side(help="Where the bricks go; your pre-attach hooks give them to the target.")
 @click.option(
     "--instead-of",
     metavar="BRICK",

@@ -42,6 +42,7 @@ class HookStep(StrEnum):
     HAND_OVER = "hand-over"
     STOP = "stop"
     ADD = "add"
+    ATTACH = "attach"
     FAIL = "fail"
     RETIRE = "retire"
     REPORT = "report"

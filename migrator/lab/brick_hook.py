@@ -1,7 +1,7 @@
 """The hooks of a lab's bricks: copies of this script in the lab's `hooks` replace a site's own hooks.
 
-`pre-wipe` makes a new file system for a brick that is out of the volume. `pre-add` of the target's side takes the
-brick's disk from its host and enlarges the target by its size.
+`pre-wipe` makes a new file system for a brick that is out of the volume. `pre-attach` of an addition to the target
+takes the brick's disk from its host and enlarges the target by its size.
 
 Imports nothing of the program. The lab's directory is the parent of `hooks`.
 """

@@ -388,7 +388,7 @@ def write_scripts(state: LabState) -> None:
     site.toml.
     """
     _write_script(Path(os.fsdecode(state.gluster)), "gluster_wrapper.py")
-    for hook in ("pre-wipe.d/50-make-file-system", "pre-add.d/50-give-to-target"):
+    for hook in ("pre-wipe.d/50-make-file-system", "pre-attach.d/50-give-to-target"):
         _write_script(Path(os.fsdecode(state.spec.directory)) / "hooks" / hook, "brick_hook.py")
 
 

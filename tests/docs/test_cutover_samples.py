@@ -200,7 +200,7 @@ def test_no_other_user_is_meant_than_one_with_a_plain_name(scratch: Path) -> Non
 
 
 MAKE = "pre-add.d/20-make-file-system"
-BEEGFS = {7: "pre-add.d/50-beegfs7-storage-target", 8: "pre-add.d/55-beegfs8-storage-target"}
+BEEGFS = {7: "pre-attach.d/50-beegfs7-storage-target", 8: "pre-attach.d/55-beegfs8-storage-target"}
 
 STUBS = {
     "ssh": '[ "$1 $2" = "-o BatchMode=yes" ] && echo "ssh $3" >>"$CALLS" && exec sh -c "$4"',
@@ -225,7 +225,7 @@ class Place:
         return file.read_text().splitlines() if file.exists() else []
 
     def run(self, hook: str, brick: str, side: str) -> subprocess.CompletedProcess[str]:
-        facts = document() | {"stage": "pre-add", "event": "pre", "brick": brick, "side": side}
+        facts = document() | {"stage": hook.partition(".")[0], "event": "pre", "brick": brick, "side": side}
         told = {"MIGRATOR_SITE": str(self.directory / "site.toml"), "MIGRATOR_BRICK": brick, "MIGRATOR_SIDE": side}
         reached = {name: str(self.directory / name.lower()) for name in ("CALLS", "MOUNTED", "FSTAB")}
         path = f"{self.directory}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -309,7 +309,7 @@ def beegfs(place: Place) -> Place:
 
 
 def test_a_metadata_target_is_set_up_once_and_is_no_storage_target(beegfs: Place) -> None:
-    hook, place, brick = "pre-add.d/60-beegfs-metadata-target", beegfs, f"gl3:{beegfs.point}/data"
+    hook, place, brick = "pre-attach.d/60-beegfs-metadata-target", beegfs, f"gl3:{beegfs.point}/data"
     conf = place.directory / "beegfs-meta.conf"
     conf.write_text("storeMetaDirectory =\n")
     assert place.run(hook, brick, "target").returncode == 0  # no such file: there are only storage targets

@@ -30,7 +30,17 @@ README = (HOOKS / "README.md").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
 OTHER_STAGES = (
-    *("pre-freeze", "post-freeze", "post-thaw", "post-announce", "pre-add", "pre-purge", "post-report", "post-fail"),
+    *(
+        "pre-freeze",
+        "post-freeze",
+        "post-thaw",
+        "post-announce",
+        "pre-add",
+        "pre-attach",
+        "pre-purge",
+        "post-report",
+        "post-fail",
+    ),
 )
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 

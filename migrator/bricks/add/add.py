@@ -147,7 +147,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
     if step.seen_done and step.step is model.AdditionStep.ADD:
         words = f"{record.shown_bricks} is in the volume already: it would resume with the fix-layout, and what follows that"
         return replace(preview, words=words)
-    if step.step is not model.AdditionStep.PREPARE or record.side is model.AdditionSide.TARGET:
+    if step.step is not model.AdditionStep.PREPARE:
         return preview
     problems = () if seen is None else problems_before(record, seen, call.request.wish, prepared=True)
     if problems and not await _prepares(call):

@@ -350,7 +350,7 @@ def problems_before(
 ) -> tuple[str, ...]:
     """Yield every reason against adding now, with `prepared` also those about the places of the bricks."""
     if record.side is model.AdditionSide.TARGET:
-        return tuple(rules_guards.target_problems(record, seen))
+        return tuple(rules_guards.target_problems(record, seen, prepared=prepared))
     found = [
         *rules_guards.health_problems(record, seen),
         *(
@@ -373,12 +373,13 @@ def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.
 
 
 def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
-    if problems := tuple(rules_guards.target_problems(record, seen)):
+    mounted = all(disk.mount or disk.unread for disk in seen.disks.values())
+    prepared = record.state not in (_S.PLANNED, _S.PREPARING) and (mounted or record.state is _S.HANDING)
+    if problems := tuple(rules_guards.target_problems(record, seen, prepared=prepared)):
         return rules_guards.against(record, problems)
-    if record.state in (_S.PLANNED, _S.PREPARING):
-        return _act(_A.PREPARE)
-    # The hooks are called again after a crash: growth meanwhile does not prove that they had finished.
-    return _act(_A.HAND_OVER)
+    # After a reboot the hooks may mount it again. They are also called again after a crash while they hand it over: growth
+    # meanwhile does not prove that they had finished.
+    return _act(_A.HAND_OVER if prepared else _A.PREPARE)
 
 
 def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:

@@ -325,8 +325,10 @@ def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
             yield f"{name} is named {count} times"
 
 
-def target_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    """Yield the reasons not to give bricks to the target."""
+def target_problems(record: AdditionRecord, seen: AdditionSeen, *, prepared: bool) -> Iterator[str]:
+    """Yield the reasons not to give bricks to the target, with `prepared` also that a file system is not mounted: the
+    `pre-add` hooks make and mount it.
+    """
     if record.instead_of is not None:
         yield "--instead-of is for bricks of the source"
     yield from _foreign(record, seen)
@@ -334,8 +336,9 @@ def target_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]
         if place.served_by:
             yield f"a brick process serves {place.name} still (pid {place.served_by[0]})"
     if record.state is not AdditionState.HANDING:
-        # The hook may have unmounted it before.
-        yield from disk_problems(seen.disks)
+        # A hook may have unmounted it, or written to it, before.
+        there = {name: disk for name, disk in seen.disks.items() if prepared or disk.mount or disk.unread}
+        yield from disk_problems(there)
     yield from other_work(additions=seen.additions)
     before = record.notes.room_before or seen.target
     if before is None or (before.total_bytes is None and before.storage_targets is None):

@@ -70,13 +70,23 @@ class AdditionCall(BrickCall):
     """One call of the verb."""
 
     log = logging.getLogger("migrator.addition")
-    steps = (HookStep.ADD, HookStep.FAIL)
+    steps = (HookStep.ADD, HookStep.ATTACH, HookStep.FAIL)
 
     world: AdditionWorld
     request: model.AdditionRequest
 
     def facts_of(self, record: model.AdditionRecord) -> dict[str, Any]:
         return {"brick": ",".join(record.bricks), "side": record.side.value, "size_bytes": record.notes.size_bytes}
+
+
+def attached(record: model.AdditionRecord) -> HookedStep:
+    """Describe to the hooks the step in which they give bricks to the target."""
+    return HookedStep(
+        step=HookStep.ATTACH,
+        key=f"addition {record.id}: attach",
+        subject=record.subject,
+        words=f"giving {record.shown_bricks} to the target",
+    )
 
 
 def hooked(record: model.AdditionRecord) -> HookedStep:

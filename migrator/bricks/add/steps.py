@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind
 from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME
-from migrator.operations.engine import Done, Events
+from migrator.operations.engine import Around, Done, Events
 from migrator.operations.model import Act, Finished
 
 if TYPE_CHECKING:
@@ -130,6 +131,15 @@ class AdditionMachine(
 
     def next_step(self, record: model.AdditionRecord, seen: model.AdditionSeen | None) -> model.Step:
         return rules.next_step(record, seen, self.call.request.wish, begins=not self._begun)
+
+    async def around(self, act: model.AdditionAct, record: model.AdditionRecord) -> Around | None:
+        if act.step is not model.AdditionStep.HAND_OVER:
+            return None
+        return Around(
+            step=stage.attached(record),
+            before=partial(self.call.facts, record),
+            after=partial(self.call.facts, record, state=HookState.DONE),
+        )
 
     async def prepare(
         self, record: model.AdditionRecord, act: model.AdditionAct, _: model.AdditionSeen | None
@@ -257,10 +267,8 @@ class AdditionMachine(
 
     async def _prepare(self, record: model.AdditionRecord) -> _Done:
         call = self.call
-        if record.side is model.AdditionSide.TARGET:
-            return Done(words=f"{record.shown_bricks} belongs to no volume")
         await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
-        await self._call_hooks(record)
+        await self.hooking().before(stage.hooked(record), self.call.facts(record))
         await self._look_once_more(record)
         sizes = [place.total_bytes for place in self.looker.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
@@ -268,9 +276,6 @@ class AdditionMachine(
         filesystem_id = self.looker.places[record.bricks[0]].filesystem_id if record.in_place else None
         notes = model.AdditionNotes(size_bytes=size_bytes, filesystem_id=filesystem_id)
         return Done(words=f"empty file systems are mounted{shown}", notes=notes)
-
-    async def _call_hooks(self, record: model.AdditionRecord) -> None:
-        await self.hooking().before(stage.hooked(record), self.call.facts(record))
 
     async def _add(self, record: model.AdditionRecord) -> _Done:
         # Clients create directories on the new bricks as soon as these are in the volume.
@@ -325,20 +330,9 @@ class AdditionMachine(
         await stage.until_healed(self.call, record)
         return Done(words="nothing waits to be healed")
 
-    async def _own_bytes(self, record: model.AdditionRecord) -> int | None:
-        """Total size of the bricks' file systems; None if one brick has no file system of its own now."""
-        places = await self.call.world.places(record.bricks)
-        sizes = [place.total_bytes if place.own else None for place in places.values()]
-        return None if None in sizes else sum(one for one in sizes if one)
-
     async def _hand_over(self, record: model.AdditionRecord) -> _Done:
+        """Wait for the capacity that the hooks have given to the target."""
         call = self.call
-        # The hooks make file systems, or take away what was mounted there: then what is seen is what it was mounted on.
-        before_bytes = await self._own_bytes(record)
-        await self._call_hooks(record)
-        known = [size for size in (before_bytes, await self._own_bytes(record), record.notes.size_bytes) if size]
-        size_bytes = min(known, default=None)
-        record = call.world.ledger.additions.note(record.id, model.AdditionNotes(size_bytes=size_bytes))
         before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
         while True:
             now = await call.world.target_room()

@@ -1,6 +1,6 @@
 """`brick add` over a simulated volume: the target, hooks, the throttle, what ends without a word, and the audit."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import ExitCode, LockHeld, MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind
 from migrator.core.units import GIB
-from migrator.gluster.model import TaskStatus
+from migrator.gluster.model import DiskFacts, TaskStatus
+from migrator.hooks.model import HookStep
 from migrator.ledger.locks import VOLUME
 from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
@@ -102,6 +103,72 @@ def test_a_target_that_never_shows_it_fails_and_the_same_command_goes_on(target_
     assert target_site.add().ending is E.DONE
     (record,) = target_site.ledger.additions.all()
     assert record.notes.room_before == room(50 * GIB, 3)
+
+
+@pytest.mark.parametrize("mounts", [True, False])
+def test_hooks_mount_a_file_system_before_others_give_it_to_the_target(hooked: Site, mounts: bool) -> None:
+    """`mounts`: the first hooks do what they are for."""
+    mounted: set[str] = set()
+    given: set[str] = set()
+
+    def mount() -> None:
+        if mounts:
+            mounted.add(NEW)
+
+    def give() -> None:
+        assert mounted, "a storage target was set up on the root's file system"
+        given.add(NEW)
+
+    async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
+        return {name: DiskFacts(name=name, mount="/srv/b" if name in mounted else "") for name in names}
+
+    hooked.side, hooked.throttle, hooked.ports["disks"] = TARGET, None, disks
+    with_room(hooked, lambda _: room(50 * GIB, 3 + len(given)))
+    hooked.hooks = DoingHooks()
+    without = hooked.add(dry_run=True)
+    assert (without.ending, len(without.reasons)) == (E.HALTED, 1)
+    hooked.hooks = hooks = DoingHooks({HookStep.ADD: mount, HookStep.ATTACH: give})
+    planned = hooked.add(dry_run=True)
+    assert (planned.ending, len(planned.reasons), hooks.called()) == (E.PLANNED, 1, [])
+    if not mounts:
+        with pytest.raises(Refused):
+            hooked.add()
+        assert (hooked.states, hooks.called()) == ([S.PREPARING], [("pre-add", "")])
+        return
+    assert hooked.add().ending is E.DONE
+    assert hooks.called() == [
+        ("pre-add", ""),
+        ("pre-attach", ""),
+        ("post-attach", "done"),
+        ("post-add", "done"),
+    ]
+
+
+def test_a_file_system_that_a_reboot_unmounted_is_mounted_again_before_it_is_given_away(hooked: Site) -> None:
+    mounted: set[str] = set()
+    given: set[str] = set()
+    looks_after = 0
+
+    def look(_: int) -> add_model.TargetRoom:
+        # The check after the hooks knows how large the target is, and the next step does not.
+        nonlocal looks_after
+        looks_after += bool(mounted)
+        return room(50 * GIB, 3) if looks_after < 2 else add_model.TargetRoom(total_bytes=None, storage_targets=None)
+
+    async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
+        return {name: DiskFacts(name=name, mount="/srv/b" if name in mounted else "") for name in names}
+
+    hooked.side, hooked.throttle, hooked.ports["disks"] = TARGET, None, disks
+    hooked.hooks = hooks = DoingHooks(
+        {HookStep.ADD: lambda: mounted.add(NEW), HookStep.ATTACH: lambda: given.add(NEW)}
+    )
+    with_room(hooked, look)
+    assert (hooked.add().ending, hooked.states) == (E.HALTED, [S.PREPARED])
+    mounted.clear()
+    assert hooks.called() == [("pre-add", "")]
+    with_room(hooked, lambda _: room(50 * GIB, 3 + len(given)))
+    assert hooked.add().ending is E.DONE
+    assert [stage for stage, _ in hooks.called()][:2] == ["pre-add", "pre-attach"]
 
 
 def test_a_place_that_is_not_right_is_refused_before_anything_is_written_or_after_the_hooks(
