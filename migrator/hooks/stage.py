@@ -236,6 +236,8 @@ _LOG = logging.getLogger("migrator.hooks")
 
 T = TypeVar("T")
 
+Check = Callable[[], Awaitable[None]]
+
 
 class _Open(Struct, frozen=True, kw_only=True):
     """A step in progress."""
@@ -260,6 +262,13 @@ class StepHooks(Struct, frozen=True, kw_only=True):
     def records(self) -> "HookRecords":
         """The calls in the ledger."""
         return self.ports.ledger.hooks
+
+    async def until_worked(self, step: HookedStep, check: Check) -> None:
+        """Make a check that the work of the `pre` hooks themselves would fail: only until one of them, in any run, may have
+        worked. By contract, one that skipped or refused the step has not.
+        """
+        if not self.records.may_have_worked(step.step, step.key, step.stage(model.HookEvent.PRE)):
+            await check()
 
     async def begin(self, steps: Collection[model.HookStep]) -> None:
         """Check all hooks before anything is started, and end what killed runs left of calls around these steps.
@@ -293,9 +302,11 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         facts: model.HookFacts,
         after: Callable[[model.HookFacts, T], model.HookFacts],
         stoppable: bool = True,
+        check: Check | None = None,
     ) -> T:
         """Do the work between the `pre` and `post` hooks of its step. `facts` are those before it; `after` returns
-        those after it, and must not raise.
+        those after it, and must not raise. `check` is made right before each `pre` hook: an earlier one may have waited
+        for days. It raises Refused if the hook must not be called any more, which then refuses the step.
 
         Raises HookSkipped if a `pre` hook skips the step, Refused if one refuses it or if there is a problem with a
         hook; nothing was done then. With `stoppable` False the work is done in any case, and problems are warnings.
@@ -305,7 +316,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         if hooks == ((), ()):
             return await work()
         opened = self._open(step, facts)
-        await self._call_before(opened, hooks[0] if hooks else (), stoppable=stoppable)
+        await self._call_before(opened, hooks[0] if hooks else (), stoppable=stoppable, check=check)
         try:
             result = await work()
         except MigratorError as error:
@@ -326,13 +337,13 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         opened = await self.before(step, facts)
         return await self._finish(opened.ended(model.HookState.DONE), but=called, otherwise=model.HookState.FAILED)
 
-    async def before(self, step: HookedStep, facts: model.HookFacts) -> _Open:
+    async def before(self, step: HookedStep, facts: model.HookFacts, *, check: Check | None = None) -> _Open:
         """The `pre` hooks of a step that outlasts this run: it stays open, and `catch_up` calls its `post` hooks when
-        it is over. Raises as `around`.
+        it is over. `check` is as for `around`. Raises as `around`.
         """
         hooks = await self._hooks_of(step, stoppable=True)
         opened = self._open(step, facts)
-        await self._call_before(opened, hooks[0] if hooks else (), stoppable=True)
+        await self._call_before(opened, hooks[0] if hooks else (), stoppable=True, check=check)
         return opened
 
     async def catch_up(self, step: HookedStep, facts: model.HookFacts) -> None:
@@ -375,9 +386,17 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         )
         return _Open(step=step, record=record, facts=replace(facts, started_at_s=record.opened_at_s))
 
-    async def _call_before(self, opened: _Open, hooks: Sequence[model.Hook], *, stoppable: bool) -> None:
+    async def _call_before(
+        self, opened: _Open, hooks: Sequence[model.Hook], *, stoppable: bool, check: Check | None = None
+    ) -> None:
         went_on: list[bytes] = []
         for hook in hooks:
+            if check is not None:
+                try:
+                    await check()
+                except Refused:
+                    await self._finish(opened.ended(model.HookState.REFUSED), only=frozenset(went_on))
+                    raise
             result, outcome = await self._call(opened, hook)
             if outcome is model.HookOutcome.GO_ON:
                 went_on.append(hook.name)

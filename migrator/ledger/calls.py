@@ -8,7 +8,7 @@ from migrator.core.documents import encode
 from migrator.core.errors import UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.fs.model import MountIdentity, TargetCapabilities
-from migrator.hooks.model import Hook, HookOutcome, HookStep
+from migrator.hooks.model import Hook, HookOutcome, HookStage, HookStep
 from migrator.ledger import tables
 from migrator.ledger.database import expect_one
 from migrator.ledger.model import HookCallRecord, HookStepRecord, RunRecord, SiteRecord
@@ -121,6 +121,14 @@ class HookRecords(Records):
     def latest(self, step: HookStep, subject: str) -> HookStepRecord | None:
         """The newest such step, open or closed."""
         return self._newest(*_same(step, subject))
+
+    def may_have_worked(self, step: HookStep, subject: str, stage: HookStage) -> bool:
+        """Whether a hook of this stage was called for such a step, and did not skip or refuse it by its exit code."""
+        said_no = _calls.outcome.in_((HookOutcome.SKIP.value, HookOutcome.REFUSE.value))
+        by_itself = _calls.exit_code.is_(None) | (_calls.exit_code >= 0)
+        worked = _calls.outcome.is_(None) | ~(said_no & by_itself)
+        query = select(_calls.id).join(tables.hook_steps, _steps.id == _calls.step_id)
+        return bool(self._rows(query.where(*_same(step, subject), _calls.stage == stage.name, worked).limit(1)))
 
     def _newest(self, *these: ColumnElement[bool]) -> HookStepRecord | None:
         rows = self._rows(select(tables.hook_steps).where(*these).order_by(_steps.id.desc()).limit(1))

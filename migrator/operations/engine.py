@@ -17,7 +17,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.hooks.model import HookFacts
-from migrator.hooks.stage import HookedStep, StepHooks
+from migrator.hooks.stage import Check, HookedStep, StepHooks
 from migrator.operations.model import Act, Finished, Halt, Notes, Record, State, Step
 
 if TYPE_CHECKING:
@@ -49,13 +49,14 @@ class Events(Struct, frozen=True, kw_only=True):
 
 class Around(Struct, frozen=True, kw_only=True):
     """The hooks of one step: `before` gives the facts for `pre` hooks, `after` those for `post` hooks. If not `stoppable`, hooks
-    cannot prevent the step.
+    cannot prevent the step. `check` is made right before each `pre` hook, and raises Refused.
     """
 
     step: HookedStep
     before: Callable[[], HookFacts]
     after: Callable[[], HookFacts]
     stoppable: bool = True
+    check: Check | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -283,6 +284,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             facts=around.before(),
             after=lambda _, __: around.after(),
             stoppable=around.stoppable,
+            check=around.check,
         )
 
     def _interrupt(self, step_id: int, act: Act[Step, State]) -> None:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
 from migrator.hooks.stage import Hooks
@@ -212,3 +214,21 @@ class DoingHooks(InventedHooks):
     def told(self) -> list[str]:
         """Which steps the `post` hooks were told to be done, each once, in order."""
         return list(dict.fromkeys(stage for stage, state in self.calls if state == "done"))
+
+
+@dataclass
+class WaitingHooks(DoingHooks):
+    """A hook that waits before the one that does something; `meanwhile` is done while the one of a step waits."""
+
+    meanwhile: Mapping[HookStep, Callable[[], None]] = field(default_factory=dict, repr=False)
+
+    def find(self) -> HooksFound:
+        doing = super().find().hooks
+        waiting = [replace(hook, name=b"10-wait") for hook in doing if hook.stage.event is HookEvent.PRE]
+        return HooksFound(hooks=(*waiting, *doing))
+
+    async def call(self, call: HookCall) -> HookResult:
+        if call.hook.name != b"10-wait":
+            return await super().call(call)
+        self.meanwhile.get(call.hook.stage.step, lambda: None)()
+        return HookResult(exit_code=0)

@@ -8,7 +8,7 @@ from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide
 from migrator.bricks.drain.rules import halting
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.core.units import format_size, several
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick, DiskFacts, VolumeState
 from migrator.gluster.rules import disk_problems, is_on, subvolumes, version_problems
 from migrator.operations.model import Halt
 from migrator.scan.rules import strange_problems
@@ -325,6 +325,11 @@ def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
             yield f"{name} is named {count} times"
 
 
+def disks_to_check(disks: Mapping[str, DiskFacts], *, prepared: bool) -> Mapping[str, DiskFacts]:
+    """Return the disks that may hold something: unless `prepared`, hooks have yet to mount file systems."""
+    return {name: disk for name, disk in disks.items() if prepared or disk.mount or disk.unread}
+
+
 def target_problems(record: AdditionRecord, seen: AdditionSeen, *, prepared: bool) -> Iterator[str]:
     """Yield the reasons not to give bricks to the target, with `prepared` also that a file system is not mounted: the
     `pre-add` hooks make and mount it.
@@ -337,8 +342,7 @@ def target_problems(record: AdditionRecord, seen: AdditionSeen, *, prepared: boo
             yield f"a brick process serves {place.name} still (pid {place.served_by[0]})"
     if record.state is not AdditionState.HANDING:
         # A hook may have unmounted it, or written to it, before.
-        there = {name: disk for name, disk in seen.disks.items() if prepared or disk.mount or disk.unread}
-        yield from disk_problems(there)
+        yield from disk_problems(disks_to_check(seen.disks, prepared=prepared))
     yield from other_work(additions=seen.additions)
     before = record.notes.room_before or seen.target
     if before is None or (before.total_bytes is None and before.storage_targets is None):

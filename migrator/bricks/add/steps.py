@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from migrator.bricks.add import model, rules, stage
+from migrator.bricks.add import model, rules, rules_guards, stage
 from migrator.bricks.add.directories import (
     forget_directories,
     keeping_right,
@@ -17,7 +17,6 @@ from migrator.bricks.add.directories import (
     put_right_everywhere,
 )
 from migrator.bricks.add.rules import problems_before, standing
-from migrator.bricks.add.rules_guards import begun_to_put_in
 from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import Ending
@@ -27,6 +26,7 @@ from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind
+from migrator.gluster.rules import disk_problems
 from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME
 from migrator.operations.engine import Around, Done, Events
@@ -135,11 +135,24 @@ class AdditionMachine(
     async def around(self, act: model.AdditionAct, record: model.AdditionRecord) -> Around | None:
         if act.step is not model.AdditionStep.HAND_OVER:
             return None
+        step = stage.attached(record)
         return Around(
-            step=stage.attached(record),
+            step=step,
             before=partial(self.call.facts, record),
             after=partial(self.call.facts, record, state=HookState.DONE),
+            check=partial(self.hooking().until_worked, step, partial(self._check_disks, record, prepared=True)),
         )
+
+    async def _check_disks(self, record: model.AdditionRecord, *, prepared: bool) -> None:
+        """Check the disks again before a hook makes file systems on them, or (`prepared`) gives them away. Raises Refused."""
+        problems = disk_problems(
+            rules_guards.disks_to_check(await self.call.world.disks(record.bricks), prepared=prepared)
+        )
+        if problems:
+            raise Refused(
+                f"{record.shown_bricks} may not be given to the target: {'; '.join(problems)}",
+                hint="solve it, then run the same command again",
+            )
 
     async def prepare(
         self, record: model.AdditionRecord, act: model.AdditionAct, _: model.AdditionSeen | None
@@ -268,7 +281,9 @@ class AdditionMachine(
     async def _prepare(self, record: model.AdditionRecord) -> _Done:
         call = self.call
         await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
-        await self.hooking().before(stage.hooked(record), self.call.facts(record))
+        to_target = record.side is model.AdditionSide.TARGET
+        check = partial(self._check_disks, record, prepared=False) if to_target else None
+        await self.hooking().before(stage.hooked(record), self.call.facts(record), check=check)
         await self._look_once_more(record)
         sizes = [place.total_bytes for place in self.looker.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
@@ -283,7 +298,7 @@ class AdditionMachine(
         if record.in_place:
             await self._look_once_more(record)
             (name,) = record.bricks
-            marked = begun_to_put_in(record, self.looker.places[name])
+            marked = rules_guards.begun_to_put_in(record, self.looker.places[name])
             await self.call.world.volume.put_in(name, marked=marked)
         elif record.instead_of is not None:
             await self.call.world.volume.replace(record.instead_of, record.bricks[0])

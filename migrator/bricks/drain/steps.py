@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -148,6 +148,8 @@ class DrainMachine(
     _locked: bool = False
     _begun: bool = False
     _again: int = 0
+    _mounted: dict[str, str] = field(default_factory=dict)
+    """Where the file system of each brick was mounted when this call first checked its disk."""
 
     @property
     def records(self) -> "DrainRecords":
@@ -383,8 +385,9 @@ class DrainMachine(
         await self.hooking().catch_up(hooked(record, step), self.call.facts(record, state=state))
 
     async def _do(self, act: model.DrainAct, record: model.DrainRecord, step: HookStep) -> None:
-        """Run a step that its `pre` hooks perform, one brick after the other, and check a wipe. Raises HookSkipped,
-        Refused, ToolFailed.
+        """Run a step that its `pre` hooks perform, one brick after the other, and check a wipe. The disk is checked right
+        before each hook that may wipe it. Hooks that give it away write to it, so it is checked until the first of them
+        has worked. Raises HookSkipped, Refused, ToolFailed.
         """
         hooking = self.hooking()
 
@@ -399,9 +402,11 @@ class DrainMachine(
             place, facts = hooked(record, step, name), self.call.facts(record, brick=name)
             if act.seen_done:
                 await hooking.catch_up(place, after(facts, None))
-            else:
-                await self._check_disk(record, name)
-                await hooking.around(place, partial(work, name), facts=facts, after=after)
+                continue
+            check = partial(self._check_disk, record, name, step)
+            if step is HookStep.HAND_OVER:
+                check = partial(hooking.until_worked, place, check)
+            await hooking.around(place, partial(work, name), facts=facts, after=after, check=check)
 
     # Steps.
 
@@ -536,20 +541,24 @@ class DrainMachine(
         await self._do(act, record, HookStep.HAND_OVER)
         return Done(words="handed over")
 
-    async def _check_disk(self, record: model.DrainRecord, name: str) -> None:
-        """Check the disk of a brick again before a hook destroys its content. Raises Refused.
+    async def _check_disk(self, record: model.DrainRecord, name: str, step: HookStep) -> None:
+        """Check the disk of a brick again before a hook wipes it or gives it away. Raises Refused.
 
-        If a killed call has unmounted the file system already, there is nothing to check.
+        If a hook has unmounted the file system already, there is nothing to check: the path is on the one above then.
         """
         disks = await self.call.world.disks(record.bricks)
-        problems = disk_problems({name: disks[name]} if disks[name].mount or disks[name].unread else {})
+        disk, mounted = disks[name], self._mounted.setdefault(name, disks[name].mount)
+        unmounted = not disk.mount or mounted.startswith(disk.mount.rstrip("/") + "/")
+        if unmounted and not disk.unread:
+            return
+        problems = disk_problems({name: disk})
         if not problems and all(one.mount for one in disks.values()):
             word = wipe_word(self.call.site.site_id, record.volume_id, disks)
             problems = () if word == self.call.request.confirm else ("another disk is mounted there now",)
         if problems:
             raise Refused(
-                f"{name} may not be wiped: {'; '.join(problems)}",
-                hint="move it elsewhere, or wipe by hand; the drain itself is complete",
+                f"{name} may not be {'wiped' if step is HookStep.WIPE else 'given away'}: {'; '.join(problems)}",
+                hint="move it elsewhere, or do that by hand; the drain itself is complete",
             )
 
     async def _check_wiped(self, record: model.DrainRecord, name: str) -> None:

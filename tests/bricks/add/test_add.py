@@ -25,7 +25,7 @@ from tests.bricks.add.addition_site import Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import VirtualClock
-from tests.support.kills import DoingHooks
+from tests.support.kills import DoingHooks, WaitingHooks
 
 SOURCE, TARGET = add_model.AdditionSide
 S, E = add_model.AdditionState, Ending
@@ -144,6 +144,43 @@ def test_hooks_mount_a_file_system_before_others_give_it_to_the_target(hooked: S
     ]
 
 
+@pytest.mark.guarantee("wipe")
+@pytest.mark.parametrize("step", [HookStep.ADD, HookStep.ATTACH])
+def test_a_disk_is_checked_right_before_the_hook_that_makes_a_file_system_or_gives_it_away(
+    hooked: Site, step: HookStep
+) -> None:
+    """The hook of an earlier step, or an earlier one of the same step, may have waited for days."""
+    beside: list[str] = []
+    given: set[str] = set()
+
+    async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
+        return {name: DiskFacts(name=name, mount="/srv/b", unexplained=tuple(beside)) for name in names}
+
+    def meanwhile() -> None:
+        beside.append("/srv/b/backup-of-somebody")
+
+    hooked.side, hooked.throttle, hooked.ports["disks"] = TARGET, None, disks
+    with_room(hooked, lambda _: room(50 * GIB, 3 + len(given)))
+    deeds = {HookStep.ADD: lambda: None, HookStep.ATTACH: lambda: given.add(NEW)}
+    hooks = WaitingHooks(deeds, meanwhile={HookStep.ADD: meanwhile} if step is HookStep.ADD else {})
+    skips = DoingHooks(dict.fromkeys(deeds, lambda: None), exit_codes={"pre-attach": 62})
+    hooked.hooks = hooks if step is HookStep.ADD else skips
+    with pytest.raises(Refused):
+        hooked.add()
+    if step is HookStep.ATTACH:
+        meanwhile()
+        hooks.tokens_given = 100
+        hooked.hooks = hooks
+        with pytest.raises(Refused, match="backup-of-somebody"):
+            hooked.add()
+    assert (hooks.called(), given) == ([], set())
+    beside.clear()
+    # What a hook itself writes to the disk that it gives away does not stop the next one.
+    hooks.meanwhile = {HookStep.ATTACH: meanwhile}
+    assert hooked.add().ending is E.DONE
+    assert given == {NEW}
+
+
 def test_a_file_system_that_a_reboot_unmounted_is_mounted_again_before_it_is_given_away(hooked: Site) -> None:
     mounted: set[str] = set()
     given: set[str] = set()
@@ -159,9 +196,7 @@ def test_a_file_system_that_a_reboot_unmounted_is_mounted_again_before_it_is_giv
         return {name: DiskFacts(name=name, mount="/srv/b" if name in mounted else "") for name in names}
 
     hooked.side, hooked.throttle, hooked.ports["disks"] = TARGET, None, disks
-    hooked.hooks = hooks = DoingHooks(
-        {HookStep.ADD: lambda: mounted.add(NEW), HookStep.ATTACH: lambda: given.add(NEW)}
-    )
+    hooked.hooks = hooks = DoingHooks({HookStep.ADD: lambda: mounted.add(NEW), HookStep.ATTACH: lambda: given.add(NEW)})
     with_room(hooked, look)
     assert (hooked.add().ending, hooked.states) == (E.HALTED, [S.PREPARED])
     mounted.clear()

@@ -201,6 +201,7 @@ class Site:
     pause_s: float = 0.0
     hooks: DoingHooks = field(default_factory=DoingHooks)
     disk: str = "serial-1"
+    mount: str = "/srv/b"
     on_disk: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -217,7 +218,7 @@ class Site:
             return self.volume.places()
 
         async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
-            facts = {name: DiskFacts(name=name, mount="/srv/b", identity=self.disk) for name in names}
+            facts = {name: DiskFacts(name=name, mount=self.mount, identity=self.disk) for name in names}
             return facts | {LEAVING: replace(facts[LEAVING], unexplained=self.on_disk)}
 
         async def marks(_: Sequence[Brick], volume_id: str) -> tuple[drain_model.BrickMarks, ...] | None:

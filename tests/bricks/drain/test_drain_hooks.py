@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from migrator.bricks.drain.model import PlaceSeen
 from migrator.bricks.model import Ending
 from migrator.core.errors import Refused
-from migrator.hooks.model import HookCall, HookResult
+from migrator.hooks.model import HookCall, HookResult, HookStep
 from migrator.ledger.ledger import open_ledger
 from tests.bricks.drain.drain_site import WORD, HookedSite, S
 from tests.bricks.drain.drain_world import LEAVING
-from tests.support.kills import Killed, new_ledger
+from tests.support.kills import Killed, WaitingHooks, new_ledger
 
 TOLD_OF_THE_WAY_OUT = [
     ("pre-drain", ""),
@@ -34,6 +35,52 @@ def test_every_step_has_its_hooks_in_order(site: HookedSite) -> None:
     handed = [("pre-wipe", ""), ("post-wipe", "done"), ("pre-hand-over", ""), ("post-hand-over", "done")]
     assert site.hooks.called() == [*TOLD_OF_THE_WAY_OUT, *handed]
     assert site.owes_nothing()
+
+
+@pytest.mark.guarantee("wipe")
+@pytest.mark.parametrize("unmounts", [False, True])
+def test_a_disk_is_checked_right_before_each_hook_that_may_wipe_it(site: HookedSite, unmounts: bool) -> None:
+    """`unmounts`: the hook that was called before has unmounted the file system, and the path is on the one above."""
+
+    def meanwhile() -> None:
+        site.on_disk = ("/srv/backup-of-somebody",)
+        if unmounts:
+            site.mount, site.disk = "/", "serial-of-the-root"
+
+    site.hooks = WaitingHooks(site.hooks.deeds, meanwhile={HookStep.WIPE: meanwhile})
+    if unmounts:
+        assert site.drain(confirm=WORD).ending is Ending.DONE
+        return
+    with pytest.raises(Refused, match="backup-of-somebody"):
+        site.drain(confirm=WORD)
+    assert (site.state, site.volume.place) == (S.WIPING, PlaceSeen.BRICK)
+    assert ("pre-wipe", "") not in site.hooks.called()
+    site.on_disk = ()
+    site.hooks.meanwhile = {}
+    assert site.drain(confirm=WORD).ending is Ending.DONE
+    assert site.owes_nothing()
+
+
+@pytest.mark.guarantee("wipe")
+def test_a_disk_is_checked_until_a_hook_has_begun_to_give_it_away(site: HookedSite) -> None:
+    """Hooks that give a disk away write to it; then only their own refusals stop them."""
+    site.hooks.exit_codes = {"pre-hand-over": 1}
+    with pytest.raises(Refused, match="pre-hand-over"):
+        site.drain(confirm=WORD)
+    site.hooks.called()
+    site.on_disk = ("/srv/backup-of-somebody",)
+    with pytest.raises(Refused, match="backup-of-somebody"):
+        site.drain(confirm=WORD)
+    assert site.hooks.called() == []
+    site.on_disk = ()
+
+    def begins() -> None:
+        site.on_disk = ("/srv/b/beegfs_storage",)
+
+    site.hooks = WaitingHooks(site.hooks.deeds, meanwhile={HookStep.HAND_OVER: begins})
+    site.hooks.tokens_given = 100
+    assert site.drain(confirm=WORD).ending is Ending.DONE
+    assert site.state is S.HANDED_OVER
 
 
 def test_directories_keep_their_times_over_the_commit_and_are_counted(site: HookedSite) -> None:
