@@ -262,7 +262,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         try:
             state, tasks = await world.volume.state_and_tasks()
             if not parts_missing(state) and not any(task.unfinished for task in tasks):
-                await world.shields.take_off()
+                await world.shields.take_off(state)
         except (MigratorError, OSError, TimeoutError) as error:
             self.doubt(record, f"shields stay on files: {reason_of(error)}")
 

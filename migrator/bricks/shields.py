@@ -6,16 +6,20 @@ shield grants what the mode of the file grants, and has a mask, so that file sys
 
 import asyncio
 import errno
-import json
 import os
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json
 
-from migrator.core.durable import sync
+from migrator.bricks.add.model import AdditionStanding, AdditionState
+from migrator.bricks.add.rules import again
+from migrator.bricks.drain.model import DRAIN_ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainStanding
+from migrator.core.durable import sync, write_durably
 from migrator.core.entry import ACL_ACCESS
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
@@ -23,14 +27,19 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.fs import acl
 from migrator.fs.beneath import Root, held
+from migrator.fs.reading import INO_MASK
 from migrator.gluster.looks import ask_brick
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.hosts.ports import Hosts
+from migrator.report.model import Blocker
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _TIMEOUT_S = 24 * 3600.0
 _EXAMPLES = 3
+_ROUNDS = 3
+"""How often files are looked for whose names change meanwhile."""
+_LEFT = "left"
 
 
 def shield(mode: int) -> bytes:
@@ -46,15 +55,37 @@ def is_shield(value: bytes) -> bool:
     return entries is not None and acl.is_minimal(entries) and any(entry.tag == acl.MASK for entry in entries)
 
 
+def inode_of(gfid: bytes) -> int:
+    """The inode number of a file in a mount of its volume."""
+    return int.from_bytes(gfid[8:], "big")
+
+
+class Listed(Struct, frozen=True, array_like=True):
+    """A file that may have a shield: its path (latin-1) when it was listed, and its gfid in hex. Users rename files and the
+    directories above; the gfid stays.
+    """
+
+    path: str
+    gfid: str
+
+
+class Change(Protocol):
+    """Changes the ACL of a file with this mode through an open descriptor's path; returns whether it did."""
+
+    def __call__(self, place: bytes, mode: int, /) -> bool: ...
+
+
 class Shields(Struct, frozen=True, kw_only=True):
     """Shields through the mount at `root`. `directory` lists the files that may have one, a list per brick that was
-    walked, each line a path in JSON: a list is on disk before its first shield is set.
+    walked, and one of those that were not reached to remove it; each line is a `Listed` in JSON. A list is on disk before
+    its first shield is set. `inode_of` returns the inode number of a gfid in the mount.
     """
 
     hosts: Hosts
     root: bytes
     directory: Path
     blocking: Blocking
+    inode_of: Callable[[bytes], int] = inode_of
 
     @property
     def on(self) -> bool:
@@ -67,25 +98,70 @@ class Shields(Struct, frozen=True, kw_only=True):
         read or a file not be shielded, HostLost and UsageError.
         """
         self.directory.mkdir(mode=0o700, exist_ok=True)
-        first = [min(bricks, key=lambda brick: (brick.arbiter, not brick.online)) for bricks in subvolumes(state)]
-        await asyncio.gather(*(self._list(brick, state.volume_id) for brick in first))
-        if next(self._paths(), None) is None:
+        await asyncio.gather(*(self._list(brick, state.volume_id) for brick in _walked(state)))
+        if next(self._listed(), None) is None:
             self._unlink()
-        return await self.blocking(lambda: self._each(_put_on), timeout_s=_TIMEOUT_S)
+        changed, _ = await self._change(_put_on, state)
+        return changed
 
-    async def take_off(self) -> int:
-        """Remove all shields that are listed, unless their ACL was changed meanwhile; returns their number. May be
-        called again. Raises ToolFailed.
+    async def take_off(self, state: VolumeState) -> int:
+        """Remove all shields that are listed, unless their ACL was changed meanwhile; returns their number. Files that were
+        renamed are found by their gfids. Those that were not reached all the same stay listed, and are named. May be called
+        again. Raises ToolFailed, HostLost, UsageError.
         """
         if not self.on:
             return 0
-        taken = await self.blocking(lambda: self._each(_take_off), timeout_s=_TIMEOUT_S)
-        self._unlink()
-        return taken
+        taken, left = await self._change(_take_off, state)
+        if not left:
+            self._unlink()
+            return taken
+        write_durably(self.directory / _LEFT, b"".join(json.encode(one) + b"\n" for one in left))
+        self._unlink(but=_LEFT)
+        raise ToolFailed(
+            f"{several(len(left), 'file')} could not be reached: {'; '.join(shown(left))}",
+            cause="their names changed while they were looked for",
+            hint="run the same command again; until then no scan is whole",
+        )
 
-    def _unlink(self) -> None:
+    def _unlink(self, but: str = "") -> None:
         for file in self._lists():
-            file.unlink()
+            if file.name != but:
+                file.unlink()
+
+    async def _change(self, change: Change, state: VolumeState) -> tuple[int, list[Listed]]:
+        """Change each listed file once; returns the number of changes, and the files that have a name and were not reached.
+        Raises as `put_on`.
+        """
+        changed, missed = await self.blocking(lambda: self._each(self._listed(), change), timeout_s=_TIMEOUT_S)
+        for _ in range(_ROUNDS):
+            if not missed:
+                break
+            named = await self._renamed(missed, state)
+            more, missed = await self.blocking(partial(self._each, named, change), timeout_s=_TIMEOUT_S)
+            changed += more
+        return changed, missed
+
+    async def _renamed(self, missed: Sequence[Listed], state: VolumeState) -> list[Listed]:
+        """Those that a brick has, with the names that they have now."""
+        gfids = sorted({one.gfid for one in missed})
+        found = {one.gfid: one for one in missed}
+        there = dict[str, Listed]()
+
+        async def ask(brick: Brick) -> None:
+            pieces: list[bytes] = []
+            question = {"gfids": gfids}
+            said = await ask_brick(
+                self.hosts, brick, ("far_named",), question, volume_id=state.volume_id, take=pieces.append
+            )
+            if said is not None:
+                raise ToolFailed(f"the names of renamed files cannot be found on {brick.name}: {said}")
+            for line in b"".join(pieces).splitlines():
+                gfid, path = json.decode(line, type=tuple[str, str | None])
+                if path is not None or gfid not in there:
+                    there[gfid] = found[gfid] if path is None else Listed(path, gfid)
+
+        await asyncio.gather(*map(ask, _walked(state)))
+        return list(there.values())
 
     async def _list(self, brick: Brick, volume_id: str) -> None:
         file = self.directory / brick.name.replace("/", "_")
@@ -105,24 +181,27 @@ class Shields(Struct, frozen=True, kw_only=True):
     def _lists(self) -> list[Path]:
         return sorted(self.directory.iterdir()) if self.directory.exists() else []
 
-    def _paths(self) -> Iterator[bytes]:
-        for file in self._lists():
-            with file.open("rb") as lines:
-                for line in lines:
-                    with suppress(ValueError):  # cut off, or empty
-                        yield json.loads(line).encode("latin-1")
+    def _listed(self) -> Iterator[Listed]:
+        return (one for file in self._lists() for one in _read(file))
 
-    def _each(self, change: Callable[[bytes, int], bool]) -> int:
-        changed, failed = 0, list[str]()
+    def _each(self, listed: Iterable[Listed], change: Change) -> tuple[int, list[Listed]]:
+        """Change each of these files that has its name still; returns the number of changes, and the other files."""
+        changed, missed, failed = 0, list[Listed](), list[str]()
         with Root(self.root) as root:
-            for path in self._paths():
+            for one in listed:
+                path = one.path.encode("latin-1")
                 try:
                     # By descriptor: the name may be another file's in the next moment.
                     with held(root.open(path, os.O_PATH)) as fd:
-                        mode = os.fstat(fd).st_mode
-                        changed += not stat.S_ISLNK(mode) and change(b"/proc/self/fd/%d" % fd, mode)
+                        facts = os.fstat(fd)
+                        if facts.st_ino & INO_MASK != self.inode_of(bytes.fromhex(one.gfid)):
+                            missed.append(one)
+                        else:
+                            changed += change(b"/proc/self/fd/%d" % fd, facts.st_mode)
                 except OSError as error:
-                    if error.errno not in _GONE:
+                    if error.errno in _GONE:
+                        missed.append(one)
+                    else:
                         failed.append(f"{show(path)}: {os.strerror(error.errno or 0)}")
         if failed:
             raise ToolFailed(
@@ -130,7 +209,41 @@ class Shields(Struct, frozen=True, kw_only=True):
                 cause="GlusterFS gives them the default ACL of their directory when it moves them (docs/bricks.md, Default ACLs)",
                 hint="see that these files can be read and the source is mounted with ACLs, then run the same command again",
             )
-        return changed
+        return changed, missed
+
+
+def _walked(state: VolumeState) -> list[Brick]:
+    """A brick of each set."""
+    return [min(bricks, key=lambda brick: (brick.arbiter, not brick.online)) for bricks in subvolumes(state)]
+
+
+def _read(file: Path) -> Iterator[Listed]:
+    with file.open("rb") as lines:
+        for line in lines:
+            with suppress(DecodeError):  # cut off, or empty
+                yield json.decode(line, type=Listed)
+
+
+def shown(listed: Iterable[Listed]) -> list[str]:
+    """The first of these files, for people."""
+    return [f"{show(one.path.encode('latin-1'))} (gfid {one.gfid})" for one in islice(listed, _EXAMPLES)]
+
+
+def shield_blockers(
+    directory: Path, drains: Sequence[DrainStanding], additions: Sequence[AdditionStanding]
+) -> Iterator[Blocker]:
+    """The shields that stay on files although no drain or rebalance is under way. Raises OSError."""
+    files = sorted(directory.iterdir()) if directory.exists() else []
+    moving = [one for one in drains if one.state not in DRAIN_ENDED_STATES | OUT_STATES | UNTOUCHED_STATES]
+    if not files or moving or any(one.state is AdditionState.BALANCING for one in additions):
+        return
+    first = shown(one for file in files for one in _read(file))
+    commands = [f"migrator brick stop {' '.join(one.bricks)}" for one in drains[-1:]]
+    yield Blocker(
+        subject="shields",
+        on=f"files have shields still, and no scan is whole until they are removed: {'; '.join(first)}, ...",
+        hint=" or ".join([*commands, *map(again, additions[-1:])]),
+    )
 
 
 def _access(place: bytes) -> bytes:

@@ -6,6 +6,7 @@ import click
 from msgspec.structs import replace
 
 from migrator import app
+from migrator.bricks.shields import shield_blockers
 from migrator.cli.call import details_option, duration, open_wiring, plan_option, present, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
@@ -41,7 +42,8 @@ def status_command(
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
         status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, holders=wiring.locks().holders)
-    status = replace(status, require_archive=wiring.site.cutover.require_archive)
+    shields = shield_blockers(wiring.site.shields_dir, status.drains, status.additions)
+    status = replace(status, require_archive=wiring.site.cutover.require_archive, blocked=(*status.blocked, *shields))
     return present(invocation, status, status_document, more="" if details else "migrator status --details")
 
 

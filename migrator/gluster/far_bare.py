@@ -1,8 +1,8 @@
 """Lists the files of a brick that have no ACL in a directory with a default ACL. Plain Python 3.9, run on the brick's
 host. Changes nothing, and follows no symlink.
 
-Reads one question (JSON, names as latin-1) from standard input and prints one line of JSON per path. Fails at its end if
-an entry could not be read.
+Reads one question (JSON, names as latin-1) from standard input and prints one line of JSON per path, with the gfid. Fails
+at its end if an entry could not be read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def unseen_below(root: int) -> int:
 def _take(place: bytes, path: bytes) -> bool:
     try:
         if not far_brick.attribute_of_place(place, far_xattrs.ACL_ACCESS):
-            sys.stdout.write(json.dumps(path.decode("latin-1")) + "\n")
+            gfid = far_brick.attribute_of_place(place, far_brick.GFID)
+            # A file without one is not part of the volume, and Gluster does not move it.
+            if gfid:
+                sys.stdout.write(json.dumps([path.decode("latin-1"), gfid.hex()]) + "\n")
     except OSError as error:
         return error.errno in _GONE
     return True

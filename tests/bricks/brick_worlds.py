@@ -36,7 +36,7 @@ class SimulatedShields:
         self.volume.shielded = True
         return 0
 
-    async def take_off(self) -> int:
+    async def take_off(self, _: VolumeState) -> int:
         assert not self.volume.moving
         self.volume.shielded = False
         return 0

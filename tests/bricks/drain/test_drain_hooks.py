@@ -100,6 +100,9 @@ def test_shields_stay_on_until_the_commit_and_are_off_before_a_wipe_also_if_a_ki
         shielded.append(site.volume.shielded)
     assert shielded == [True, False]
     site.volume.shielded = True
+    site.stop()  # the command that `status` names
+    assert (site.state, site.volume.shielded) == (S.COMMITTED, False)
+    site.volume.shielded = True
     # The hook that wipes looks whether they are off.
     assert site.drain(confirm=WORD).ending is Ending.DONE
 
