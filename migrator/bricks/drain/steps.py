@@ -501,7 +501,7 @@ class DrainMachine(
             return Done(words="it is out of the volume")
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
-        kept = await self._keep_times(record)
+        await self._keep_times(record)
         if self.looker.audit is not None and self.looker.audit.explained:
             # A file may have been written to meanwhile, since hooks can take long. Then its leftover original is not
             # proven any more.
@@ -514,13 +514,15 @@ class DrainMachine(
         await world.volume.commit(record.bricks)
         # A client may have written until now: another audit decides on a wipe, whatever the clock says.
         self.looker.audit = None
-        return Done(words="out of the volume", notes=kept)
+        return Done(words="out of the volume")
 
-    async def _keep_times(self, record: model.DrainRecord) -> model.DrainNotes:
-        """Keep the mtimes of directories that are latest on these bricks. Raises MigratorError."""
+    async def _keep_times(self, record: model.DrainRecord) -> None:
+        """Keep the mtimes of directories that are latest on these bricks, and record their number: if the commit fails, the
+        next one finds none that are left to keep. Raises MigratorError.
+        """
         world = self.call.world
         if world.times is None:
-            return model.NO_DRAIN_NOTES
+            return
         state, _ = await world.volume.state_and_tasks()
         try:
             found = await world.times.keep(record.id, bricks_of(record, state.bricks), state)
@@ -531,7 +533,8 @@ class DrainMachine(
             self.say(
                 EventKind.DRAIN_DOUBTED, Severity.WARNING, record, f"{lost} will show an earlier mtime than before"
             )
-        return model.DrainNotes(times_kept=found.kept, times_lost=found.lost)
+        kept = (record.notes.times_kept or 0) + found.kept
+        self.records.note(record.id, model.DrainNotes(times_kept=kept, times_lost=found.lost))
 
     async def _wipe(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self._do(act, record, HookStep.WIPE)

@@ -146,8 +146,8 @@ class Times:
     async def keep(self, drain_id: int, bricks: Sequence[Brick], state: VolumeState) -> KeptTimes:
         assert (drain_id > 0, [one.name for one in bricks]) == (True, [LEAVING])
         assert LEAVING in {one.name for one in state.bricks}
-        self.volume.times_kept = True
-        return KeptTimes(kept=3)
+        before, self.volume.times_kept = self.volume.times_kept, True
+        return KeptTimes(kept=0 if before else 3)
 
 
 @dataclass(frozen=True)

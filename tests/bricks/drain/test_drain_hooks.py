@@ -7,7 +7,7 @@ import pytest
 
 from migrator.bricks.drain.model import PlaceSeen
 from migrator.bricks.model import Ending
-from migrator.core.errors import Refused
+from migrator.core.errors import Refused, ToolFailed
 from migrator.hooks.model import HookCall, HookResult, HookStep
 from migrator.ledger.ledger import open_ledger
 from tests.bricks.drain.drain_site import WORD, HookedSite, S
@@ -83,7 +83,17 @@ def test_a_disk_is_checked_until_a_hook_has_begun_to_give_it_away(site: HookedSi
     assert site.state is S.HANDED_OVER
 
 
-def test_directories_keep_their_times_over_the_commit_and_are_counted(site: HookedSite) -> None:
+@pytest.mark.parametrize("refused", [False, True])
+def test_directories_keep_their_times_over_the_commit_and_are_counted(site: HookedSite, refused: bool) -> None:
+    """`refused`: by Gluster at first, when the times are kept already."""
+
+    def refuse() -> None:
+        site.glusterd.before_commit = None
+        raise ToolFailed("another transaction is in progress")
+
+    if refused:
+        site.glusterd.before_commit = refuse
+        assert site.drain().ending is Ending.STUCK
     standing = site.drain().standing
     assert standing is not None
     assert (standing.state, site.volume.times_kept) == ("committed", True)
