@@ -175,6 +175,8 @@ def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
             if site.state in (S.STOPPING, S.SETTLING):
                 with suppress(MigratorError):
                     site.stop(stall_s=600.0)
+                if site.state is S.STOPPING and world.task is not None:
+                    world.stop()  # begun by hand meanwhile
             else:
                 with suppress(MigratorError):
                     if site.drain(confirm=WORD, stall_s=600.0).ending is Ending.DONE:
