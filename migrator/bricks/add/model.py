@@ -152,7 +152,8 @@ class AdditionNotes(Struct, frozen=True, kw_only=True):
     the catalog, once for each copy. `options` are those of the volume that the addition changes. For a recorded option
     `before` stays, and `given` is extended; an empty tuple means that all are restored. `directories` are all those
     that lost owner or mode on the new bricks and wait for an admin. In an in-place replacement, `filesystem_before` is
-    the old file system, which is never replaced, and `filesystem_id` is the new one.
+    the old file system, which is never replaced, and `filesystem_id` is the new one. `doubts` are those of the newest audit
+    after the rebalance.
     """
 
     task_id: str | None = None
@@ -164,6 +165,7 @@ class AdditionNotes(Struct, frozen=True, kw_only=True):
     directories: tuple[ListedDirectory, ...] | None = None
     filesystem_before: str | None = None
     filesystem_id: str | None = None
+    doubts: tuple[str, ...] | None = None
 
 
 NO_ADDITION_NOTES = AdditionNotes()

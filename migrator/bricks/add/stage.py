@@ -325,12 +325,14 @@ async def audit_bricks_after(
     call: AdditionCall, record: model.AdditionRecord, scan: Scan
 ) -> tuple[str, tuple[str, ...]]:
     """Scan all bricks for paths and files that exist twice, files that were moved in part, and directories that differ.
-    Return a summary and the remaining doubts. A scan that fails is a doubt. The scan becomes the newest catalog.
+    Return a summary and the remaining doubts. A scan that fails is retried for a while, which is reported, and is then a
+    doubt. The scan becomes the newest catalog.
     """
     doubts: tuple[str, ...] = ()
     clock, made = call.world.clock, 0
     nudged_s = clock.monotonic_s()
     until_s = nudged_s + _PATIENCE_S
+    reason, reported_s = "", nudged_s
     while made < _SCANS:
         try:
             catalog = await scan()
@@ -339,6 +341,11 @@ async def audit_bricks_after(
             now_s = clock.monotonic_s()
             if now_s >= until_s:
                 break
+            if error.message != reason and (not reason or now_s - reported_s >= NUDGE_AFTER_S):
+                reason, reported_s = error.message, now_s
+                left = format_duration(until_s - now_s)
+                words = f"the audit waits, for at most {left}, until the bricks can be read: {reason}"
+                call.say(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)
             if now_s - nudged_s >= NUDGE_AFTER_S:
                 # By themselves the self-heal daemons look for pending heals every ten minutes. A volume without copies
                 # refuses this.

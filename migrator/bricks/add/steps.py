@@ -92,7 +92,7 @@ class AdditionMachine(
         model.AdditionSummary,
     ]
 ):
-    """Brings bricks into a file system. `doubts` is what the audit of a rebalance has left open."""
+    """Brings bricks into a file system."""
 
     events = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
     waits = frozenset({model.AdditionStep.WATCH, model.AdditionStep.HEAL})
@@ -103,7 +103,6 @@ class AdditionMachine(
 
     call: stage.AdditionCall
     looker: stage.AdditionLooker
-    doubts: tuple[str, ...] = ()
     _begun: bool = False
 
     @property
@@ -120,8 +119,13 @@ class AdditionMachine(
         self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
 
     async def resume(self, record: model.AdditionRecord) -> model.AdditionRecord:
-        ended = record.state in model.ADDITION_ENDED_STATES
-        return await look_at_listed(self.call, record) if ended else record
+        if record.state not in model.ADDITION_ENDED_STATES:
+            return record
+        if record.notes.doubts and self.call.world.scan is not None:
+            # Only another audit can clear them.
+            _, doubts = await stage.audit_bricks_after(self.call, record, self.call.world.scan)
+            record = self.records.note(record.id, model.AdditionNotes(doubts=doubts))
+        return await look_at_listed(self.call, record)
 
     def reverted(self, record: model.AdditionRecord) -> bool:
         return record.state is model.AdditionState.TAKING_BACK
@@ -185,12 +189,13 @@ class AdditionMachine(
         if summary.failures:
             left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
             summary = replace(summary, words=f"{words}; {left}")
-        if not self.doubts:
+        if not record.notes.doubts:
             return summary
         hint = (
-            "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
+            "look at these paths on the bricks and through the mount, and put them right; then the same command reads the "
+            "bricks again"
         )
-        return replace(summary, ending=Ending.DOUBTED, hint=hint, reasons=self.doubts)
+        return replace(summary, ending=Ending.DOUBTED, hint=hint, reasons=record.notes.doubts)
 
     def summary(
         self, record: model.AdditionRecord, ending: Ending, words: str, hint: str = ""
@@ -349,28 +354,35 @@ class AdditionMachine(
         """Wait for the capacity that the hooks have given to the target."""
         call = self.call
         before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
+        waiting = False
         while True:
             now = await call.world.target_room()
             if rules.grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
                 total = "" if now.total_bytes is None else f": the target has {format_size(now.total_bytes)} now"
                 return Done(words=f"the new capacity is seen{total}")
-            if call.world.clock.monotonic_s() >= end_s:
+            left_s = end_s - call.world.clock.monotonic_s()
+            if left_s <= 0:
                 raise ToolFailed(
                     f"the target does not show the new capacity within {format_duration(call.request.seen_within_s)}",
                     cause="the hooks did not add it, its service is not up, or its size is not known",
                     hint="see what the hooks said (`migrator status`) and what the target's own tool lists",
                 )
+            if not waiting:
+                words = f"waiting until the target shows the new capacity, for at most {format_duration(left_s)}"
+                self.say(EventKind.ADDITION_STEP, Severity.INFO, record, words)
+            waiting = True
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
     async def _finish(self, record: model.AdditionRecord) -> _Done:
         taken_back = record.state is model.AdditionState.TAKING_BACK
         if not taken_back:
             await put_right_everywhere(self.call, record)
-        scan, audit = self.call.world.scan, ""
+        scan, audit, doubts = self.call.world.scan, "", tuple[str, ...]()
         if scan is not None and record.state is model.AdditionState.BALANCED:
-            audit, self.doubts = await stage.audit_bricks_after(self.call, record, scan)
+            audit, doubts = await stage.audit_bricks_after(self.call, record, scan)
         facts = self.call.facts(record, state=HookState.STOPPED if taken_back else HookState.DONE)
         await self.hooking().catch_up(stage.hooked(record), facts)
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
-        return Done(words="; ".join(said for said in (audit, words) if said))
+        notes = model.AdditionNotes(doubts=doubts)
+        return Done(words="; ".join(said for said in (audit, words) if said), notes=notes)

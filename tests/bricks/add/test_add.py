@@ -15,7 +15,7 @@ from migrator.bricks.model import Ending
 from migrator.bricks.shared import THROTTLE_OPTION, read_bricks
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import ExitCode, LockHeld, MigratorError, Refused, ToolFailed, UsageError
-from migrator.core.events import EventKind
+from migrator.core.events import EventKind, Severity
 from migrator.core.units import GIB
 from migrator.gluster.model import DiskFacts, TaskStatus
 from migrator.hooks.model import HookStep
@@ -316,12 +316,12 @@ class Scans:
     """Scans of all bricks, and what each comes to: reasons why it is not whole, or why it cannot be made."""
 
     def __init__(self, *found: Sequence[str] | MigratorError) -> None:
-        self._found = list(found)
+        self.found = list(found)
         self.made = 0
 
     async def __call__(self) -> CatalogRecord:
         self.made += 1
-        found = self._found.pop(0) if len(self._found) > 1 else self._found[0]
+        found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
         if isinstance(found, MigratorError):
             raise found
         return whole_catalog(whole=not found, reasons=tuple(found))
@@ -354,9 +354,11 @@ def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
     assert site.states == [AdditionState.SETTLED]
     warned = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.ADDITION_FAILED]
     assert warned == [f"audit: {doubt}" for doubt in doubts]
-    # Given again nothing is left to do, and nothing is read.
-    assert site.add().ending is Ending.DONE
-    assert scans.made == len(found)
+    # Given again nothing is left to do, and nothing is read, unless there were doubts: they last until an audit clears them.
+    for ending in (done.ending, Ending.DONE):
+        assert site.add().ending is ending
+        scans.found = [[]]
+    assert scans.made == len(found) + (len([TWICE, TWICE, ""]) if doubts else 0)
 
 
 @pytest.mark.guarantee("moved-acl")
@@ -406,6 +408,11 @@ def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None
     # A look a minute, for a quarter of an hour; in between, whatever that comes to, the daemons that heal are asked to.
     assert scans.made == 16
     assert site.glusterd.heals_asked == 14
+    # That it waits, and why, is reported before it gives up.
+    seen = [(one.kind, one.severity) for one in site.ledger.events.latest(100) if "wait to be healed" in one.message]
+    assert seen[-1] == (EventKind.ADDITION_STEP, Severity.INFO)
+    # The same entries have the same end.
+    assert (site.add().exit_code, scans.made) == (ExitCode.ATTENTION, 32)
 
 
 def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that(
