@@ -207,7 +207,12 @@ async def retirement_world(
             writers=partial(brick_writers, hosts, tuple(hosts.names), source, wiring.processes),
             endpoints=endpoints(wiring, source, hosts),
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
-            cover=partial(cover_paths, wiring.closed_catalogs(ledger), scratch=wiring.scratch),
+            cover=partial(
+                cover_paths,
+                wiring.closed_catalogs(ledger),
+                name_seed=ledger.site.required().name_seed,
+                scratch=wiring.scratch,
+            ),
             manifests=wiring.manifests(ledger),
             list_to=_list_to,
             **_ports(wiring, source, ledger, progress),

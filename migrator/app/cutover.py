@@ -61,7 +61,7 @@ def archiving_world(
         source=source,
         target=target,
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
-        folders=MountedArchiveFolders(wiring.target_root),
+        folders=MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed),
         rows=reap_rows(wiring, plan, ReapAction.ARCHIVE),
         ledger=ledger,
         progress=progress,
@@ -79,7 +79,7 @@ def restoring_world(
     if to is not None and not to.is_dir():
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
     return RestoringWorld(
-        folders=MountedArchiveFolders(wiring.target_root),
+        folders=MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed),
         destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
         capabilities=(capabilities if to is None else None) or TargetCapabilities(),
         ledger=ledger,
@@ -124,10 +124,20 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
         ):
             kept = ledger.site.required()
             source = carry_back.SourceSide(
-                back.target_root, kept.capabilities, tree=tree, source=real, tool=back.target_tool
+                back.target_root,
+                kept.capabilities,
+                tree=tree,
+                name_seed=known.name_seed,
+                source=real,
+                tool=back.target_tool,
             )
             target = carry_back.TargetSide(
-                back.source_root, known.capabilities, tree=tree, source=real, tool=back.source_tool
+                back.source_root,
+                known.capabilities,
+                tree=tree,
+                name_seed=known.name_seed,
+                source=real,
+                tool=back.source_tool,
             )
             for side in (source, target):
                 stack.callback(side.close)

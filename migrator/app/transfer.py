@@ -88,7 +88,7 @@ class WayMaker:
 
         facts = await host.identity()
         privileged = facts.effective_uid == 0
-        direct = DirectEngine(program=await compiled(), privileged=privileged)
+        direct = DirectEngine(program=await compiled(), privileged=privileged, name_seed=self._known.name_seed)
         engines: dict[str, Engine] = {direct.name: direct}
         # Only `direct` reads bricks.
         found = await self._rsync_of(host, facts) if brick is None and needs_rsync(self._engine) else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def proven_archives(wiring: Wiring, ledger: "Ledger") -> ProvenArchives:
     """Archived paths, for verification and purge."""
-    return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root))
+    return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed))
 
 
 def verification(

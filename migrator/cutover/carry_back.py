@@ -23,7 +23,7 @@ from migrator.catalog.queries import create_entries
 from migrator.core.durable import sync, temporary_name, write_durably
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, MigratorError, Refused
-from migrator.core.paths import is_beneath, join, parent, show
+from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.rules import newest_attempts
@@ -40,7 +40,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Plan
-from migrator.reap.model import ARCHIVE_DIRECTORY
+from migrator.reap.model import archive_directory
 from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
@@ -177,6 +177,7 @@ def write_switched(
     record: CatalogRecord,
     *,
     tree: bytes,
+    name_seed: int,
     proof: VerificationRecord,
     now: str,
     catalogs: ClosedCatalogs,
@@ -199,7 +200,7 @@ def write_switched(
     temporary = temporary_name(part)
     with connect(scratch) as connection:
         create_entries(connection, latest, view="now_rows")
-        _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, ARCHIVE_DIRECTORY))
+        _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=archive_directory(tree, name_seed))
         facts = connection.execute(
             f"""
             SELECT count(*), count(*) FILTER (WHERE type <> 'directory'), coalesce(sum({content_bytes_sql()}), 0)::BIGINT
@@ -247,12 +248,13 @@ class _Side(MountedTarget):
         capabilities: TargetCapabilities | None = None,
         *,
         tree: bytes,
+        name_seed: int,
         source: SourceFileSystem,
         tool: FileSystemTool | None = None,
     ) -> None:
         super().__init__(root, capabilities, tool)
         self._tree = tree
-        self._hidden = join(tree, ARCHIVE_DIRECTORY)
+        self._hidden = archive_directory(tree, name_seed)
         self._real_source = source
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
@@ -563,6 +565,7 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
         write_switched,
         opening,
         tree=tree,
+        name_seed=parts.own.site.required().name_seed,
         proof=proof,
         now=now.name,
         catalogs=parts.catalogs,

@@ -327,14 +327,17 @@ COUNTED = 10_000
 """The count of files without an archive stops here: each costs a look-up on the source."""
 
 
+def _archive_folders(sight: Sight) -> MountedArchiveFolders:
+    return MountedArchiveFolders(sight.run.target.root, sight.ledger.site.required().name_seed)
+
+
 def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
     """Let the owner of the tree's top on the target read its archives, or restrict them to root. Blocking; may be
     called again. Raises OSError.
     """
-    # By the ledger: a directory of that name may be the user's own.
     if not sight.ledger.archives.of_tree(tree):
         return
-    folders = MountedArchiveFolders(sight.run.target.root)
+    folders = _archive_folders(sight)
     if not to_user:
         folders.take_back(tree)
     elif (top := sight.run.target.look(tree)) is not None:
@@ -350,7 +353,7 @@ def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
     count, archived = 0, None
     try:
         for rows in sight.world.to_archive(sight.plan, tree.path):
-            archived = archived or ProvenArchives(sight.ledger.archives, MountedArchiveFolders(sight.run.target.root))
+            archived = archived or ProvenArchives(sight.ledger.archives, _archive_folders(sight))
             known = archived.of_block(tree.path, [row.path for row in rows])
             count += sum(_lacks_archive(sight.run, row, known.get(row.path)) for row in rows)
             if count >= COUNTED:

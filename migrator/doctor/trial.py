@@ -76,7 +76,7 @@ class Trial(Struct, frozen=True, kw_only=True):
         target, source, copy = self.target, join(place, b"from"), join(place, b"to")
         for tree in (source, copy):
             await self._step("making a closed directory, as of a user tree", partial(target.make_parents, tree, ()))
-        engine = DirectEngine(program=native_program().path, privileged=self.euid == 0)
+        engine = DirectEngine(program=native_program().path, privileged=self.euid == 0, name_seed=secrets.randbits(63))
         view = StreamView(source_tree=join(target.root, source), target_tree=join(target.root, copy))
         top = Path(os.fsdecode(view.source_tree))
         steps = (

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
+import xxhash
 from msgspec import Struct
 
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
@@ -47,6 +48,13 @@ class SiteRecord(Struct, frozen=True, kw_only=True):
     target: MountIdentity
     capabilities: TargetCapabilities | None
     capabilities_probed_at_s: float | None
+
+    @property
+    def name_seed(self) -> int:
+        """A random number of this site, below 2^63. Every name that the program uses inside user trees depends on it, so
+        no user has a file of such a name.
+        """
+        return xxhash.xxh3_64_intdigest(self.site_id.encode("ascii")) >> 1
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):

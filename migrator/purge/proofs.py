@@ -17,7 +17,7 @@ from migrator.core.errors import Refused
 from migrator.core.paths import join
 from migrator.cutover.model import PurgeSum
 from migrator.purge.model import Archive, Compared, ManifestSum, Proof
-from migrator.reap.model import ReapAction, ReapRow, archive_directory, archive_name
+from migrator.reap.model import ReapAction, ReapRow, archive_name
 
 _BATCH_ROWS = 20_000
 _ASKED_AT_ONCE = 500
@@ -63,6 +63,7 @@ def open_proofs(
     tree: bytes,
     *,
     archives: Mapping[int, int],
+    archive_directory: bytes,
     skipped: Iterable[Sequence[ReapRow]],
     newer: Sequence[str],
     scratch: Scratch,
@@ -71,13 +72,13 @@ def open_proofs(
     `scratch` and is removed at the end.
 
     Manifests in `newer` take precedence, later ones over earlier ones. `archives` has the sizes of the tree's proven
-    archives by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the manifest is
+    archives in `archive_directory` by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the manifest is
     missing or unreadable. Blocking.
     """
     with own_directory(scratch.directory) as directory:
         database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
         database.row_factory = sqlite3.Row
-        with closing(IndexedProofs(database, tree, archives)) as proofs:
+        with closing(IndexedProofs(database, archives, archive_directory)) as proofs:
             # A crash discards the index, so it need not be durable.
             for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
                 database.execute(f"PRAGMA {pragma}")
@@ -96,10 +97,10 @@ class IndexedProofs:
     the next run collects them again.
     """
 
-    def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int]) -> None:
+    def __init__(self, database: sqlite3.Connection, archives: Mapping[int, int], archive_directory: bytes) -> None:
         self._database = database
-        self._tree = tree
         self._archives = archives
+        self._archive_directory = archive_directory
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -234,7 +235,7 @@ class IndexedProofs:
         number = facts.pop("archive")
         archive = None
         if number is not None:
-            path = join(archive_directory(self._tree), archive_name(number))
+            path = join(self._archive_directory, archive_name(number))
             archive = Archive(path=path, size_bytes=self._archives.get(number))
         return Proof(size_bytes=facts.pop("size"), archive=archive, **facts)
 

@@ -32,7 +32,7 @@ from migrator.purge import model, rules
 from migrator.purge.copies import Answers
 from migrator.purge.proofs import IndexedProofs, open_proofs
 from migrator.purge.removal import LOG, Call, Found, Judge, Pace, Placed, PurgeRequest, PurgeWorld, Removal, Survey
-from migrator.reap.model import ArchiveState
+from migrator.reap.model import ArchiveState, archive_directory
 from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.verify.model import VerificationRecord
 
@@ -261,6 +261,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 for one in world.ledger.archives.of_tree(record.tree.path)
                 if one.state is ArchiveState.PROVEN
             },
+            archive_directory=archive_directory(record.tree.path, world.ledger.site.required().name_seed),
             skipped=rows,
             newer=[one.manifest or "" for one in self.item.carried or ()],
             scratch=world.scratch,

@@ -415,7 +415,7 @@ class _Tree:
             _remove_partial(folder)
 
     def _make_tree(self) -> None:
-        directory = model.archive_directory(self.tree.path)
+        directory = self.world.folders.path(self.tree.path)
         if self.world.source.look(directory) is not None:
             raise Refused(
                 f"nothing is archived of {show(self.tree.path)}: the user has {show(directory)} on the source",

@@ -370,7 +370,7 @@ def digest_of(content: bytes, digest_bytes: int = DIGEST_BYTES) -> str:
 def unusable(record: model.ArchiveRecord, name: bytes, why: str) -> Refused:
     """The refusal of a file of an archive that differs from the ledger."""
     return Refused(
-        f"{show(join(model.archive_directory(record.tree), name))} on the target cannot be used: {why}",
+        f"{show(name)} of the archives of {show(record.tree)} on the target cannot be used: {why}",
         cause="it was changed or damaged since it was written",
         hint=AGAIN,
     )

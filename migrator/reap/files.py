@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
+from migrator.core.paths import name as last_name
 from migrator.core.paths import show
 from migrator.core.units import MIB
 from migrator.fs import writing
@@ -93,27 +94,35 @@ class HeldFolder:
 
 
 class MountedArchiveFolders:
-    """The archive directories of all trees on the target. Blocking; errors of the kernel are OSError."""
+    """The archive directories of all trees on the target. Blocking; errors of the kernel are OSError. `name_seed`: that of
+    the site.
+    """
 
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, name_seed: int) -> None:
         self._path = os.path.abspath(root)
+        self._name_seed = name_seed
+
+    def path(self, tree: bytes) -> bytes:
+        """The directory of a tree, relative to the root."""
+        return model.archive_directory(tree, self._name_seed)
 
     @contextmanager
     def make(self, tree: bytes) -> Iterator[HeldFolder]:
         """Open the directory of a tree for writing; create it if it is missing. Raises Refused if it is not root's
         alone, OSError if the tree does not exist.
         """
+        path = self.path(tree)
         with (
             Root(self._path) as root,
             root.directory(tree) as above,
-            held(writing.open_own(above, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)) as fd,
+            held(writing.open_own(above, last_name(path), lambda why: _not_own(tree, path, why), lasting=True)) as fd,
         ):
             yield HeldFolder(fd)
 
     @contextmanager
     def open(self, tree: bytes) -> Iterator[HeldFolder]:
         """Open the directory of a tree for reading, regardless of its owner. Raises FileNotFoundError if it is missing."""
-        with Root(self._path) as root, root.directory(model.archive_directory(tree)) as fd:
+        with Root(self._path) as root, root.directory(self.path(tree)) as fd:
             yield HeldFolder(fd)
 
     def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
@@ -131,7 +140,7 @@ class MountedArchiveFolders:
     def _dress(self, tree: bytes, uid: int, gid: int, file_mode: int, mode: int) -> None:
         with Root(self._path) as root:
             try:
-                fd = root.open(model.archive_directory(tree), os.O_RDONLY | os.O_DIRECTORY)
+                fd = root.open(self.path(tree), os.O_RDONLY | os.O_DIRECTORY)
             except OSError as error:
                 # The user may have replaced the directory by something else.
                 if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
@@ -169,11 +178,10 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
             _give(fd, uid, gid, mode)
 
 
-def _not_own(tree: bytes, why: str) -> Refused:
+def _not_own(tree: bytes, path: bytes, why: str) -> Refused:
     return Refused(
-        f"nothing can be archived of {show(tree)}: {show(model.archive_directory(tree))} on the target is not a directory of "
-        f"root's alone: {why}",
-        cause="somebody else made it, changed its owner or its mode, or the user has a directory of that name on the source",
+        f"nothing can be archived of {show(tree)}: {show(path)} on the target is not a directory of root's alone: {why}",
+        cause="somebody else made it, or changed its owner or its mode",
         hint="look into it; give it back to root with mode 0700, or move it away, then run the same command again",
     )
 

@@ -194,9 +194,6 @@ class Released(Struct, frozen=True, kw_only=True):
 # --- Archives
 
 
-ARCHIVE_DIRECTORY = b".migrator-archive"
-"""The archive directory in the root of a user tree on the target. It does not exist on the source."""
-
 ARCHIVE_SUFFIX = b".tar.zst"
 INDEX_SUFFIX = b".parquet"
 PARTIAL_SUFFIX = b".part"
@@ -332,14 +329,16 @@ class Restored(Struct, kw_only=True):
     examples: list[NotRestored] = []
 
 
-def archive_directory(tree: bytes) -> bytes:
-    """The archive directory of a tree, relative to the target's root."""
-    return join(tree, ARCHIVE_DIRECTORY)
+def archive_directory(tree: bytes, name_seed: int) -> bytes:
+    """The archive directory of a tree on the target, relative to the root. Its name has the seed of the site, so it is never a
+    user's directory. It does not exist on the source.
+    """
+    return join(tree, b".migrator-archive-%016x" % name_seed)
 
 
-def is_archive_path(tree: bytes, path: bytes) -> bool:
+def is_archive_path(tree: bytes, path: bytes, name_seed: int) -> bool:
     """Whether a path of the target is a tree's archive directory, or in it, and so not from the source."""
-    return is_beneath(path, archive_directory(tree))
+    return is_beneath(path, archive_directory(tree, name_seed))
 
 
 def archive_name(number: int) -> bytes:

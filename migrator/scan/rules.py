@@ -27,6 +27,9 @@ from migrator.gluster.rules import (
 # --- User trees, and their users. The caller finds the directories, level by level.
 
 
+OWN_PREFIX = b".migrator-"
+"""What all names begin with that this program uses in the root of a file system."""
+
 _WILD = b"*?["
 _MAP_COLUMNS = ("tree", "user")
 
@@ -82,7 +85,7 @@ def choose_trees(
     """The user trees, in order of path: the matches of the globs, without those that an exclude glob matches, or that
     are below such a match. The user is that of the map, or else the tree's last component.
 
-    Raises UsageError if no tree is left, and if two trees overlap.
+    Raises UsageError if no tree is left, if two trees overlap, and for a name of this program's own.
     """
     depths = [len(pattern.components) for pattern, _ in found]
     for pattern in exclude:
@@ -101,6 +104,11 @@ def choose_trees(
                     f"user tree {show(path)} is matched by two globs of [users] trees: "
                     f"{by_path[path].text!r} and {pattern.text!r}",
                     hint="every directory moves once: narrow one of the globs, or use exclude",
+                )
+            if path.startswith(OWN_PREFIX):
+                raise UsageError(
+                    f"user tree {show(path)} has a name that this program keeps for itself in the roots of file systems",
+                    hint=f'exclude "{OWN_PREFIX.decode()}*"; if it is a directory of a user, let them rename it',
                 )
             by_path[path] = pattern
     if not by_path:

@@ -406,7 +406,8 @@ async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes], 
     Removes nothing while the source may not show all of its files: a suspect could be a user's file.
     """
     world, timeout_s = under_way.world, under_way.request.stall_timeout_s
-    of_parts = {of_part(name(path)) for path in paths for of_part in (part_name, marks_name)} if parts else set()
+    seed = world.ledger.site.required().name_seed
+    of_parts = {of_part(name(path), seed) for path in paths for of_part in (part_name, marks_name)} if parts else set()
 
     def looks(candidate: bytes, marks: Collection[bytes]) -> bool:
         return candidate in of_parts or is_stream_leftover(candidate, marks)
@@ -440,8 +441,9 @@ def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Itera
     """Files of the target that look like temporary ones of these paths, and are absent from the source."""
     listed = frozenset(paths)
     marks: dict[bytes, set[bytes]] = {}
+    seed = world.ledger.site.required().name_seed
     for path in paths:
-        marks.setdefault(parent(path), set()).update(temporary_marks(name(path)))
+        marks.setdefault(parent(path), set()).update(temporary_marks(name(path), seed))
     for directory, marks_there in marks.items():
         for block in world.target.read_directory(directory):
             for entry in block.entries:

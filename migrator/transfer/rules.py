@@ -176,7 +176,8 @@ AFTERWARDS = (
 # XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
 #
 # `migrator-native copy` creates a file under `.migrator-copy-HEX` and puts the ranges of a big one into
-# `.migrator-part-HEX`, both in the directory of NAME. HEX is the XXH3_128 digest of NAME (`copy_places.c`).
+# `.migrator-part-HEX`, both in the directory of NAME. HEX is the XXH3_128 digest of NAME with the seed of the site, so no
+# user has a file of such a name (`copy_places.c`).
 # `.migrator-marks-HEX` marks the ranges that have arrived. A part file and its marks are no leftovers while they may
 # still complete their file: the chunk of that file renames or removes them.
 
@@ -186,7 +187,7 @@ _SUFFIX = re.compile(rb"\.([A-Za-z0-9]{6}|[0-9]{1,6})\Z")
 _COPY_PREFIX = b".migrator-copy-"
 _PART_PREFIX = b".migrator-part-"
 _MARKS_PREFIX = b".migrator-marks-"
-_DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]+\Z")
+_DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]{16}\Z")
 
 
 def temporary_stem(name: bytes) -> bytes:
@@ -198,24 +199,24 @@ def temporary_stem(name: bytes) -> bytes:
     return stem[:-1] if stem.endswith(b".") else stem
 
 
-def copy_name(name: bytes) -> bytes:
+def copy_name(name: bytes, seed: int) -> bytes:
     """The temporary name of `migrator-native copy` for a file of this name."""
-    return _COPY_PREFIX + _hash(name)
+    return _COPY_PREFIX + _hash(name, seed)
 
 
-def part_name(name: bytes) -> bytes:
+def part_name(name: bytes, seed: int) -> bytes:
     """The name under which the ranges of a file of this name are assembled."""
-    return _PART_PREFIX + _hash(name)
+    return _PART_PREFIX + _hash(name, seed)
 
 
-def marks_name(name: bytes) -> bytes:
+def marks_name(name: bytes, seed: int) -> bytes:
     """The name of the file that marks the arrived ranges of a file of this name."""
-    return _MARKS_PREFIX + _hash(name)
+    return _MARKS_PREFIX + _hash(name, seed)
 
 
-def temporary_marks(name: bytes) -> tuple[bytes, ...]:
+def temporary_marks(name: bytes, seed: int) -> tuple[bytes, ...]:
     """The marks that identify the temporary files of a name, by any engine, for `is_leftover`."""
-    return temporary_stem(name), copy_name(name)
+    return temporary_stem(name), copy_name(name, seed)
 
 
 def is_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
@@ -233,8 +234,8 @@ def is_stream_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
     return candidate.startswith(b".") and suffix is not None and candidate[1 : suffix.start()] in marks
 
 
-def _hash(name: bytes) -> bytes:
-    return xxhash.xxh3_128_hexdigest(name).encode("ascii")
+def _hash(name: bytes, seed: int) -> bytes:
+    return xxhash.xxh3_128_hexdigest(name, seed=seed).encode("ascii")
 
 
 # The expected end of a copy, from the remaining work and the recent rate.

@@ -384,11 +384,12 @@ class Absences(Struct, frozen=True, kw_only=True):
 
     `reaped` is the plan's reap list of the `trees`, None if it reaps nothing. An archived path may be absent only if a
     proven archive in `archived` holds its present content on the source. If `archived` is None, the list suffices, as
-    for a user who moves back to the source, which has everything.
+    for a user who moves back to the source, which has everything. `name_seed`: that of the site.
     """
 
     capabilities: TargetCapabilities
     trees: frozenset[bytes]
+    name_seed: int
     reaped: "ReapIndex | None"
     archived: ProvenArchives | None
 
@@ -491,7 +492,7 @@ class PathComparison:
         if (
             source is None
             and target is not None
-            and any(is_archive_path(tree, left.path) for tree in self.absences.trees)
+            and any(is_archive_path(tree, left.path, self.absences.name_seed) for tree in self.absences.trees)
         ):
             return  # an archive: it is not from the source
         new = (

@@ -552,7 +552,13 @@ class Verification:
     def _absences(self) -> Absences:
         trees = frozenset(tree.path for tree in self._batch.trees)
         reaped = self.reap_lists.index(self.plan.reap, trees=trees) if self.reap_lists else None
-        return Absences(capabilities=self._capabilities, trees=trees, reaped=reaped, archived=self.archived)
+        return Absences(
+            capabilities=self._capabilities,
+            trees=trees,
+            name_seed=self.ledger.site.required().name_seed,
+            reaped=reaped,
+            archived=self.archived,
+        )
 
     def _find_trees(self, comparison: PathComparison) -> dict[bytes, bool]:
         """The trees that exist on the source, and whether they are directories on the target. A missing one makes the

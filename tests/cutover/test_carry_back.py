@@ -22,6 +22,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
+from migrator.reap.model import archive_directory
 from migrator.site.filesystem import FileSystemCommand
 from migrator.verify.model import VerificationRecord
 from tests.conftest import MakeXfs
@@ -315,6 +316,7 @@ def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of
 
 
 TREE = b"home/ann"
+ARCHIVES = archive_directory(TREE, 7)
 
 
 @dataclass
@@ -326,11 +328,11 @@ class Other:
 
 
 def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetSide:
-    return TargetSide(os.fsencode(root), tree=TREE, source=Other(problems))  # type: ignore[arg-type]
+    return TargetSide(os.fsencode(root), tree=TREE, name_seed=7, source=Other(problems))  # type: ignore[arg-type]
 
 
 def source_side(root: Path) -> SourceSide:
-    return SourceSide(os.fsencode(root), tree=TREE, source=Other(("brick one is down",)))  # type: ignore[arg-type]
+    return SourceSide(os.fsencode(root), tree=TREE, name_seed=7, source=Other(("brick one is down",)))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -338,7 +340,7 @@ def top(tmp_path: Path) -> Path:
     made = tmp_path / "home" / "ann"
     write(made / "file", "file")
     write(made / "deep" / ".migrator-archive", "a file of the user's own")
-    write(made / ".migrator-archive" / "000001.tar.zst", "packed")
+    write(tmp_path / os.fsdecode(ARCHIVES) / "000001.tar.zst", "packed")
     return made
 
 
@@ -346,15 +348,15 @@ def test_archives_in_the_top_do_not_show_and_the_same_name_elsewhere_does(top: P
     for side in (target_side(tmp_path), source_side(tmp_path)):
         names = {entry.path for block in side.read_directory(TREE) for entry in block.entries}
         assert names == {b"home/ann/file", b"home/ann/deep"}
-        assert side.look(b"home/ann/.migrator-archive") is None
-        assert side.look(b"home/ann/.migrator-archive/000001.tar.zst") is None
-        assert list(side.read_directory(b"home/ann/.migrator-archive")) == []
+        assert side.look(ARCHIVES) is None
+        assert side.look(ARCHIVES + b"/000001.tar.zst") is None
+        assert list(side.read_directory(ARCHIVES)) == []
         assert side.look(b"home/ann/deep/.migrator-archive") is not None
         assert [block.entries[0].path for block in side.read_directory(b"home/ann/deep")] == [
             b"home/ann/deep/.migrator-archive"
         ]
         side.close()
-    assert (top / ".migrator-archive" / "000001.tar.zst").exists()
+    assert (tmp_path / os.fsdecode(ARCHIVES) / "000001.tar.zst").exists()
 
 
 @pytest.mark.parametrize(
@@ -396,7 +398,7 @@ def test_the_target_is_as_healthy_as_both_sides_are(top: Path, tmp_path: Path) -
     assert asyncio.run(source_side(tmp_path).health()).problems == ("brick one is down",)
     # Its file system is asked too: names that it does not show would be removed from the source.
     tool = FileSystemCommand(replace(LUSTRE, types=()), os.fsencode(tmp_path), LocalProcesses(), path="/nowhere")
-    asked = TargetSide(os.fsencode(tmp_path), tree=TREE, source=Other(), tool=tool)  # type: ignore[arg-type]
+    asked = TargetSide(os.fsencode(tmp_path), tree=TREE, name_seed=7, source=Other(), tool=tool)  # type: ignore[arg-type]
     assert any("not installed" in doubt for doubt in asyncio.run(asked.health()).doubts)
 
 

@@ -144,7 +144,9 @@ class PurgeSite:
             writers=self.search or partial(local_writers, LocalProcesses(), world.source),
             link=link,
             back_up=self.backups.append,
-            archived=lambda: ProvenArchives(world.ledger.archives, MountedArchiveFolders(world.target_root)),
+            archived=lambda: ProvenArchives(
+                world.ledger.archives, MountedArchiveFolders(world.target_root, world.ledger.site.required().name_seed)
+            ),
             skipped=lambda _record: (),
             hooks=self.hooks,
             ledger=world.ledger,

@@ -118,11 +118,11 @@ class World:
 
     @property
     def archives(self) -> Path:
-        return Path(os.fsdecode(self.copy)) / ".migrator-archive"
+        return Path(os.fsdecode(self.target_path)) / os.fsdecode(self.folders.path(TREE))
 
     @property
     def folders(self) -> MountedArchiveFolders:
-        return MountedArchiveFolders(os.fsencode(self.target_path))
+        return MountedArchiveFolders(os.fsencode(self.target_path), 7)
 
     @property
     def proven(self) -> ProvenArchives:

@@ -270,7 +270,7 @@ def test_archives_are_read_again_before_what_they_hold_is_deleted(world: World) 
 
 def test_a_directory_of_that_name_on_the_source_refuses(world: World) -> None:
     write(world.tree + b"/file")
-    write(world.tree + b"/.migrator-archive/000001.tar.zst")
+    write(os.fsencode(world.source_path) + b"/" + world.folders.path(TREE) + b"/000001.tar.zst")
     with pytest.raises(Refused, match="on the source"):
         world.archive(world.rows([b"file"]))
     assert os.listdir(world.target_path) == []

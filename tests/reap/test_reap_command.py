@@ -19,7 +19,6 @@ from migrator.core.states import PassKind
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.files import MountedArchiveFolders
-from migrator.reap.model import ARCHIVE_DIRECTORY
 from tests.support.cli_site import Site
 from tests.support.cut_site import OWNERS, CutSite, cut_site
 from tests.support.delta_changes import let_settle, rewrite
@@ -148,7 +147,7 @@ def test_rules_that_cannot_be_followed_are_refused(scanned: Site) -> None:
     scanned.fails(2, "reap", "list", says=("no rule of [reap] matches anything",))
 
 
-FOLDER = os.fsdecode(ARCHIVE_DIRECTORY)
+PREFIX = ".migrator-archive-"
 TINY = 25
 BOTH_RULES = """
 [reap]
@@ -177,10 +176,16 @@ def make_tiny(tree: Path) -> None:
     os.chown(notes, owner, owner)
 
 
+def archives_in(tree: Path) -> Path:
+    """The only archive directory of a tree."""
+    (found,) = tree.glob(f"{PREFIX}*")
+    return found
+
+
 def content(tree: Path) -> dict[bytes, tuple[object, ...]]:
     """All files of a tree, without its archives."""
     found = snapshot(os.fsencode(tree), directories=False)
-    return {name: facts for name, facts in found.items() if not name.startswith(ARCHIVE_DIRECTORY + b"/")}
+    return {name: facts for name, facts in found.items() if not name.startswith(os.fsencode(PREFIX))}
 
 
 @pytest.fixture
@@ -239,11 +244,11 @@ def test_archives_go_with_the_user_and_stand_for_his_files(cut: CutSite) -> None
     archived = [row for path, row in rows.items() if path.startswith(b"home/ann/notes/")]
     assert {row["archive"] for row in archived} == {1, 2, 3}
     assert all(row["digest"] and row["target_ino"] is None for row in archived)
-    assert not any(ARCHIVE_DIRECTORY in path for path in rows)
+    assert not any(os.fsencode(PREFIX) in path for path in rows)
 
     assert cut.cutover()["ending"] == "moved"
-    archive = target / FOLDER / "000001.tar.zst"
-    facts = (target / FOLDER).stat()
+    archive = archives_in(target) / "000001.tar.zst"
+    facts = archives_in(target).stat()
     assert (facts.st_uid, stat.S_IMODE(facts.st_mode)) == (OWNERS["ann"], 0o500)
     owner = OWNERS["ann"]
     read = subprocess.run(["cat", archive], user=owner, group=owner, extra_groups=[], capture_output=True, check=True)
@@ -257,12 +262,12 @@ def test_archives_go_with_the_user_and_stand_for_his_files(cut: CutSite) -> None
 
     assert cut.rollback()["ending"] == "moved"
     assert content(source) == had
-    assert not (source / FOLDER).exists()
-    facts = (target / FOLDER).stat()
+    assert not list(source.glob(f"{PREFIX}*"))
+    facts = archives_in(target).stat()
     assert (facts.st_uid, stat.S_IMODE(facts.st_mode), archive.is_file()) == (0, 0o700, True)
 
     assert cut.cutover()["ending"] == "moved"
-    assert (target / FOLDER).stat().st_uid == OWNERS["ann"]
+    assert archives_in(target).stat().st_uid == OWNERS["ann"]
     whole = archive.read_bytes()
     with archive.open("r+b") as file:
         file.seek(len(whole) // 2)
@@ -327,5 +332,5 @@ def test_killed_between_the_top_and_the_archives(cut: CutSite, way: str) -> None
     assert killed.code == -signal.SIGKILL
     (outcome,) = cut.call(verb, "--user", "ann", "--json").json["outcomes"]
     assert outcome["ending"] == "moved"
-    there = (cut.target() / FOLDER).stat()
+    there = archives_in(cut.target()).stat()
     assert (there.st_uid, stat.S_IMODE(there.st_mode)) == facts

@@ -284,6 +284,16 @@ def test_excluded_trees_are_left_out_and_may_end_an_overlap() -> None:
     assert [tree.path for tree in trees] == [b"home/new"]
 
 
+def test_a_name_of_the_program_in_the_root_is_no_user_tree() -> None:
+    found = globs_found(one=[b".migrator-trash", b"new"])
+    with pytest.raises(UsageError, match="keeps for itself"):
+        scan_rules.choose_trees(found, (), {})
+    exclude = scan_rules.parse_patterns([".migrator-*"], "[users] exclude")
+    assert [tree.path for tree in scan_rules.choose_trees(found, exclude, {})] == [b"new"]
+    below = scan_rules.choose_trees(globs_found(one=[b"home/.migrator-trash"]), (), {})
+    assert [tree.path for tree in below] == [b"home/.migrator-trash"]
+
+
 @pytest.mark.parametrize("text", ["/home/*", "home/../x", "", ".", "home//x", "home/./x", "home/**"])
 def test_globs_that_leave_the_mount_or_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"\[users\] trees"):

@@ -10,10 +10,13 @@ from migrator.transfer.ports import Engine
 from tests.support.native_builds import built
 from tests.support.streams import engine_of
 
+SEED = 20260314
+"""The seed of temporary names in all tests of the compiled program."""
+
 
 def direct_engine(*, privileged: bool = True) -> DirectEngine:
     """The engine with a program that was built now."""
-    return DirectEngine(program=str(built()).encode(), privileged=privileged)
+    return DirectEngine(program=str(built()).encode(), privileged=privileged, name_seed=SEED)
 
 
 def engine_named(name: str) -> Engine:
@@ -38,6 +41,7 @@ ALL = [
     "--devices",
     "--fifos",
     "--sockets",
+    *("--name-seed", str(SEED)),
 ]
 
 

@@ -16,14 +16,14 @@ from migrator.gluster.model import BrickRules
 from migrator.lab.model import OddFiles
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
-from migrator.transfer.rules import copy_name, part_name
+from migrator.transfer.rules import copy_name, marks_name, part_name
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.native_builds import SANITIZED, built
 from tests.support.snapshots import names_of, snapshot
 from tests.support.streams import Streams, engine_of, make_trees
 from tests.support.xfs import XfsMount
-from tests.transfer.native_copy import direct_engine, engine_named, listed, run_copy
+from tests.transfer.native_copy import SEED, direct_engine, engine_named, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
 
@@ -201,8 +201,8 @@ def test_leftovers_are_replaced_and_never_written_to(sides: tuple[Path, Path, St
     precious = target / "precious"
     precious.write_text("precious")
     for name in names:
-        (target / os.fsdecode(copy_name(name))).hardlink_to(precious)
-    (target / os.fsdecode(part_name(b"gone"))).write_text("part")
+        (target / os.fsdecode(copy_name(name, SEED))).hardlink_to(precious)
+    (target / os.fsdecode(part_name(b"gone", SEED))).write_text("part")
     streams.recopy = True
     ran = streams.run([TREE + b"/" + name for name in names], tree=TREE)
     assert [suspect.kind for suspect in ran.outcome.suspects] == [FileProblemKind.VANISHED]
@@ -333,3 +333,16 @@ def test_what_is_no_data_overwrites_nothing(brick_sides: tuple[Path, Path, Strea
     assert {(target / name).read_text() for name in modes} == {"whole"}
     assert (target / "stale").read_text() == (target / "sticky").read_text() == "content"
     assert {path.name for path in target.iterdir()} == {*modes, "stale", "sticky"}
+
+
+def test_a_file_of_a_user_that_another_brick_has_is_never_in_the_way(scratch: Path) -> None:
+    """A brick has only a part of a directory's files: that a name is free there proves nothing."""
+    brick, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (brick / "file").write_text("new")
+    of_others = [os.fsdecode(copy_name(b"file", seed)) for seed in (0, 1, SEED + 1)]
+    of_others += [os.fsdecode(part_name(b"file", 0)), os.fsdecode(marks_name(b"file", 0))]
+    for name in of_others:
+        (target / name).write_text("of the user, and on another brick")
+    run_copy(brick, target, listed(b"file"), "--recopy")
+    assert sorted(os.listdir(target)) == sorted(["file", *of_others])
+    assert {(target / name).read_text() for name in of_others} == {"of the user, and on another brick"}

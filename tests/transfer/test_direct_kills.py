@@ -14,13 +14,13 @@ from migrator.transfer.rules import part_name
 from tests.support.native_builds import built
 from tests.support.snapshots import names_of, snapshot
 from tests.support.xfs import XfsMount
-from tests.transfer.native_copy import ALL, listed, run_copy
+from tests.transfer.native_copy import ALL, SEED, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
 
 LONGEST = "n" * 255
 RANGE_BYTES = 64 * 1024
-PART = os.fsdecode(part_name(b"big"))
+PART = os.fsdecode(part_name(b"big", SEED))
 
 
 @dataclass

@@ -24,7 +24,7 @@ LISTED = [ListedPath(path=path, size_bytes=1) for path in PATHS]
 COUNTERS = StreamCounters(files=1, size_bytes=2)
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"
-ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True)
+ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True, name_seed=7)
 
 
 def work(*paths: ListedPath, **keeps: bool) -> ChunkWork:

@@ -13,6 +13,7 @@ from migrator.transfer.rules import (
     temporary_stem,
 )
 
+SEED = 20260314
 NAMES = st.binary(min_size=1, max_size=255).filter(lambda name: b"/" not in name and b"\0" not in name)
 
 
@@ -42,15 +43,21 @@ def test_every_temporary_name_is_found_and_fits(name: bytes, suffix: str) -> Non
 
 
 OTHERS = (b"notes.txt.ABCdef", b".notes.txt", b".other.txt.ABCdef", b".notes.txt.ABC-ef", b".notes.txt.ABCdefg")
-COPIES = (copy_name(b"other.txt"), part_name(b"notes.txt"), copy_name(b"notes.txt") + b".ABCdef")
+COPIES = (
+    copy_name(b"other.txt", SEED),
+    copy_name(b"notes.txt", SEED + 1),
+    part_name(b"notes.txt", SEED),
+    copy_name(b"notes.txt", SEED) + b".ABCdef",
+    b".migrator-tmp-cafe",
+)
 
 
 @pytest.mark.parametrize("name", [*OTHERS, *COPIES])
 def test_other_names_are_left_alone(name: bytes) -> None:
-    assert not is_leftover(name, set(temporary_marks(b"notes.txt")))
+    assert not is_leftover(name, set(temporary_marks(b"notes.txt", SEED)))
 
 
 @given(NAMES)
 def test_copies_of_the_compiled_program_are_found_and_fit(name: bytes) -> None:
-    assert len(copy_name(name)) <= 255
-    assert is_stream_leftover(copy_name(name), set(temporary_marks(name)))
+    assert len(copy_name(name, SEED)) <= 255
+    assert is_stream_leftover(copy_name(name, SEED), set(temporary_marks(name, SEED)))

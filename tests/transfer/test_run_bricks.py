@@ -392,8 +392,9 @@ async def test_parts_of_a_big_file_do_not_stay_where_another_engine_copies_it_wh
         for number, (chunk, paths) in enumerate(rows):
             if any(one.path == path for one in paths):
                 rows[number] = (replace(chunk, kind=ChunkKind.RANGED_FILES), paths)
-    left = [join(parent(path), of_part(name(path))) for of_part in (part_name, marks_name)]
-    users = join(parent(path), part_name(b"a file of the user's that is called so"))
+    seed = world.ledger.site.required().name_seed
+    left = [join(parent(path), of_part(name(path), seed)) for of_part in (part_name, marks_name)]
+    users = join(parent(path), part_name(name(path), seed + 1))
     for side in (world.source, world.target):
         side.add(users, b"kept")
     for part in left:

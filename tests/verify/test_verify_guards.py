@@ -27,6 +27,7 @@ from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster import walks
 from migrator.gluster.model import SourceHealth
+from migrator.reap.model import archive_directory
 from migrator.verify.joined import Listing, ListingWriter
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.catalogs import whole_catalog
@@ -156,8 +157,9 @@ def test_what_a_listing_has_not_told_is_looked_at(
     world.copy_trees()
     (world.source_path / "home" / "bob").mkdir()
     (world.tree / "sub" / "new").touch()
-    (world.copy / ".migrator-archive" / "inner").mkdir(parents=True)
-    spoil_listing(monkeypatch, side, without, *doubts, TREE + b"/.migrator-archive")
+    archives = archive_directory(TREE, world.ledger.site.required().name_seed)
+    (world.target_path / os.fsdecode(archives) / "inner").mkdir(parents=True)
+    spoil_listing(monkeypatch, side, without, *doubts, archives)
     for _ in range(2):
         record = world.verify()
         assert missing_paths(record) == {TREE + b"/sub/new"}

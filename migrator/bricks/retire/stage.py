@@ -73,10 +73,10 @@ _ALONE = "SELECT {here}, {none} FROM entries here WHERE type <> 'directory'"
 
 
 def cover_paths(
-    catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, scratch: Scratch
+    catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, name_seed: int, scratch: Scratch
 ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
     """Yield every path of a catalog that is not a directory, in blocks, with its row in the manifest of its moved tree.
-    `moved` has the manifest of each tree. Queries spill to `scratch`. Raises UsageError if there is no such catalog,
+    `moved` has the manifest of each tree; `name_seed` is that of the site. Queries spill to `scratch`. Raises UsageError if there is no such catalog,
     and Refused if the catalog or a manifest cannot be read. Blocking.
     """
     closed = catalogs.open(catalog)
@@ -84,7 +84,7 @@ def cover_paths(
         with connect(scratch) as connection:
             create_entries(connection, closed.part_files)
             for block in connection.sql(_query(connection, moved)).to_arrow_reader(ROWS_AT_ONCE):
-                yield [_pair(row) for row in block.to_pylist()]
+                yield [_pair(row, name_seed) for row in block.to_pylist()]
     except duckdb.Error as error:
         raise Refused(
             f"the catalog {catalog} cannot be compared with the manifests: {error}",
@@ -103,14 +103,14 @@ def _query(connection: duckdb.DuckDBPyConnection, moved: Mapping[bytes, str]) ->
     return _BESIDE.format(here=_HERE, then=_THEN, manifests=names)
 
 
-def _pair(row: Mapping[str, Any]) -> tuple[model.CatalogedPath, Proof | None]:
+def _pair(row: Mapping[str, Any], name_seed: int) -> tuple[model.CatalogedPath, Proof | None]:
     found = model.CatalogedPath(path=row["path"], tree=row["tree"], **_facts(row, ""))
     if row["p_tree"] is None:
         return found, None
     archive = None
     if row["p_archive"] is not None:
         # Whether the archive still counts is not checked here.
-        where = join(archive_directory(row["p_tree"]), archive_name(row["p_archive"]))
+        where = join(archive_directory(row["p_tree"], name_seed), archive_name(row["p_archive"]))
         archive = Archive(path=where, size_bytes=None)
     proof = Proof(
         path=row["path"],

@@ -86,6 +86,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
     const struct number numbers[] = {
         {"--granularity-ns", &granularity_ns},
         {"--bwlimit", &options->bwlimit_bytes_per_s},
+        {"--name-seed", &options->name_seed},
         {"--max-xattr-bytes", &options->max_xattr_bytes},
         {"--max-xattr-name-bytes", &options->max_xattr_name_bytes},
         {"--max-acl-entries", &options->max_acl_entries},
@@ -118,7 +119,8 @@ static bool take_options(int argc, char **argv, struct options *options) {
     }
     options->granularity_ns = granularity_ns > 0 ? (int64_t)granularity_ns : 1;
     /* On anything but a brick, mdata would be a user's own attribute. */
-    return options->source != NULL && options->target != NULL && kind_seen && (options->brick || (!options->times_from_mdata && !options->distributed)) &&
+    return options->source != NULL && options->target != NULL && kind_seen && options->name_seed <= INT64_MAX &&
+           (options->brick || (!options->times_from_mdata && !options->distributed)) &&
            (!options->brick || times_seen);
 }
 
@@ -214,7 +216,7 @@ static int usage(const char *message, int code) {
 }
 
 int copy_main(int argc, char **argv) {
-    struct options options = {.max_xattr_bytes = INT64_MAX, .max_xattr_name_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
+    struct options options = {.name_seed = UINT64_MAX, .max_xattr_bytes = INT64_MAX, .max_xattr_name_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
     struct list list;
     struct copier copier = {.options = &options, .list = &list, .source_directory = -1, .target_directory = -1};
     if (!take_options(argc, argv, &options))

@@ -53,6 +53,7 @@ struct options {
     bool sockets;
     int64_t granularity_ns;
     uint64_t bwlimit_bytes_per_s; /* 0: no limit */
+    uint64_t name_seed;           /* of temporary names: random for each site */
     uint64_t max_xattr_bytes;
     uint64_t max_xattr_name_bytes;
     uint64_t max_acl_entries;
@@ -189,10 +190,10 @@ int open_beneath(int tree, const char *path, size_t length, bool readable);
 int enter(struct copier *copier, const struct record *record);
 int stand_in(struct copier *copier, enum where where);
 const char *last_component(const struct record *record);
-void temporary_name(const char *name, char *temporary);
+void temporary_name(const struct copier *copier, const char *name, char *temporary);
 int make_way(const struct copier *copier, const char *name, char *temporary);
-int part_name(const struct copier *copier, const char *name, char *part);
-int marks_name(const struct copier *copier, const char *name, char *marks);
+void part_name(const struct copier *copier, const char *name, char *part);
+void marks_name(const struct copier *copier, const char *name, char *marks);
 int put_in_place(struct copier *copier, const char *temporary, const char *name);
 
 /* copy_attributes.c */

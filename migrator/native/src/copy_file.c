@@ -54,7 +54,7 @@ static int create_at(const struct copier *copier, const char *name) {
 /* Make a new file under a temporary name. An existing one is left by a killed run, and is perhaps another name of a
  * file that is in its place: it is never written to. */
 static int create(struct copier *copier, const char *name, char *temporary) {
-    temporary_name(name, temporary);
+    temporary_name(copier, name, temporary);
     int out = create_at(copier, temporary);
     if (out < 0 && errno == EEXIST) {
         if (make_way(copier, name, temporary) < 0)
@@ -69,10 +69,10 @@ void remove_leftover(const struct copier *copier, const char *name) {
     char temporary[NAME_ROOM];
     if (copier->options->recopy)
         make_way(copier, name, temporary);
-    if (part_name(copier, name, temporary) == 0)
-        unlinkat(copier->target_directory, temporary, 0);
-    if (marks_name(copier, name, temporary) == 0)
-        unlinkat(copier->target_directory, temporary, 0);
+    part_name(copier, name, temporary);
+    unlinkat(copier->target_directory, temporary, 0);
+    marks_name(copier, name, temporary);
+    unlinkat(copier->target_directory, temporary, 0);
 }
 
 /* Write content and attributes into an open, empty file. */

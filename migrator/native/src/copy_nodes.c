@@ -65,7 +65,7 @@ static enum result copy_symlink(struct copier *copier, const char *name) {
     if (there_length == length && memcmp(text, there, (size_t)length) == 0 &&
         fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(existing.st_mode))
         return keep_node(copier, name, &existing, with_time);
-    temporary_name(name, temporary);
+    temporary_name(copier, name, temporary);
     if (symlinkat(text, copier->target_directory, temporary) < 0 &&
         (errno != EEXIST || make_way(copier, name, temporary) < 0 ||
          symlinkat(text, copier->target_directory, temporary) < 0))
@@ -86,7 +86,7 @@ static enum result copy_special(struct copier *copier, const char *name) {
     if (fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) == 0 && (existing.st_mode & S_IFMT) == type &&
         (!is_device || existing.st_rdev == facts->st_rdev))
         return keep_node(copier, name, &existing, true);
-    temporary_name(name, temporary);
+    temporary_name(copier, name, temporary);
     dev_t device = is_device ? facts->st_rdev : 0;
     if (mknodat(copier->target_directory, temporary, type | CREATED_MODE, device) < 0 &&
         (errno != EEXIST || make_way(copier, name, temporary) < 0 ||
@@ -167,7 +167,7 @@ static int link_here(struct copier *copier, int directory, const char *first, co
     /* A rename over another name of the same file does nothing, and leaves both (rename(2)). */
     if (fstatat(target, name, &here, AT_SYMLINK_NOFOLLOW) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino)
         return 1;
-    temporary_name(name, temporary);
+    temporary_name(copier, name, temporary);
     if (linkat(directory, first, target, temporary, 0) < 0 &&
         (errno != EEXIST || make_way(copier, name, temporary) < 0 || linkat(directory, first, target, temporary, 0) < 0)) {
         bool copy_instead = errno == ENOENT || errno == EMLINK || errno == EXDEV || errno == EPERM;

@@ -14,12 +14,12 @@
 #include "xxh3.h"
 
 /* Incomplete files have one of these names in their final directory: the prefix, and the hexadecimal XXH3_128 digest
- * of the last component. So a second run finds the leftovers of the first. migrator/transfer/rules.py has the
- * same rule. */
+ * of the last component, with the site's seed. So a second run finds the leftovers of the first, and no user has a file
+ * of such a name: no brick could prove that, because a brick has only a part of a directory's files.
+ * migrator/transfer/rules.py has the same rule. */
 #define COPY_PREFIX ".migrator-copy-"
 #define PART_PREFIX ".migrator-part-"
 #define MARKS_PREFIX ".migrator-marks-"
-#define OTHER_NAMES 16
 #define AGAIN 64
 
 #define DEFAULT_ACL "system.posix_acl_default"
@@ -143,10 +143,9 @@ const char *last_component(const struct record *record) {
     return record->name + (record->directory_length == 0 ? 0 : record->directory_length + 1);
 }
 
-/* `number` distinguishes several names for the same file. */
-static void hashed_name(const char *prefix, const char *name, unsigned char number, char *hashed) {
+static void hashed_name(const struct copier *copier, const char *prefix, const char *name, char *hashed) {
     XXH128_canonical_t hash;
-    XXH128_canonicalFromHash(&hash, XXH3_128bits_withSeed(name, strlen(name), number));
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_withSeed(name, strlen(name), copier->options->name_seed));
     size_t at = strlen(prefix);
     memcpy(hashed, prefix, at);
     for (size_t byte = 0; byte < sizeof hash.digest; byte++) {
@@ -156,38 +155,23 @@ static void hashed_name(const char *prefix, const char *name, unsigned char numb
     hashed[at] = '\0';
 }
 
-/* A user may have this name on the source, so that it would be copied to the target too: then choose another one. */
-static int free_name(const struct copier *copier, const char *prefix, const char *name, char *found) {
-    for (unsigned char number = 0; number < OTHER_NAMES; number++) {
-        struct stat taken;
-        hashed_name(prefix, name, number, found);
-        if (fstatat(copier->source_directory, found, &taken, AT_SYMLINK_NOFOLLOW) < 0)
-            return 0;
-    }
-    errno = EEXIST;
-    return -1;
+/* The temporary name of a copy. It is not looked up first: it is nearly always free, and otherwise making it fails. */
+void temporary_name(const struct copier *copier, const char *name, char *temporary) {
+    hashed_name(copier, COPY_PREFIX, name, temporary);
 }
 
-/* The temporary name of a copy. It is not checked for every file: it is nearly always free, and otherwise making it
- * fails. */
-void temporary_name(const char *name, char *temporary) { hashed_name(COPY_PREFIX, name, 0, temporary); }
-
-/* The temporary name is taken: remove it if a killed run left it, and choose another name if it is a user's file. Also
- * for leftovers of a file that is gone. -1 with errno. */
+/* Remove a copy that a killed run left under the temporary name of a file. -1 with errno. */
 int make_way(const struct copier *copier, const char *name, char *temporary) {
-    if (free_name(copier, COPY_PREFIX, name, temporary) < 0)
-        return -1;
+    temporary_name(copier, name, temporary);
     return unlinkat(copier->target_directory, temporary, 0) < 0 && errno != ENOENT ? -1 : 0;
 }
 
-/* The name of the part file, into which ranges are copied. -1 with errno. */
-int part_name(const struct copier *copier, const char *name, char *part) {
-    return free_name(copier, PART_PREFIX, name, part);
-}
+/* The name of the part file, into which ranges are copied. */
+void part_name(const struct copier *copier, const char *name, char *part) { hashed_name(copier, PART_PREFIX, name, part); }
 
-/* The name of the file that records which ranges have arrived. -1 with errno. */
-int marks_name(const struct copier *copier, const char *name, char *marks) {
-    return free_name(copier, MARKS_PREFIX, name, marks);
+/* The name of the file that records which ranges have arrived. */
+void marks_name(const struct copier *copier, const char *name, char *marks) {
+    hashed_name(copier, MARKS_PREFIX, name, marks);
 }
 
 /* Rename a finished copy over any existing entry, as rsync does: an empty directory is replaced, a full one is not. */

@@ -41,8 +41,7 @@ static bool is_marked(int marks, ino_t part, const struct record *record, uint64
 
 static int open_marks(const struct copier *copier, const char *name, int flags) {
     char marks[NAME_ROOM];
-    if (marks_name(copier, name, marks) < 0)
-        return -1;
+    marks_name(copier, name, marks);
     return openat(copier->target_directory, marks, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, CREATED_MODE);
 }
 
@@ -83,8 +82,9 @@ static bool is_as_listed(const struct record *record, const struct attributes *s
  * the content must be copied here. */
 int open_part(struct copier *copier, const struct record *record, const char *name, char *part) {
     struct stat *facts = &copier->existing.facts;
-    if (!is_as_listed(record, &copier->attributes) || part_name(copier, name, part) < 0)
+    if (!is_as_listed(record, &copier->attributes))
         return -1;
+    part_name(copier, name, part);
     int fd = openat(copier->target_directory, part, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -115,8 +115,7 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
     if (is_there(copier, last_component(record), &existing))
         return RESULT_FINE;
     char part[NAME_ROOM];
-    if (part_name(copier, last_component(record), part) < 0)
-        return failed(copier, SIDE_TARGET, "find a temporary name"), RESULT_FAILED;
+    part_name(copier, last_component(record), part);
     int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     int out = openat(copier->target_directory, part, flags, CREATED_MODE);
     if (out < 0)

@@ -161,7 +161,7 @@ _KINDS: Mapping[ChunkKind, bytes] = {
 class DirectEngine(Struct, frozen=True, kw_only=True):
     """Turns chunks into runs of the native program. `program` is its path on the host that it runs on.
 
-    `privileged`: the streams run as root.
+    `privileged`: the streams run as root. `name_seed`: that of the site.
     """
 
     name: ClassVar[str] = "direct"
@@ -170,6 +170,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
 
     program: bytes
     privileged: bool
+    name_seed: int
 
     def command(self, work: ChunkWork, view: model.StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
@@ -184,6 +185,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
                 self.program,
                 b"copy",
                 *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", _KINDS[work.kind]),
+                *(b"--name-seed", b"%d" % self.name_seed),
                 *((b"--brick", b"--times") if work.brick else ()),
                 *((b"mdata" if work.brick.times_from_mdata else b"file",) if work.brick else ()),
                 *((b"--distributed",) if work.brick and work.brick.distributed else ()),

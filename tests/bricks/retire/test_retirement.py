@@ -206,7 +206,9 @@ class World:
         return draft.close().file
 
     def pairs(self, *moved: tuple[bytes, str]) -> Pairs:
-        blocks = cover_paths(closed_catalogs(self.catalogs), "catalog-1", dict(moved), scratch=self.scratch)
+        blocks = cover_paths(
+            closed_catalogs(self.catalogs), "catalog-1", dict(moved), name_seed=7, scratch=self.scratch
+        )
         found = [pair for block in blocks for pair in block]
         assert len({path.path for path, _ in found}) == len(found)
         return {path.path: (path, proof) for path, proof in found}
