@@ -15,7 +15,7 @@ from migrator.app.doctor import target_writers
 from migrator.app.hosts import connecting, endpoints, host_specs, reached
 from migrator.app.scan import marks_reader
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
-from migrator.app.verification import proven_archives, readers_of, verification
+from migrator.app.verification import proven_archives, readers_of, reading_hosts, verification
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -347,6 +347,17 @@ async def purge_world(
                 **wiring.operation_ports(ledger, progress),
                 carried=_carried(wiring),
                 marks=marks_reader(site, source, hosts),
+                readers=partial(
+                    reading_hosts,
+                    wiring,
+                    source,
+                    target,
+                    hosts=hosts,
+                    ledger=ledger,
+                    progress=progress,
+                    jobs=None,
+                    reread=False,
+                ),
             )
 
 

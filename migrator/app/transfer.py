@@ -56,7 +56,7 @@ OWN_HOST = "localhost"
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """The paths that streams of one host read (except bricks) and write."""
+    """The paths that streams of one host read (except bricks) and write. `source` is empty where it is not mounted."""
 
     source: bytes
     target: bytes
@@ -91,7 +91,8 @@ class WayMaker:
         direct = DirectEngine(program=await compiled(), privileged=privileged, name_seed=self._known.name_seed)
         engines: dict[str, Engine] = {direct.name: direct}
         # Only `direct` reads bricks.
-        found = await self._rsync_of(host, facts) if brick is None and needs_rsync(self._engine) else None
+        has_mount = brick is None and bool(places.source)
+        found = await self._rsync_of(host, facts) if has_mount and needs_rsync(self._engine) else None
         if found is not None and found[1].problem() is None:
             rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)
             engines[rsync.name] = rsync
@@ -111,7 +112,7 @@ class WayMaker:
         """
         roots = await host.roots(places.target, b"" if brick is None else _path_of(brick))
         problem = target_problem(self._known.target, roots, os.fsdecode(places.target))
-        if problem is None and brick is None:
+        if problem is None and brick is None and places.source:
             roots = await host.roots(places.source, b"")
             problem = target_problem(self._known.source, roots, os.fsdecode(places.source), where="the source")
         if problem is not None:

@@ -26,11 +26,6 @@ from migrator.transfer.bases import active_plan
     metavar="CHECKSUM",
     help="Checksum printed by --dry-run, or its first 12 characters; required to remove anything.",
 )
-@click.option(
-    "--reread",
-    is_flag=True,
-    help="Read all content again, on the source and, where unchanged, on the target.",
-)
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=4, help="Threads (default: 4).")
 @verb
 def purge_command(
@@ -39,7 +34,6 @@ def purge_command(
     choice: Choice,
     dry_run: bool,
     confirm: str | None,
-    reread: bool,
     jobs: int,
 ) -> ExitCode:
     """Free the source of users who have worked on the target for [cutover] retain; needs proof of every file.
@@ -61,7 +55,7 @@ def purge_command(
             named=bool(choice.users),
             confirm=confirm,
             dry_run=dry_run,
-            reread=reread,
+            reread=site.cutover.reread != "never",
             vouched=site.cutover.freeze == "hook",
             wants_backup=site.cutover.wait_for_backup,
             require_archive=site.cutover.require_archive,

@@ -101,11 +101,26 @@ class TreeOutcome(StrEnum):
     DONE_BEFORE = "done-before"
 
 
+class Reread(Struct, frozen=True, kw_only=True):
+    """What the user has not changed on the target: its content is read there again before the tree is freed."""
+
+    files: int
+    size_bytes: int
+    expected_s: float
+    """How long the reading takes at the rate of verifications."""
+    proven_at_s: float | None
+    """When the oldest of the proofs was made; None: unknown."""
+    age_s: float | None
+    """The age of that one."""
+    wanted: bool = True
+    """False: [cutover] `reread` is `never`."""
+
+
 class TreePurge(Struct, frozen=True, kw_only=True):
     """The result of one tree. `due_at_s` is the end of its retention, if that is not over.
 
     `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their ctime
-    or inode changed or on request. `changed` and `gone` count names that the user changed or removed on the target
+    or inode changed. `reread` is what is read again on the target, None before that is known. `changed` and `gone` count names that the user changed or removed on the target
     after the move. `outside` counts files with names outside the tree, which stay. `findings` lists the first of
     `open_paths` paths that are not known to be on the target. `kept_in` is the directory that holds them, None if
     nothing was moved. `archives` are the archives of the site that are proven to hold the tree.
@@ -118,6 +133,7 @@ class TreePurge(Struct, frozen=True, kw_only=True):
     sum: PurgeSum | None = None
     removed: int = 0
     read_again: int = 0
+    reread: Reread | None = None
     changed: int = 0
     gone: int = 0
     outside: int = 0
@@ -192,10 +208,13 @@ class Proof(PathFacts, frozen=True, kw_only=True):
 
 
 class ManifestSum(Struct, frozen=True, kw_only=True):
-    """Totals of one tree in a manifest: names, and regular files without a digest."""
+    """Totals of one tree in a manifest: names, regular files without a digest, and the target's clock when the first content was
+    read (None: unknown).
+    """
 
     names: int
     without_digest: int
+    oldest_ns: int | None = None
 
 
 # Archives of the site: tape, or another file system

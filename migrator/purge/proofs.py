@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,13 +19,16 @@ from migrator.core.paths import join
 from migrator.cutover.model import PurgeSum
 from migrator.purge.model import Archive, Compared, ManifestSum, Proof
 from migrator.reap.model import ReapAction, ReapRow, archive_name
+from migrator.verify.content import Filling, Unit
+from migrator.verify.digests import Known, proven
+from migrator.verify.model import SideFacts
 
 _BATCH_ROWS = 20_000
 _ASKED_AT_ONCE = 500
 _CACHE_KIB = 64 * 1024
 _COLUMNS = (
     *("path", "type", "size", "mtime_ns", "ctime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest"),
-    *("digest", "algorithm", "ino", "archive"),
+    *("digest", "algorithm", "ino", "archive", "target_clock_ns"),
 )
 _UNSIGNED = ("rdev", "ino")
 """Unsigned 64-bit numbers. SQLite has none, so the index stores the signed number with the same bits."""
@@ -36,6 +40,8 @@ _ALL = 1 << 64
 _SCHEMA = f"""
     CREATE TABLE proofs ({", ".join(_COLUMNS)}, later, PRIMARY KEY (path)) WITHOUT ROWID;
     CREATE TABLE surveyed (path PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE unchanged (path PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE read_again (path PRIMARY KEY, ino, size, mtime_ns, ctime_ns) WITHOUT ROWID;
     CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
     CREATE TABLE listed (path PRIMARY KEY, digest) WITHOUT ROWID;
     CREATE TABLE skipped ({", ".join(_SKIPPED)}, PRIMARY KEY (path)) WITHOUT ROWID;
@@ -134,10 +140,10 @@ class IndexedProofs:
 
     def total(self) -> ManifestSum:
         """Totals of the tree in the manifest."""
-        query = "SELECT count(*), coalesce(sum(type = ? AND digest IS NULL), 0) FROM proofs"
+        query = "SELECT count(*), coalesce(sum(type = ? AND digest IS NULL), 0), min(target_clock_ns) FROM proofs"
         with self._lock:
-            names, without = self._database.execute(query, [EntryType.FILE.value]).fetchone()
-        return ManifestSum(names=names, without_digest=without)
+            names, without, oldest_ns = self._database.execute(query, [EntryType.FILE.value]).fetchone()
+        return ManifestSum(names=names, without_digest=without, oldest_ns=oldest_ns)
 
     def algorithms(self) -> tuple[str, ...]:
         """The algorithms of the digests; those of archived files may be older."""
@@ -183,6 +189,103 @@ class IndexedProofs:
             self._database.execute(
                 "UPDATE proofs SET ctime_ns = ?, ino = ? WHERE path = ?", (ctime_ns, _signed(ino), path)
             )
+
+    def note_unchanged(self, paths: Iterable[bytes]) -> None:
+        """Note files whose user has not changed them on the target: their content there is to be read again."""
+        with self._lock:
+            self._database.executemany("INSERT OR IGNORE INTO unchanged VALUES (?)", [(path,) for path in paths])
+
+    def units(self, algorithm: str) -> Iterator[Unit]:
+        """The noted files that have digests of this algorithm, for hosts to read. A unit has the same name as long as the manifests
+        are the same, whichever of its files are noted.
+        """
+        query = """
+            SELECT path, size, EXISTS (SELECT 1 FROM unchanged WHERE unchanged.path = proofs.path) AS noted FROM proofs
+            WHERE type = ? AND algorithm = ? AND archive IS NULL AND path > ? ORDER BY path LIMIT ?
+        """
+        number, first, last, filled, noted = 0, b"", b"", Filling(), Filling()
+
+        def unit() -> Unit:
+            known = partial(self._to_read, algorithm, first, last)
+            return Unit(name=f"{number:08d}", files=noted.files, size_bytes=noted.size_bytes, known=known)
+
+        after = b""
+        while True:
+            with self._lock:
+                asked = (EntryType.FILE.value, algorithm, after, _BATCH_ROWS)
+                rows = self._database.execute(query, asked).fetchall()
+            for path, size_bytes, is_noted in rows:
+                if not filled.takes(1, size_bytes):
+                    if noted.files:
+                        yield unit()
+                    number, first, filled, noted = number + 1, path, Filling(1, size_bytes), Filling()
+                first, last = first or path, path
+                if is_noted:
+                    noted = Filling(noted.files + 1, noted.size_bytes + size_bytes)
+            if not rows:
+                break
+            after = rows[-1][0]
+        if noted.files:
+            yield unit()
+
+    def _to_read(self, algorithm: str, first: bytes, last: bytes) -> Known:
+        query = """
+            SELECT path, coalesce(ino, 0), size, mtime_ns, ctime_ns, digest FROM proofs JOIN unchanged USING (path)
+            WHERE path BETWEEN ? AND ? AND algorithm = ? ORDER BY path
+        """
+        with self._lock:
+            rows = self._database.execute(query, (first, last, algorithm)).fetchall()
+        return proven([(path, ino % _ALL, *facts) for path, ino, *facts in rows])
+
+    def take_readings(self, files: Sequence[str], scratch: Scratch) -> None:
+        """Take what hosts have read: files with rows of `READINGS_SCHEMA`. Raises Refused."""
+        if not files:
+            return
+        try:
+            with connect(scratch, threads=1) as rows:
+                rows.execute(_READINGS, {"files": list(files)})
+                while block := rows.fetchmany(_BATCH_ROWS):
+                    self.note_read_again(
+                        (path, SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns))
+                        for path, ino, size_bytes, mtime_ns, ctime_ns in block
+                    )
+        except duckdb.Error as error:
+            raise Refused(
+                f"what hosts have read cannot be read: {str(error).partition(chr(10))[0]}",
+                cause="its files in the state directory are damaged",
+                hint="remove its directory .readings among the manifests, then run the same command again",
+            ) from error
+
+    def note_read_again(self, read: Iterable[tuple[bytes, SideFacts]]) -> None:
+        """Note files of the target that had the proven content, with what they were then."""
+        rows = [(path, _signed(one.ino), one.size_bytes, one.mtime_ns, one.ctime_ns) for path, one in read]
+        with self._lock:
+            self._database.executemany("INSERT OR REPLACE INTO read_again VALUES (?, ?, ?, ?, ?)", rows)
+
+    def read_again(self, path: bytes) -> SideFacts | None:
+        """What a file of the target was when its content was read again; None if it was not."""
+        with self._lock:
+            row = self._database.execute("SELECT * FROM read_again WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            return None
+        _, ino, size_bytes, mtime_ns, ctime_ns = row
+        return SideFacts(ino=ino % _ALL, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+
+    def not_read_again(self) -> Iterator[Sequence[Proof]]:
+        """The proofs of noted files that were not read again, in blocks, in order of path. Each comes once."""
+        query = """
+            SELECT proofs.* FROM unchanged JOIN proofs USING (path)
+            WHERE path > ? AND NOT EXISTS (SELECT 1 FROM read_again WHERE read_again.path = proofs.path)
+            ORDER BY path LIMIT ?
+        """
+        after = b""
+        while True:
+            with self._lock:
+                rows = [dict(row) for row in self._database.execute(query, (after, _ASKED_AT_ONCE))]
+            if not rows:
+                return
+            after = rows[-1]["path"]
+            yield [self._proof(row) for row in rows]
 
     def note_surveyed(self, paths: Iterable[bytes]) -> None:
         """Note paths that are still on the source."""
@@ -232,7 +335,7 @@ class IndexedProofs:
     def _proof(self, facts: dict[str, Any]) -> Proof:
         facts |= {"later": bool(facts["later"]), "type": EntryType(facts["type"])}
         facts |= {name: None if facts[name] is None else facts[name] % _ALL for name in _UNSIGNED}
-        number = facts.pop("archive")
+        number, _ = facts.pop("archive"), facts.pop("target_clock_ns")
         archive = None
         if number is not None:
             path = join(self._archive_directory, archive_name(number))
@@ -245,6 +348,9 @@ _ROWS = f"""
     FROM read_parquet($manifest) WHERE path = $tree OR path >= $first AND path < $end
 """  # noqa: S608 # columns of this module
 """DuckDB skips row groups with other paths, because a manifest is in order of path."""
+
+
+_READINGS = "SELECT path, target_ino, size, target_mtime_ns, target_ctime_ns FROM read_parquet($files)"
 
 
 def _fill(database: sqlite3.Connection, scratch: Scratch, manifest: str, tree: bytes, *, later: bool) -> None:

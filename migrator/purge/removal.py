@@ -8,6 +8,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -38,7 +39,8 @@ from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
 from migrator.reap.rules import Releases
 from migrator.scan.marks import ReadMarks
-from migrator.verify.model import VerificationRecord
+from migrator.verify.content import Readers
+from migrator.verify.model import VerificationRecord, facts_of
 
 LOG = logging.getLogger("migrator.purge")
 
@@ -53,7 +55,8 @@ class PurgeWorld(CallPorts, frozen=True, kw_only=True):
     nothing was carried (blocking; raises MigratorError).
 
     `archived` returns the current content of proven archives. `skipped` returns the rows of the reap list of the tree's
-    plan that it skips (blocking; raises Refused if plan or list cannot be read).
+    plan that it skips (blocking; raises Refused if plan or list cannot be read). `readers` connects to the hosts that read the
+    target; None: this machine reads it.
     """
 
     source: SourceFileSystem
@@ -69,11 +72,14 @@ class PurgeWorld(CallPorts, frozen=True, kw_only=True):
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
     carried: Callable[[CutoverRecord], Sequence[VerificationRecord] | None] = lambda _: None
     marks: ReadMarks | None = None
+    readers: Callable[[], AbstractAsyncContextManager[Readers]] | None = None
 
 
 class PurgeRequest(Struct, frozen=True, kw_only=True):
     """The request for a purge. `confirm` is the checksum from the command line. `named`: the user was named, so a tree
     that may not be purged is refused instead of left for later.
+
+    `reread`: before a tree is freed, the content that its user has not changed on the target is read there again.
 
     `vouched`: the freeze hook vouches for writers that cannot be seen. `wants_backup`: a backup of the target must be
     recorded that began after the user's thaw. So many archives of the site must hold a tree (`require_archive`). `names_per_s` limits removals; the rate falls
@@ -85,7 +91,7 @@ class PurgeRequest(Struct, frozen=True, kw_only=True):
     named: bool = False
     confirm: str | None = None
     dry_run: bool = False
-    reread: bool = False
+    reread: bool = True
     vouched: bool = False
     wants_backup: bool = False
     require_archive: int = 0
@@ -210,6 +216,8 @@ class Found:
     sum: PurgeSum = _NOTHING
     outside: int = 0
     read_again: int = 0
+    unchanged: int = 0
+    unchanged_bytes: int = 0
     changed: int = 0
     gone: int = 0
     gone_bytes: int = 0
@@ -229,6 +237,16 @@ class Found:
             self.open_paths += 1
             if len(self.findings) < model.FINDINGS_KEPT:
                 self.findings.append(model.PurgeFinding(path=path, words=words))
+
+    def add_target(self, read: "Found") -> None:
+        """Add what was found when the target was read again."""
+        self.changed, self.gone, self.gone_bytes = (
+            self.changed + read.changed,
+            self.gone + read.gone,
+            self.gone_bytes + read.gone_bytes,
+        )
+        self.open_paths += read.open_paths
+        self.findings += read.findings[: model.FINDINGS_KEPT - len(self.findings)]
 
     def add(self, names: int, inodes: int, size_bytes: int) -> None:
         """Count existing paths."""
@@ -254,6 +272,9 @@ _Value = TypeVar("_Value")
 class Judge:
     """Judges the paths of one tree at its location `placed`, by its `proofs`.
 
+    A file that its user has not changed on the target counts only with content that was read there again: a survey (`surveys`)
+    notes it in the proofs, and everything later reads it through the mount unless it is what it was when it was last read.
+
     The content of `marked` paths, as the user knows them, is read again on the source, through the mount: what was proven may
     be that of one copy. A path without a proof may be removed if the plan skipped it and it was released by name. The user could enter the
     target after the cutover, and possibly again after a rollback that was given up: later changes there count as the
@@ -267,6 +288,8 @@ class Judge:
         placed: Placed,
         proofs: IndexedProofs,
         marked: Collection[bytes],
+        *,
+        surveys: bool = False,
     ) -> None:
         world, again_s = call.world, record.times[CutoverState.THAWED]
         self._placed = placed
@@ -278,7 +301,10 @@ class Judge:
         self._let_in_ns = int((again_s if record.thawed_at_s is None else record.thawed_at_s) * NS_PER_S)
         self._let_in_again_ns = int(again_s * NS_PER_S)
         trusted = world.source.trusted_ctimes and world.target.trusted_ctimes
-        self._reread = call.request.reread or not trusted
+        # Such a file may have changed unseen since it was verified, on either side.
+        self._reread = not trusted
+        self._surveys = surveys
+        self._wanted = call.request.reread
         self._releases = Releases(world.ledger.releases.of_trees((placed.tree,)))
         self._lock = threading.Lock()
         self._known: OrderedDict[_Content, None] = OrderedDict()
@@ -301,7 +327,7 @@ class Judge:
                 found.read_again += 1
             self._proofs.note_read(path, entry.ino, entry.ctime_ns)
         if proof is not None and verdict.judgement is not model.Judgement.OPEN:
-            verdict = self._on_target(proof, reread=self._reread)
+            verdict = self._on_target(proof, found)
             with found.lock:
                 found.changed += verdict.judgement is model.Judgement.CHANGED
                 if verdict.judgement is model.Judgement.GONE:
@@ -316,7 +342,7 @@ class Judge:
         """Count a path as gone that an earlier call has removed from the source, if its user has removed it on the target.
         `names` is the number of names of its file in the tree.
         """
-        if self._on_target(proof, reread=False).judgement is not model.Judgement.GONE:
+        if self._on_target(proof, None).judgement is not model.Judgement.GONE:
             return
         with found.lock:
             found.gone += 1
@@ -353,7 +379,19 @@ class Judge:
             self._remember(self._known, [known], None)
         return verdict
 
-    def _on_target(self, proof: model.Proof, *, reread: bool) -> model.Verdict:
+    def read_again(self, proof: model.Proof, found: Found) -> None:
+        """Read a file that a survey has noted, through the mount, unless its user has changed it since."""
+        verdict = self._on_target(proof, found)
+        with found.lock:
+            found.changed += verdict.judgement is model.Judgement.CHANGED
+            if verdict.judgement is model.Judgement.GONE:
+                found.gone += 1
+                found.gone_bytes += proof.size_bytes
+        if verdict.judgement is model.Judgement.OPEN:
+            found.keep(proof.path, verdict.words)
+
+    def _on_target(self, proof: model.Proof, found: Found | None) -> model.Verdict:
+        """The state of a path on the target. Without `found`, no content is read or noted."""
         try:
             if proof.archive is not None:
                 return judge_archive(proof, self._target.look(proof.archive.path))
@@ -367,8 +405,18 @@ class Judge:
             )
         except OSError as error:
             return model.stays(f"cannot be looked at on the target: {_reason(error)}")
-        if reread and verdict is model.COVERED and proof.type is EntryType.FILE:
-            return self._read(self._target, proof.path, proof, "the target")
+        if found is None or target is None or verdict is not model.COVERED or proof.type is not EntryType.FILE:
+            return verdict
+        if self._surveys and not self._reread:
+            with found.lock:
+                found.unchanged += 1
+                found.unchanged_bytes += target.content_bytes
+            if self._wanted:
+                self._proofs.note_unchanged((proof.path,))
+        elif self._reread or (self._wanted and self._proofs.read_again(proof.path) != facts_of(target)):
+            verdict = self._read(self._target, proof.path, proof, "the target")
+            if verdict is model.READ:
+                self._proofs.note_read_again([(proof.path, facts_of(target))])
         return verdict
 
     def _read(self, side: FileSystem, path: bytes, proof: model.Proof, where: str) -> model.Verdict:
@@ -427,7 +475,7 @@ SHOW_EVERY_S = 0.5
 
 
 @contextlib.asynccontextmanager
-async def _progress_shown(
+async def progress_shown(
     call: Call, found: Found, names: Callable[[], int], *, user: str, step: str, total: int
 ) -> AsyncIterator[None]:
     """Show the progress until the end of the block; `names` returns how many are done."""
@@ -474,7 +522,7 @@ class Survey:
         """Judge every path. May be called once."""
         self._judge_block((top,))
         self._pool.put_wide(self._placed.at)
-        async with _progress_shown(
+        async with progress_shown(
             self._call, self.found, lambda: self._looked_at, user=user, step="looking at", total=total
         ):
             await self._pool.run()
@@ -589,7 +637,7 @@ class Removal:
         self._raised.update(await asyncio.to_thread(self.call.world.places.raised, parent(self.placed.at)))
         self._waiting.append(_Directory(self.placed.at, None))
         async with (
-            _progress_shown(self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total),
+            progress_shown(self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total),
             task_group() as group,
         ):
             for _ in range(self.call.request.workers):

@@ -1,11 +1,12 @@
 """`purge`: preflight checks, confirmation, then one tree after the other."""
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refu
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.tasks import told
-from migrator.core.units import format_size, several
+from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
 from migrator.fs.ports import FileSystem
@@ -32,9 +33,14 @@ from migrator.purge import model, rules
 from migrator.purge.copies import Answers
 from migrator.purge.proofs import IndexedProofs, open_proofs
 from migrator.purge.removal import LOG, Call, Found, Judge, Pace, Placed, PurgeRequest, PurgeWorld, Removal, Survey
+from migrator.purge.reread import Rereading
 from migrator.reap.model import ArchiveState, archive_directory
 from migrator.site.rules_guards import health_problems, mount_problems
+from migrator.transfer.rules_convergence import check_cost
 from migrator.verify.model import VerificationRecord
+
+if TYPE_CHECKING:
+    from migrator.catalog.manifest import ReadingParts
 
 VERB = "purge"
 
@@ -82,6 +88,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     pace: Pace
     _seen: Snapshot = field(init=False)
     _hooked: bool = False
+    _reread: model.Reread | None = None
     _removed: Found | None = None
     _freed: str = ""
     _marked: frozenset[bytes] = frozenset()
@@ -223,8 +230,51 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if damaged := await asyncio.to_thread(lambda: world.archived().problems(tree.path)):
             return replace(seen, reasons=tuple(f"{one}: bring it back from a backup of the target" for one in damaged))
         found = await self._survey(record, placed, proofs, total.names)
+        self._reread = self._reread_of(record, found, total)
         reasons = self._survey_problems(record, found, placed) or await self._outside_problems(before)
+        if not reasons and self._reread.files and self._reread.wanted and not self.call.request.dry_run:
+            reasons = await self._read_again(record, placed, proofs, found, self._reread)
+            if not reasons:
+                # The reading may have taken days.
+                position, health = await self._position(record), await world.source.health()
+                reasons = await self._problems(record, position, placed, total, health)
         return replace(seen, reasons=reasons, found=found)
+
+    def _reread_of(self, record: CutoverRecord, found: Found, total: model.ManifestSum) -> model.Reread:
+        records = [one for one in self.call.world.ledger.verifications.of_plan(record.plan) if one.whole]
+        s_per_path, s_per_byte = check_cost(records)
+        proven_at_s = None if total.oldest_ns is None else total.oldest_ns / NS_PER_S
+        return model.Reread(
+            files=found.unchanged,
+            size_bytes=found.unchanged_bytes,
+            expected_s=found.unchanged * s_per_path + found.unchanged_bytes * s_per_byte,
+            proven_at_s=proven_at_s,
+            age_s=None if proven_at_s is None else max(self.clock.now_s() - proven_at_s, 0.0),
+            wanted=self.call.request.reread,
+        )
+
+    async def _read_again(
+        self, record: CutoverRecord, placed: Placed, proofs: IndexedProofs, found: Found, reread: model.Reread
+    ) -> tuple[str, ...]:
+        """Read on the target what the user has not changed there; return why the tree may not be freed then."""
+        user = record.tree.user
+        words = (
+            f"the content of {several(reread.files, 'file')} of {user} ({format_size(reread.size_bytes)}) is read again on the "
+            f"target before anything is freed, which takes about {format_duration(reread.expected_s)}"
+        )
+        self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
+        judge = Judge(self.call, record, placed, proofs, self._marked)
+        again = Rereading(
+            call=self.call, proofs=proofs, parts=self._parts(), verification=record.notes.verification_id or 0
+        )
+        read = await again.run(judge, user=user, files=reread.files)
+        found.add_target(read)
+        return self._survey_problems(record, found, placed)
+
+    def _parts(self) -> "ReadingParts":
+        """What is read again on the target, by the present manifests: a call that was killed need not read it once more."""
+        proofs = hashlib.blake2b(rules.proofs_named(self.item).encode("ascii"), digest_size=8).hexdigest()
+        return self.call.world.manifests.readings(f"purge-{self.item.record.own_name}-{proofs}")
 
     async def _read_marks(self, placed: Placed) -> tuple[str, ...]:
         """Read the marks of the tree's copies on all bricks; return why they are not all known."""
@@ -348,7 +398,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
-        survey = Survey(self.call, placed, proofs, Judge(self.call, record, placed, proofs, self._marked))
+        judge = Judge(self.call, record, placed, proofs, self._marked, surveys=True)
+        survey = Survey(self.call, placed, proofs, judge)
         return await survey.run(top, user=record.tree.user, total=names)
 
     def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
@@ -385,6 +436,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                     f"there is no proof on the target for {several(self._removed.open_paths, 'path')}, kept in {show(closed.at)} of the source"
                 )
         await self._put_away(record, closed)
+        await asyncio.to_thread(self._parts().remove)
         released = rules.released_words(self._removed.released) if self._removed else ""
         self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
         return Done(words=self._freed)
@@ -528,6 +580,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             sum=whole or (None if seen.found is None else found.sum),
             removed=removed.removed,
             read_again=removed.read_again + found.read_again,
+            reread=self._reread,
             changed=found.changed,
             gone=found.gone,
             outside=found.outside,

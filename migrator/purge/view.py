@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from migrator.core.paths import show
-from migrator.core.units import format_count, format_size, several
+from migrator.core.units import format_count, format_duration, format_size, several
 from migrator.cutover.model import PurgeSum
-from migrator.purge.model import CONFIRM_CHARACTERS, PurgeSummary, TreeOutcome, TreePurge
+from migrator.purge.model import CONFIRM_CHARACTERS, PurgeSummary, Reread, TreeOutcome, TreePurge
 from migrator.render import document as doc
 
 _FINDINGS_SHOWN = 20
@@ -73,6 +73,8 @@ def _tree_blocks(tree: TreePurge) -> Iterator[doc.Block]:
         yield doc.paragraph(f"{user}: {tree.words}", alert=tree.outcome is TreeOutcome.KEPT)
     for reason in tree.reasons:
         yield doc.paragraph(f"{user}: {reason}", alert=True)
+    if tree.reread is not None and tree.outcome is TreeOutcome.WOULD_PURGE:
+        yield doc.paragraph(f"{user}: {_reread_words(tree.reread)}")
     if tree.outside:
         yield doc.paragraph(
             f"{user}: {several(tree.outside, 'file')} {'has' if tree.outside == 1 else 'have'} names outside the tree too: they "
@@ -91,3 +93,19 @@ def _tree_blocks(tree: TreePurge) -> Iterator[doc.Block]:
             f"What stays lies in {show(tree.kept_in)} of the source, where only root gets to. Look at each path, bring over by "
             "hand what is missed on the target, and remove it there; then run the same command again."
         )
+
+
+def _reread_words(reread: Reread) -> str:
+    known = reread.age_s is not None and reread.proven_at_s is not None
+    age = (
+        f"up to {format_duration(reread.age_s or 0)} old ({doc.when(reread.proven_at_s)})"
+        if known
+        else "of unknown age"
+    )
+    read = f"{several(reread.files, 'file')} ({format_size(reread.size_bytes)}) that have not changed on the target"
+    if not reread.wanted:
+        return f"the proofs are {age}. The content of {read} is not read again, by [cutover] reread."
+    return (
+        f"the proofs are {age}. Before anything is freed, the content of {read} is read there again: about "
+        f"{format_duration(reread.expected_s)} at the rate of verifications."
+    )

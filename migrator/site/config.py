@@ -447,6 +447,9 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     """How long a user's source is kept after their cutover, before `purge` frees it."""
     purge_rate: Annotated[Count, AT_LEAST_1] = 1000
     """Maximum names per second that `purge` removes on the source."""
+    reread: Literal["unchanged", "never"] = "unchanged"
+    """`unchanged`: `purge` reads the content of files on the target again that have not changed there since the cutover, as
+    `verify` does. `never`: it relies on the verification of the cutover, however old that is (docs/cutover.md)."""
     freeze: Literal["top", "hook"] = "top"
     """How writing is ruled out. `top`: the top directory of the tree is closed, and all open files must be visible. `hook`: a
     pre-freeze hook vouches for what is not visible."""

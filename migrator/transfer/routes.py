@@ -55,8 +55,8 @@ class HostLane:
         return not self.reads_mount and brick.startswith(self.host + ":/")
 
     async def way(self, brick: str | None) -> Way:
-        """The way to read a chunk of this brick; None: through the mount. Raises HostLost, BrickRefused, Refused,
-        ToolFailed.
+        """The way to read a chunk of this brick. None: through the mount; without one, the target alone can be read. Raises
+        HostLost, BrickRefused, Refused, ToolFailed.
         """
         async with self._making:
             host = await self.reach(self.host)

@@ -1,4 +1,4 @@
-"""Content read by hosts before the comparison: each chunk on a host of its brick or of a copy, both sides at once."""
+"""Content read by hosts: each unit of files on a host of its brick or of a copy, both sides at once, or the target alone."""
 
 import asyncio
 import itertools
@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -75,49 +76,54 @@ class _Listed(Struct, frozen=True):
         return f"{self.of_pass.id:06d}-{self.chunk.number:08d}"
 
 
-@dataclass(slots=True)
-class _Unit:
-    """Chunks of one brick that are read together, in the order of their passes."""
+class Unit(Struct, frozen=True, kw_only=True):
+    """Files that are read together. Their readings are recorded under `name`, so it has to name the same files when the work is
+    resumed. `brick` is the one with their content; None: it is read through the mount. `known` returns what is known of them
+    (blocking).
+    """
 
-    listed: list[_Listed]
+    name: str
+    brick: str | None = None
     files: int
     size_bytes: int
+    known: Callable[[], Known]
 
-    @property
-    def brick(self) -> str | None:
-        return self.listed[0].chunk.brick
 
-    @property
-    def name(self) -> str:
-        return f"{self.listed[0].name}-{self.listed[-1].name}"
+class Filling(Struct):
+    """How much is in a unit so far."""
 
-    def take(self, one: _Listed) -> bool:
-        """Add a chunk, if there is room."""
-        files, size_bytes = self.files + one.chunk.files, self.size_bytes + one.chunk.size_bytes
-        if files > _UNIT_FILES or size_bytes > _UNIT_BYTES:
+    files: int = 0
+    size_bytes: int = 0
+
+    def takes(self, files: int, size_bytes: int) -> bool:
+        """Count more files, if there is room. The first always fit."""
+        more = self.files + files, self.size_bytes + size_bytes
+        if self.files and (more[0] > _UNIT_FILES or more[1] > _UNIT_BYTES):
             return False
-        self.listed.append(one)
-        self.files, self.size_bytes = files, size_bytes
+        self.files, self.size_bytes = more
         return True
 
 
-def _units(listed: Iterable[_Listed]) -> list[_Unit]:
-    """Nightly passes leave hundreds of chunks of a few files each: the start of a program for each would take longer than to
-    read them.
+def _groups(listed: Iterable[_Listed]) -> list[list[_Listed]]:
+    """Chunks of one brick that are read together, in the order of their passes: nightly passes leave hundreds of chunks of a few
+    files each, and the start of a program for each would take longer than to read them.
     """
-    units: list[_Unit] = []
-    filling: dict[str | None, _Unit] = {}
+    groups: list[list[_Listed]] = []
+    filling: dict[str | None, tuple[list[_Listed], Filling]] = {}
     for one in listed:
-        unit = filling.get(one.chunk.brick)
-        if unit is None or not unit.take(one):
-            filling[one.chunk.brick] = unit = _Unit([one], one.chunk.files, one.chunk.size_bytes)
-            units.append(unit)
-    return units
+        chunk = one.chunk
+        group, filled = filling.get(chunk.brick, ([], Filling()))
+        if not group or not filled.takes(chunk.files, chunk.size_bytes):
+            group, filled = filling[chunk.brick] = [], Filling(chunk.files, chunk.size_bytes)
+            groups.append(group)
+        group.append(one)
+    return groups
 
 
 @dataclass(slots=True, kw_only=True)
 class ContentPass:
-    """Reads the listed files of some trees, and records in `parts` those whose content is equal on both sides.
+    """Reads files, and records in `parts` those whose content is equal on both sides; with `of_target`, those that have the known
+    content on the target, which every host can read.
 
     It decides nothing: a reading counts only as long as both files are what they were (`is_carried_over`), and the comparison
     reads through the mounts whatever has no such reading: files that changed, differ, cannot be read, or are not listed, and
@@ -132,14 +138,16 @@ class ContentPass:
     policy: DigestPolicy
     clock: Clock
     say: Callable[[EventKind, Severity, str], None]
+    of_target: bool = False
     copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
     governor: Governor | None = None
+    read_files: int = field(init=False, default=0)
     read_bytes: int = field(init=False, default=0)
     _looks: SharedCall[BrickLook] = field(init=False)
     _lost: set[str] = field(init=False, default_factory=set)
     _failures: dict[str, int] = field(init=False, default_factory=dict)
     _lanes: Sequence[HostLane] = field(init=False, default=())
-    _queues: dict[str | None, deque[_Unit]] = field(init=False, default_factory=dict)
+    _queues: dict[str | None, deque[Unit]] = field(init=False, default_factory=dict)
     _at_work: Counter[str] = field(init=False, default_factory=Counter)
     _said: set[str] = field(init=False, default_factory=set)
     _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -149,38 +157,52 @@ class ContentPass:
         self._looks = shared_looks(self.readers.guard, self.clock)
 
     async def run(self, passes: Iterable[tuple[PassRecord, Sequence[CopiedChunk]]], trees: Collection[bytes]) -> None:
-        """Read all chunks of `KINDS` that were not read before. Raises OSError if the results cannot be written."""
+        """Read the listed files of some trees: all chunks of `KINDS`. As `read`."""
         listed = [_Listed(one, copied) for one, some in passes for copied in some if copied.chunk.tree in trees]
-        waiting = [unit for unit in _units(listed) if not self.parts.has(unit.name)]
+        await self.read(map(self._unit, _groups(listed)))
+
+    def _unit(self, group: Sequence[_Listed]) -> Unit:
+        return Unit(
+            name=f"{group[0].name}-{group[-1].name}",
+            brick=group[0].chunk.brick,
+            files=sum(one.chunk.files for one in group),
+            size_bytes=sum(one.chunk.size_bytes for one in group),
+            known=partial(self._known_of, group),
+        )
+
+    async def read(self, units: Iterable[Unit]) -> None:
+        """Read all units that were not read before. May be called once. Raises OSError if the results cannot be written."""
+        waiting = [unit for unit in units if not self.parts.has(unit.name)]
         try:
             left = await self._read_all(waiting, by_bricks=True)
             await self._read_all(left, by_bricks=False)
         finally:
             self._looks.abandon()
 
-    async def _read_all(self, units: Iterable[_Unit], *, by_bricks: bool) -> list[_Unit]:
+    async def _read_all(self, units: Iterable[Unit], *, by_bricks: bool) -> list[Unit]:
         """Read units on their lanes; return those that were not read."""
-        self._lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or lane.reads_mount)]
+        self._lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or self._serves(lane, None))]
         self._queues = {}
         for unit in units:
-            served = any(copy_on(lane, unit.brick, self.copies) is not None for lane in self._lanes)
+            served = any(unit.brick is not None and self._serves(lane, unit.brick) for lane in self._lanes)
             self._queues.setdefault(unit.brick if served else None, deque()).append(unit)
-        left: list[_Unit] = []
+        left: list[Unit] = []
         async with task_group() as group:
             for lane in self._lanes:
                 for _ in range(min(lane.jobs, sum(map(len, self._of(lane))))):
                     group.create_task(self._work(lane, left))
         return [*left, *(unit for queue in self._queues.values() for unit in queue)]
 
-    def _of(self, lane: HostLane) -> list[deque[_Unit]]:
+    def _of(self, lane: HostLane) -> list[deque[Unit]]:
         """The queues with units that a lane may take."""
-        return [
-            queue
-            for brick, queue in self._queues.items()
-            if queue and (brick is None if lane.reads_mount else copy_on(lane, brick, self.copies) is not None)
-        ]
+        return [queue for brick, queue in self._queues.items() if queue and self._serves(lane, brick)]
 
-    async def _work(self, lane: HostLane, left: list[_Unit]) -> None:
+    def _serves(self, lane: HostLane, brick: str | None) -> bool:
+        if brick is None:
+            return lane.reads_mount or self.of_target
+        return copy_on(lane, brick, self.copies) is not None
+
+    async def _work(self, lane: HostLane, left: list[Unit]) -> None:
         while (queues := self._of(lane)) and lane.host not in self._lost:
             if not self._may_begin(lane):
                 await self.clock.sleep(LOOK_EVERY_S)
@@ -227,9 +249,9 @@ class ContentPass:
     def _may_begin(self, lane: HostLane) -> bool:
         return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)
 
-    async def _read(self, lane: HostLane, unit: _Unit, number: int) -> bool:
+    async def _read(self, lane: HostLane, unit: Unit, number: int) -> bool:
         """Read both sides of a unit, each within the limit; False if the volume was not quiet. Raises MigratorError."""
-        known = await asyncio.to_thread(self._known_of, unit)
+        known = await asyncio.to_thread(unit.known)
         to_read = [known.paths[place] for place in known.unread]
         brick = copy_on(lane, unit.brick, self.copies)
         if brick is not None and to_read and not await self._is_quiet(brick):
@@ -254,13 +276,14 @@ class ContentPass:
             return False
         equal = await asyncio.to_thread(equal_readings, known, source.result(), target.result(), self.reading)
         await asyncio.to_thread(self.parts.add, unit.name, equal)
+        self.read_files += len(known.paths)
         self.read_bytes += known.size_bytes
         return True
 
-    def _known_of(self, unit: _Unit) -> Known:
+    def _known_of(self, group: Sequence[_Listed]) -> Known:
         """The paths to compare, and what the streams that copied them digested."""
         told: list[pa.RecordBatch] = []
-        for listed in unit.listed:
+        for listed in group:
             chunk, copied = listed.chunk, listed.copied
             try:
                 paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.scan.marks import ReadMarks
+from migrator.verify.content import Readers
 from migrator.verify.model import VerificationRecord
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeProgress
@@ -101,6 +102,7 @@ class PurgeSite:
     hooks: DoingHooks = field(default_factory=DoingHooks)
     require_archive: int = 0
     marks: ReadMarks | None = None
+    readers: Callable[[], AbstractAsyncContextManager[Readers]] | None = None
 
     @property
     def tree(self) -> UserTree:
@@ -157,9 +159,10 @@ class PurgeSite:
             blocking=DaemonThreads(),
             tokens=new_token,
             marks=self.marks,
+            readers=self.readers,
         )
 
-    def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = False) -> PurgeRequest:
+    def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = True) -> PurgeRequest:
         return PurgeRequest(
             trees=(self.tree,),
             pid=os.getpid(),
@@ -177,7 +180,7 @@ class PurgeSite:
     def dry_run(self) -> PurgeSummary:
         return asyncio.run(purge(self.request(dry_run=True), self.ports()))
 
-    def purge(self, *, reread: bool = False) -> TreePurge:
+    def purge(self, *, reread: bool = True) -> TreePurge:
         """As after a dry run whose checksum is given."""
         confirm = self.dry_run().checksum
         summary = asyncio.run(purge(self.request(confirm=confirm, reread=reread), self.ports()))

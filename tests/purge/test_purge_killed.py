@@ -56,7 +56,7 @@ class Dying(PurgeSite):
             back_up=ticking(world.back_up, self.death),
         )
 
-    def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = False) -> PurgeRequest:
+    def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = True) -> PurgeRequest:
         # With one thread its calls come in one order.
         return replace(super().request(dry_run=dry_run, confirm=confirm, reread=reread), workers=1)
 

@@ -1,0 +1,95 @@
+"""What the user has not changed on the target is read there again before a tree is freed: by hosts, as for a verification."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from migrator.core.events import EventKind, Severity
+from migrator.core.tasks import WorkPool
+from migrator.purge import model
+from migrator.purge.proofs import IndexedProofs
+from migrator.purge.removal import Call, Found, Judge, progress_shown
+from migrator.transfer.governor import governed
+from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
+from migrator.verify.model import ContentReading, DigestPolicy
+
+if TYPE_CHECKING:
+    from migrator.catalog.manifest import ReadingParts
+
+
+@dataclass(slots=True, kw_only=True)
+class Rereading:
+    """Reads the files that a survey has noted in `proofs`. What hosts have read is in `parts`, so a call that is killed resumes;
+    within a day, because disks may lose later what was read. `verification` is the one that the proofs come from.
+
+    Files that no host reads, or that differ there, are read through the mount, which decides. Call `run` once.
+    """
+
+    call: Call
+    proofs: IndexedProofs
+    parts: "ReadingParts"
+    verification: int
+    _content: ContentPass | None = field(init=False, default=None)
+    _files: int = field(init=False, default=0)
+
+    async def run(self, judge: Judge, *, user: str, files: int) -> Found:
+        """Read them all; returns what is not as it was verified. Raises Refused, and OSError if results cannot be written."""
+        found, world = Found(), self.call.world
+        async with progress_shown(
+            self.call, found, self._read, user=user, step="reading the target again", total=files
+        ):
+            if world.readers is not None:
+                async with world.readers() as readers:
+                    await self._by_hosts(readers, user)
+            await self._through_the_mount(judge, found)
+        return found
+
+    def _read(self) -> int:
+        return self._files + (0 if self._content is None else self._content.read_files)
+
+    async def _by_hosts(self, readers: Readers, user: str) -> None:
+        world = self.call.world
+        await asyncio.to_thread(self.parts.forget_if_old, world.clock.now_s())
+
+        def say(kind: EventKind, severity: Severity, message: str) -> None:
+            self.call.say(kind, severity, user, message)
+
+        self._content = ContentPass(
+            readers=readers,
+            parts=self.parts,
+            reading=ContentReading(verification=self.verification, source_clock_ns=None, target_clock_ns=None),
+            policy=DigestPolicy(algorithm=HOSTS_ALGORITHM, share=1.0, seed=0),
+            clock=world.clock,
+            say=say,
+            of_target=True,
+        )
+        governor = governed(
+            readers.governing,
+            readers.lanes,
+            run_id=None,
+            clock=world.clock,
+            say=partial(say, EventKind.STREAMS_SET),
+        )
+        async with governor as self._content.governor:
+            await self._content.read(self.proofs.units(HOSTS_ALGORITHM))
+        await asyncio.to_thread(lambda: self.proofs.take_readings(self.parts.files(), world.scratch))
+
+    async def _through_the_mount(self, judge: Judge, found: Found) -> None:
+        def read(proofs: Sequence[model.Proof]) -> None:
+            for proof in proofs:
+                if pool.stopped:
+                    return
+                judge.read_again(proof, found)
+                self._files += 1
+
+        def find(_: bytes) -> None:
+            for block in self.proofs.not_read_again():
+                if pool.stopped:
+                    return
+                pool.put_narrow(block)
+
+        pool = WorkPool[bytes, Sequence[model.Proof]](self.call.request.workers, do_wide=find, do_narrow=read)
+        pool.put_wide(b"")
+        await pool.run()
