@@ -247,7 +247,9 @@ def purge(work: Path) -> int:
     found = 0
     for tree in open_closed(work / "catalogs" / CATALOGS[0]).record.trees[:: TREES // 4]:
         manifest = str(work / "manifests" / "bench" / MANIFEST_FILE)
-        opened = open_proofs(manifest, tree.path, archives={}, skipped=(), newer=(), scratch=_scratch(work))
+        opened = open_proofs(
+            manifest, tree.path, archives={}, archive_directory=b"", skipped=(), newer=(), scratch=_scratch(work)
+        )
         with opened as proofs, connect(_scratch(work)) as connection:
             asked = connection.execute(
                 "SELECT path FROM read_parquet(?) WHERE tree = ?", [[str(file) for file in files], tree.path]
