@@ -127,6 +127,7 @@ def test_what_readers_of_a_replaced_name_and_appending_writers_must_not_see(tmp_
     assert found["evidence"][0] == "for good: 3 lost, 1 doubled, 1 overlapping"
 
 
+@pytest.mark.exhaustive
 def test_as_it_is_typed(tmp_path: Path) -> None:
     made = cli_site(tmp_path)
     words = ("bench", "run", "--suite", "consistency", "--on", "target", "--runs", "1", "--json")

@@ -133,6 +133,7 @@ def test_a_directory_that_became_a_symlink_leads_nowhere(site: CutSite, scratch:
     assert "home/ann/kept/0" in trashed(site)
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_touched_on_a_doubt(site: CutSite) -> None:
     # The proof of the switch is not what it was.
     *_, manifest = sorted((site.directory / "state" / "manifests").glob("*/manifest.parquet"))
@@ -176,6 +177,7 @@ def test_noted_paths_are_kept_in_order_and_what_is_above_a_tree_is_none_of_them(
     assert list(noted_paths(tmp_path / "new" / "noted")) == [b"u1/a\n", b"u1/b"]
 
 
+@pytest.mark.exhaustive
 def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(changed_site: CutSite) -> None:
     changed_site.cutover()
     source, target = changed_site.source(), changed_site.target()

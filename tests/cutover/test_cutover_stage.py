@@ -194,6 +194,7 @@ def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
     site.assert_works_on("source", expected)
 
 
+@pytest.mark.exhaustive
 def test_a_user_who_could_not_be_moved_back_is_not_moved(scratch: Path, make_xfs: MakeXfs) -> None:
     """The target is one that other machines may have mounted: what they have open is not seen."""
     if reason := missing_for_fuse():

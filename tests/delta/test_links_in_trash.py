@@ -36,7 +36,7 @@ def make(path: Path, kind: str) -> None:
             os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
 
 
-@pytest.fixture(params=["direct", "rsync"])
+@pytest.fixture(params=["direct", pytest.param("rsync", marks=pytest.mark.exhaustive)])
 def site(scratch: Path, make_xfs: MakeXfs, request: pytest.FixtureRequest) -> Iterator[RealSite]:
     made = RealSite(scratch / "site", make_xfs(), make_xfs())
     for kind in KINDS:
