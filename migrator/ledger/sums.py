@@ -27,11 +27,11 @@ COST_GROUPS = 20
 class LedgerFacts(Records):
     """Sums over the ledger."""
 
-    def plan(self, name: str) -> tuple[report.PlanFacts, TransferCost] | None:
-        """A plan, and the cost that its forecast is based on."""
+    def plan(self, name: str) -> report.PlanFacts | None:
+        """A plan, with what its forecast is based on."""
         for row in self._rows(select(tables.plans).where(tables.plans.c.name == name)):
             cost: TransferCost = from_column(row.cost, TransferCost)
-            return record_of(row, report.PlanFacts, basis=cost.basis), cost
+            return record_of(row, report.PlanFacts, basis=cost.basis)
         return None
 
     def batches(self, plan: str) -> Sequence[report.PlannedBatch]:

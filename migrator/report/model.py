@@ -69,6 +69,10 @@ class CopyForecast(Struct, frozen=True, kw_only=True):
     basis: tuple[str, ...]
     cone: tuple[ConePoint, ...]
 
+    @property
+    def left_s(self) -> float:
+        return self.likely_at_s - self.made_at_s
+
 
 # --- Parts of a report that the status does not have
 
@@ -424,14 +428,6 @@ class RunFacts(RunRecord, frozen=True, kw_only=True):
     silent_s: float
 
 
-class Estimate(Struct, frozen=True, kw_only=True):
-    """The expected end of the copying, and its basis."""
-
-    left_s: float
-    finish_at_s: float
-    basis: str
-
-
 class Blocker(Struct, frozen=True, kw_only=True):
     """Something blocked, the reason, and the remedy."""
 
@@ -447,6 +443,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
       counting plan (`plan`). `batches` are those of the counting plan.
     - `verified` includes moved users: a cutover verifies.
     - `attention` may be cut, `attention_total` is not.
+    - `forecast` is None if nothing is left or too little was copied.
     - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
       which something was copied.
     - `verified_content_bytes` are the verified bytes whose content was compared, not only their attributes.
@@ -471,7 +468,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     verified_content_bytes: int = 0
     batches: tuple[BatchFacts, ...] = ()
     trees: tuple[TreeFacts, ...] = ()
-    estimates: tuple[Estimate, ...] = ()
+    forecast: CopyForecast | None = None
     rate: ThroughputPoint | None = None
     last_rate: ThroughputPoint | None = None
     attention: tuple[AttentionFile, ...] = ()
@@ -496,7 +493,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     """The report for management: status, history, forecast and proofs.
 
     - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
-    - `forecast` is None if nothing is left or too little was copied; `since` is None without an earlier report.
+    - `since` is None without an earlier report.
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
     - `outlook` is the expected usage of the target.
     - `incidents` lists unresolved ones first.
@@ -509,7 +506,6 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     verifications: tuple[VerificationRecord, ...]
     plan: Plan | None
     plan_problem: str
-    forecast: CopyForecast | None = None
     since: SinceReport | None = None
     days: tuple[ThroughputPoint, ...] = ()
     capacity: tuple[CapacitySample, ...] = ()

@@ -23,11 +23,10 @@ from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.ledger.locks import Holders
 from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Plan, UsageRanking, fit_cost, sum_of
+from migrator.plan.model import Plan, UsageRanking
 from migrator.plan.usage import compare_usage
 from migrator.report import model, rules
-from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
-from migrator.report.status import first_start, read_done, read_status, trees_by_plan, work_between
+from migrator.report.status import first_start, read_done, read_status, work_between
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -61,7 +60,6 @@ def read_report(
     )
     document, problem = _document(plans, status)
     name = None if status.plan is None else status.plan.name
-    forecast = _forecast(ledger, status)
     capacity = tuple(ledger.capacity.all())
     if capacity:
         width_s = rules.span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
@@ -73,10 +71,9 @@ def read_report(
         verifications=tuple(ledger.verifications.of_plan(name)) if name else (),
         plan=document,
         plan_problem=problem,
-        forecast=forecast,
         days=tuple(_days(ledger)),
         capacity=capacity,
-        outlook=rules.target_outlook(capacity, status.overall, forecast, now_s=now_s),
+        outlook=rules.target_outlook(capacity, status.overall, status.forecast, now_s=now_s),
         bricks=bricks,
         servers=rules.server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
@@ -105,45 +102,6 @@ def _days(ledger: "Ledger") -> Sequence[model.ThroughputPoint]:
     return ledger.facts.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s)
 
 
-def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast | None:
-    if status.plan is None or status.overall.left_files <= 0 or rules.left_to_people(status.trees):
-        return None
-    began_s = first_start(ledger, status.trees)
-    if began_s is None or began_s >= status.at_s:
-        return None
-    width_s = slot_width_s(status.at_s - began_s)
-    plans = trees_by_plan(status.trees).keys()
-    copied = ledger.facts.copied(plans, span_s=width_s)
-    slots = slots_of(
-        [(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=status.at_s
-    )
-    groups = ledger.facts.cost_groups(plans)
-    cost = fit_cost(sum_of(groups), streams=1)
-    if cost is None:
-        return None
-    tally = status.overall
-    return forecast_copy(
-        now_s=status.at_s,
-        slots=_without_repeats(slots, tally.done_files, tally.done_bytes),
-        left=tally,
-        cost=cost,
-        cost_groups=groups,
-    )
-
-
-def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_bytes: int) -> Sequence[model.WorkSlot]:
-    """Slots scaled to the work done: streams count repeated transfers, but not files that were already on the
-    target.
-    """
-    files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
-    by_files = done_files / files if files else 1.0
-    by_bytes = done_bytes / size_bytes if size_bytes else 1.0
-    return [
-        replace(slot, files=round(slot.files * by_files), size_bytes=round(slot.size_bytes * by_bytes))
-        for slot in slots
-    ]
-
-
 def _reaped(ledger: "Ledger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
     if status.plan is None:
         return None
@@ -170,7 +128,7 @@ def _compared(ledger: "Ledger", facts: model.ReportFacts, earlier: model.Earlier
             now_s=status.at_s,
             plan=None if status.plan is None else status.plan.name,
             overall=status.overall,
-            forecast=facts.forecast,
+            forecast=status.forecast,
             # A sample covers the time before it: one taken at the begin of a span belongs to the earlier span.
             before=work_between(ledger, math.nextafter(first_s, math.inf), earlier.at_s),
             after=work_between(ledger, math.nextafter(earlier.at_s, math.inf), status.at_s),
@@ -261,7 +219,7 @@ def read_earlier(place: Path) -> model.EarlierReport:
     hint = "name a report.json that `migrator report --output DIRECTORY` has written, or its directory"
     try:
         document = json.loads(file.read_bytes())
-        status, forecast = document["status"], document.get("forecast") or {}
+        status, forecast = document["status"], document["status"].get("forecast") or {}
         known = {
             **status["overall"],
             **forecast,

@@ -17,7 +17,6 @@ from migrator.core.paths import show
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
 from migrator.core.units import (
     DAY_S,
-    MINUTE_S,
     first_of,
     format_count,
     format_duration,
@@ -28,7 +27,7 @@ from migrator.core.units import (
 from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
 from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
-from migrator.plan.model import Plan, TransferCost
+from migrator.plan.model import Plan
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
 from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
@@ -53,11 +52,8 @@ def newest_runs(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:
     return found
 
 
-# --- Progress and estimates
+# --- Progress
 
-
-PACE_WINDOW_S = 7 * DAY_S
-"""The history behind the pace: a week contains the nights, weekends and pauses of a real migration."""
 
 _SPANS_S = (5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 10800.0, 21600.0, DAY_S, 7 * DAY_S)
 
@@ -252,46 +248,6 @@ def verified_otherwise(
         for batch in batches
         if all(one.tree.path in moved or since(batch, one.tree.path) for one in own if one.batch == batch.number)
     )
-
-
-def estimates(
-    *,
-    now_s: float,
-    tally: model.Tally,
-    cost: TransferCost | None,
-    done: Sequence[model.DonePoint],
-    started_at_s: float | None,
-) -> tuple[model.Estimate, ...]:
-    """Two estimates of the end of the copying: by the cost of files and bytes, without pauses, and by the pace so far,
-    which includes pauses. None if nothing is left, or if both are unknown.
-    """
-    if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
-        return ()
-    found: list[tuple[float, str]] = []
-    if cost is not None:
-        left_s = (tally.left_files * cost.s_per_file + tally.left_bytes * cost.s_per_byte) / max(cost.streams, 1)
-        found.append((left_s, f"{several(cost.streams, 'stream')} without a pause ({cost.basis})"))
-    found.extend(_at_pace(now_s, done, started_at_s, tally))
-    return tuple(
-        model.Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis) for left_s, basis in found if left_s > 0
-    )
-
-
-def _at_pace(
-    now_s: float, done: Sequence[model.DonePoint], started_at_s: float | None, tally: model.Tally
-) -> Iterator[tuple[float, str]]:
-    """Seconds left and the basis. The pace counts bytes, or files if only empty ones are left."""
-    if not done or started_at_s is None:
-        return
-    from_s = max(started_at_s, now_s - PACE_WINDOW_S)
-    window_s = now_s - from_s
-    earlier = [point for point in done if point.at_s <= from_s]
-    if tally.left_bytes > 0:
-        left, copied = tally.left_bytes, done[-1].done_bytes - max((one.done_bytes for one in earlier), default=0)
-    else:
-        left, copied = tally.left_files, done[-1].done_files - max((one.done_files for one in earlier), default=0)
-    if window_s >= MINUTE_S and copied > 0:
-        yield left * window_s / copied, f"at the pace of the last {format_duration(window_s)}, pauses included"
 
 
 def together(points: Sequence[model.ThroughputPoint]) -> model.ThroughputPoint | None:

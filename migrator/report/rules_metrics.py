@@ -110,7 +110,7 @@ def _copy_left(facts: MetricFacts) -> _Values:
     status = facts.status
     if status.plan is not None and status.overall.left_files <= 0 and status.overall.left_bytes <= 0:
         return [(0.0,)]
-    return [(one.left_s,) for one in status.estimates[:1]]
+    return [] if status.forecast is None else [(status.forecast.left_s,)]
 
 
 def _churn(facts: MetricFacts) -> _Values:
@@ -225,7 +225,7 @@ CATALOGUE = (
         _batches,
         "attention.vanished",
     ),
-    _gauge("copy_left_seconds", "", "Time left for copying, first estimate of status; 0 when done", _copy_left),
+    _gauge("copy_left_seconds", "", "Time left for copying, as in status; 0 when done", _copy_left),
     _gauge(
         "batch_predicted_freeze_seconds", "batch", "Predicted freeze of a user of a batch", _predictions, "freeze_s"
     ),

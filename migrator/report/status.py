@@ -22,10 +22,11 @@ from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.operations.run_files import last_heard_s
-from migrator.plan.model import TransferCost
+from migrator.plan.model import fit_cost, sum_of
 from migrator.plan.rules import settled_trees
 from migrator.purge.model import SecondCopy
 from migrator.report import model, rules
+from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
@@ -174,18 +175,13 @@ def read_status(
     apart: Sequence[bytes] = ()
     returned: Sequence[bytes] = ()
     over: Collection[int] = ()
-    done: Sequence[model.DonePoint] = ()
-    started_s = cost = None
     cutovers = newest_attempts(ledger.cutovers.all())
     if chosen is not None:
-        facts, cost = chosen
-        batches, own = read_batches(ledger, facts.name, read_passes(ledger, facts.name))
-        apart = _set_apart(ledger, facts, cutovers)
-        returned = _rolled_back_since(facts, own, cutovers)
-        trees, proofs = _whole(ledger, _plans_until(ledger, facts.name), own, cutovers, (*apart, *returned))
+        batches, own = read_batches(ledger, chosen.name, read_passes(ledger, chosen.name))
+        apart = _set_apart(ledger, chosen, cutovers)
+        returned = _rolled_back_since(chosen, own, cutovers)
+        trees, proofs = _whole(ledger, _plans_until(ledger, chosen.name), own, cutovers, (*apart, *returned))
         over = rules.verified_otherwise(batches, own, trees, proofs)
-        started_s = first_start(ledger, trees)
-        done = read_done(ledger, trees, now_s=now_s, started_at_s=started_s)
     overall = rules.add_up(trees)
     at_work, runs = _at_work(ledger, now_s, holders)
     copying = [run for run in runs if run.verb == _COPYING_VERB and run.life is model.RunLife.AT_WORK]
@@ -196,13 +192,12 @@ def read_status(
     verbs = {run.verb for run in runs if run.life in model.ALIVE}
     governing = read_governing(ledger, at_work=at_work)
     name = None if site is None else site.name
-    plan_facts = None if chosen is None else chosen[0]
     return model.StatusFacts(
         at_s=now_s,
         site=name,
         frozen=frozen_users(cutovers, at_work=lambda tree: of_tree(tree) in held),
         scan=scan,
-        plan=plan_facts,
+        plan=chosen,
         storage=tuple(ledger.capacity.storage()),
         overall=overall,
         verified=rules.add_up(trees, counts=rules.PROVEN),
@@ -210,18 +205,10 @@ def read_status(
         moved=rules.add_up(trees, counts=rules.MOVED),
         batches=batches,
         trees=trees,
-        estimates=()
-        if rules.left_to_people(trees)
-        else rules.estimates(
-            now_s=now_s,
-            tally=overall,
-            cost=ledger.samples.measured_cost() or cost,
-            done=done,
-            started_at_s=started_s,
-        ),
+        forecast=_forecast(ledger, trees, overall, now_s=now_s),
         rate=rate,
         last_rate=last_rate,
-        attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
+        attention=tuple(ledger.facts.attention(chosen.name, attention_limit)) if chosen else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=tuple(runs),
@@ -235,7 +222,7 @@ def read_status(
                 site=name,
                 scan=scan,
                 scanning="scan" in held,
-                plan=plan_facts,
+                plan=chosen,
                 batches=batches,
                 runs=runs,
                 strange=ledger.scans.strange(),
@@ -253,6 +240,44 @@ def read_status(
         retirement=ledger.retirements.newest(),
         governing=governing,
     )
+
+
+def _forecast(
+    ledger: "Ledger", trees: Sequence[model.TreeFacts], tally: model.Tally, *, now_s: float
+) -> model.CopyForecast | None:
+    if tally.left_files <= 0 or rules.left_to_people(trees):
+        return None
+    began_s = first_start(ledger, trees)
+    if began_s is None or began_s >= now_s:
+        return None
+    width_s = slot_width_s(now_s - began_s)
+    plans = trees_by_plan(trees).keys()
+    copied = ledger.facts.copied(plans, span_s=width_s)
+    slots = slots_of([(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=now_s)
+    groups = ledger.facts.cost_groups(plans)
+    cost = fit_cost(sum_of(groups), streams=1)
+    if cost is None:
+        return None
+    return forecast_copy(
+        now_s=now_s,
+        slots=_without_repeats(slots, tally.done_files, tally.done_bytes),
+        left=tally,
+        cost=cost,
+        cost_groups=groups,
+    )
+
+
+def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_bytes: int) -> Sequence[model.WorkSlot]:
+    """Slots scaled to the work done: streams count repeated transfers, but not files that were already on the
+    target.
+    """
+    files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
+    by_files = done_files / files if files else 1.0
+    by_bytes = done_bytes / size_bytes if size_bytes else 1.0
+    return [
+        replace(slot, files=round(slot.files * by_files), size_bytes=round(slot.size_bytes * by_bytes))
+        for slot in slots
+    ]
 
 
 def _archives(ledger: "Ledger", cutovers: Sequence[CutoverRecord]) -> tuple[SecondCopy, ...]:
@@ -320,7 +345,7 @@ def read_done(
     return rules.with_rests(ledger.facts.done(trees_by_plan(trees), span_s=span_s), span_s)
 
 
-def _plan(ledger: "Ledger", name: str | None) -> tuple[model.PlanFacts, TransferCost] | None:
+def _plan(ledger: "Ledger", name: str | None) -> model.PlanFacts | None:
     if name is None:
         active = ledger.plans.active()
         return None if active is None else ledger.facts.plan(active.name)

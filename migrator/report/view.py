@@ -37,7 +37,7 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     pairs = [
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
         ("users", view_status.users_words(status)),
-        ("expected end of copying", _end(report)),
+        ("expected end of copying", view_status.expected_end(report.status)),
     ]
     if report.since is not None:
         pairs.append((f"against the report of {doc.when(report.since.earlier.at_s)}", _standing(report.since)))
@@ -52,18 +52,6 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
         yield doc.paragraph(f"{reasons[:1].upper()}{reasons[1:]}.")
     if report.outlook is not None and report.outlook.full:
         yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
-
-
-def _end(report: model.ReportFacts) -> str:
-    if words := view_status.all_copied(report.status):
-        return words
-    return "not known: too little was copied to tell" if report.forecast is None else expected_end(report.forecast)
-
-
-def expected_end(forecast: model.CopyForecast) -> str:
-    """The expected end of the copying, with its range, in words."""
-    earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
-    return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
 
 
 def _standing(since: model.SinceReport) -> str:
@@ -144,7 +132,7 @@ def _reaped_blocks(reaped: model.ReapedFacts | None, plan: Plan | None) -> Itera
 
 def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
     """Bytes left over time, with the forecast."""
-    points, forecast, overall = report.done, report.forecast, report.status.overall
+    points, forecast, overall = report.done, report.status.forecast, report.status.overall
     if len(points) < 2:
         return
     total, now_s = overall.total_bytes, report.status.at_s
@@ -164,7 +152,7 @@ def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
         chart = replace(
             chart,
             title="Bytes left, and the forecast",
-            summary=f"{chart.summary} Expected end: {expected_end(forecast)}.",
+            summary=f"{chart.summary} Expected end: {view_status.expected_end(report.status)}.",
             series=(doc.Series(label="expected", points=tuple((one.at_s, one.left_bytes) for one in forecast.cone)),),
             band=tuple((one.at_s, one.least_bytes, one.most_bytes) for one in forecast.cone),
             band_label=f"{forecast.share * 100:.0f} % range",
@@ -258,13 +246,11 @@ def report_document(report: model.ReportFacts, *, rows: int | None = None) -> do
 
 
 def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Section]:
-    status, forecast = report.status, report.forecast
-    how = [] if forecast is None else [doc.paragraph(f"How it was computed: {'; '.join(forecast.basis)}.")]
+    status = report.status
     speed = (*day_chart(report.days), *stream_blocks(report.streams))
     ups = speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows) if report.speed_ups else ()
     yield from view_status.first_sections(status, (*headline_blocks(report), *burn_down(report)))
     yield from doc.sections(
-        ("Expected end", how),
         ("Progress", view_status.progress_blocks(status)),
         ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),

@@ -25,7 +25,7 @@ from migrator.transfer.model import FileProblem
 from migrator.transfer.rules import AFTERWARDS, advice
 from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
 
-# --- Progress, rate and estimates
+# --- Progress, rate and expected end
 
 
 _COUNTED_STREAMS = 0.1
@@ -68,9 +68,8 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     ]
     if status.rate is not None:
         pairs.append(("rate", _rate(status.rate)))
-    if status.estimates:
-        first = status.estimates[0]
-        pairs.append(("expected end", f"{doc.when(first.finish_at_s)}, in {format_duration(first.left_s)}"))
+    if status.plan is not None:
+        pairs.append(("expected end of copying", expected_end(status)))
     if status.attention_total:
         pairs.append(("need attention", several(status.attention_total, "file")))
     yield doc.facts(pairs)
@@ -83,7 +82,7 @@ def users_words(status: model.StatusFacts) -> str:
 
 
 def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
-    """Totals, rate and estimates."""
+    """Totals, rate and expected end."""
     if status.plan is None:
         return
     tally = status.overall
@@ -117,18 +116,22 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
         yield doc.paragraph(
             f"Nothing is being copied now. Last, until {doc.when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
         )
-    if status.estimates:
-        yield doc.table(
-            "When it will be copied",
-            [doc.text("about"), doc.figure("left"), doc.wide("on the basis of")],
-            [(doc.when(one.finish_at_s), format_duration(one.left_s), one.basis) for one in status.estimates],
-        )
-    else:
-        yield doc.paragraph(f"{(all_copied(status) or 'there is no basis for an estimate yet').capitalize()}.")
+    yield doc.paragraph(f"Expected end of copying: {expected_end(status)}.")
+    if status.forecast is not None:
+        yield doc.paragraph(f"How it was computed: {'; '.join(status.forecast.basis)}.")
     if status.vanished_total:
         yield doc.paragraph(
             f"Users deleted {several(status.vanished_total, 'listed file')} before they were copied: that is normal."
         )
+
+
+def expected_end(status: model.StatusFacts) -> str:
+    """The expected end of the copying, with its range, in words."""
+    forecast = status.forecast
+    if forecast is None:
+        return all_copied(status) or "not known: too little was copied to tell"
+    earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
+    return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
 
 
 def all_copied(status: model.StatusFacts) -> str:

@@ -27,7 +27,7 @@ from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent,
 from migrator.render.progress import EVENT_STYLES, event_line, share
 from migrator.report import model
 from migrator.report.rules import newest_runs
-from migrator.report.view_status import all_copied
+from migrator.report.view_status import expected_end
 from migrator.transfer.view import governing_blocks
 
 _LABEL_CELLS = 11
@@ -107,7 +107,8 @@ def _states(status: model.StatusFacts) -> Iterator[tuple[object, str]]:
     for run in newest_runs(status.runs):
         yield (run.id, run.life), f"{run.verb} (process {run.pid}): {_run_words(run, status.at_s)}"
     if status.plan is not None:
-        left = [f"about {format_duration(one.left_s)} left" for one in status.estimates[:1]]
+        forecast = status.forecast
+        left = [] if forecast is None else [f"about {format_duration(forecast.left_s)} left"]
         done = f"copied: {percent(status.overall.percent_bytes)}: {_done_words(status.overall)}"
         yield ("copied", status.overall), ", ".join((done, *left))
     for blocker in status.blocked:
@@ -228,7 +229,7 @@ def _run_words(run: model.RunFacts, now_s: float) -> str:
 
 
 def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
-    """Progress, rate and estimates."""
+    """Progress, rate and expected end."""
     status = facts.status
     if status.plan is None:
         yield "copied", _line("there is no plan yet: nothing is counted as done or left"), ()
@@ -237,11 +238,7 @@ def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
     yield "verified", _bar(status.verified, "green"), ()
     yield "moved", _bar(status.moved, "green"), ()
     yield "rate", _rate(facts), ()
-    left = [
-        _Row((f"about {format_duration(one.left_s)}", f"until {when(one.finish_at_s)}", one.basis))
-        for one in status.estimates
-    ]
-    yield "left", None, left or [_Row((all_copied(status) or "no basis for an estimate yet",))]
+    yield "end", None, [_Row((expected_end(status),))]
 
 
 def _done_words(tally: model.Tally) -> str:

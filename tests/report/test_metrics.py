@@ -365,7 +365,7 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
     assert sum(values(look.metrics, "vanished_files").values()) == status.vanished_total
     assert values(look.metrics, "blocked_subjects") == {(): len(status.blocked)}
     left = status.overall.left_files or status.overall.left_bytes
-    first = status.estimates[0].left_s if status.estimates else None
+    first = None if status.forecast is None else status.forecast.left_s
     told = values(look.metrics, "copy_left_seconds").get(())
     assert told == (first if left or status.plan is None else 0.0)
     for drain in status.drains:

@@ -11,14 +11,20 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from migrator.core.errors import UsageError
 from migrator.core.paths import show
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.model import ReportFacts, Standing
 from migrator.report.report import read_earlier, read_report
+from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document, to_csv
+from migrator.report.view_status import status_document
+from migrator.report.view_watch import screen
+from migrator.report.watch import read_watch
 from tests.render.test_hostile import HOSTILE, assert_safe_text, text_of
 from tests.support.cli_site import Site
 from tests.support.facts import report
@@ -126,7 +132,7 @@ class TestCsv:
         assert found["", "", "status.overall.done_bytes"] == "620"
         assert found["status.trees", "2", "tree.user"] == "alice2"
         assert found["days", "5", "size_bytes"] == str(2**40 + 1)
-        assert found["forecast.cone", "1", "left_bytes"] == "880.0"
+        assert found["status.forecast.cone", "1", "left_bytes"] == "880.0"
 
         def leaves(value: object) -> int:
             if isinstance(value, dict):
@@ -156,7 +162,7 @@ class TestCsv:
 class TestEarlier:
     def test_one_without_a_forecast(self, tmp_path: Path) -> None:
         document = json.loads(to_json(report()))
-        del document["forecast"]
+        del document["status"]["forecast"]
         (tmp_path / "report.json").write_text(json.dumps(document))
         found = read_earlier(tmp_path)
         assert found.likely_at_s is None
@@ -203,12 +209,32 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
     assert "behind: the expected end is" in text
 
 
+def test_every_form_shows_the_same_end_for_the_same_instant(ledger: Ledger) -> None:
+    facts = read(ledger)
+    forecast = facts.status.forecast
+    assert forecast is not None
+    status = read_status(ledger, now_s=WEEKS.now_s)
+    watched = read_watch(ledger, now_s=WEEKS.now_s)
+    assert status.forecast == watched.status.forecast == forecast
+    metrics = read_metrics(ledger, now_s=WEEKS.now_s)
+    (left,) = (one for one in metrics if one.name == "migrator_copy_left_seconds")
+    assert [one.value for one in left.samples] == [forecast.left_s]
+    for text in (
+        to_markdown(status_document(status)),
+        to_markdown(report_document(facts)),
+        "".join(segment.text for segment in Console(width=200).render(screen(watched, height=50))),
+    ):
+        shown = text.replace("\\", "")
+        for at_s in (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s):
+            assert when(at_s) in shown
+
+
 def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:
-    assert read(ledger, BEGAN_S).forecast is None
+    assert read(ledger, BEGAN_S).status.forecast is None
     WEEKS.fill(tmp_path / "ledger.db", share=1.01)
     with open_ledger(tmp_path / "ledger.db", read_only=True) as done:
         facts = read(done)
-        assert facts.forecast is None
+        assert facts.status.forecast is None
         assert "everything that is planned was copied" in to_markdown(report_document(facts))
         few = replace(facts, plan=None, plan_problem="gone")
         assert "gone" in to_markdown(report_document(few))

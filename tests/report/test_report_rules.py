@@ -18,7 +18,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState
-from migrator.plan.model import Plan, TransferCost
+from migrator.plan.model import Plan
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
@@ -149,54 +149,6 @@ def test_the_state_of_a_tree_in_the_whole_migration(
     done = {T.MOVED: 9, T.PURGED: 9, T.EXCLUDED: 0}.get(one.state, 3)
     assert (rules.add_up([one]).done_bytes, rules.add_up([one]).total_bytes) == (done, 9 if done else 0)
     assert rules.add_up([one], counts=rules.MOVED).done_users == int(one.state in rules.MOVED)
-
-
-# --- Estimates
-
-
-COST = TransferCost(s_per_file=0.01, s_per_byte=1e-6, streams=2, basis="assumed")
-TALLY = model.Tally(total_bytes=9_000, total_files=30)
-
-
-def asked(tally: model.Tally = TALLY, now_s: float = 10_000.0, **changed: Any) -> list[tuple[float, str]]:
-    facts: dict[str, Any] = {"cost": COST, "done": (), "started_at_s": None}
-    found = rules.estimates(now_s=now_s, tally=tally, **(facts | changed))
-    assert all(one.finish_at_s == pytest.approx(now_s + one.left_s) for one in found)
-    return [(one.left_s, one.basis) for one in found]
-
-
-def done(*points: tuple[float, int, int]) -> tuple[model.DonePoint, ...]:
-    return tuple(model.DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
-
-
-THIRD = model.Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
-EMPTY_LEFT = model.Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
-LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
-
-
-@pytest.mark.parametrize(
-    ("tally", "points", "started_s", "now_s", "left_s"),
-    [
-        (THIRD, done((8500, 1, 400), (9000, 1, 1000)), 8000, 10_000, 4000),
-        # Only the last week counts.
-        (replace(THIRD, done_bytes=1700), LATE, 0, 30 * DAY_S, 13 * DAY_S),
-        # Only empty files are left.
-        (EMPTY_LEFT, done((9000, 100, 1000)), 8000, 10_000, 4000),
-        (EMPTY_LEFT, done((9000, 0, 1000)), 8000, 10_000, None),
-    ],
-)
-def test_the_pace_includes_pauses(
-    tally: model.Tally, points: tuple[model.DonePoint, ...], started_s: float, now_s: float, left_s: float | None
-) -> None:
-    found = asked(tally, now_s, cost=None, done=points, started_at_s=started_s)
-    assert [one for one, _ in found] == ([] if left_s is None else [pytest.approx(left_s)])
-    assert all("pauses included" in basis for _, basis in found)
-
-
-def test_an_estimate_by_cost_divides_the_work_by_the_streams() -> None:
-    [(left_s, basis)] = asked()
-    assert left_s == pytest.approx(0.1545)
-    assert basis == "2 streams without a pause (assumed)"
 
 
 # --- Blockers
@@ -423,7 +375,7 @@ def compared(
     likely_s: float | None = THEN_S + 20 * DAY_S,
     since: model.ThroughputPoint | None = work(7),  # noqa: B008 - frozen
 ) -> model.SinceReport:
-    assert REPORT.forecast is not None
+    assert REPORT.status.forecast is not None
     left = 0 if likely_s is None else 50
     return rules.since_report(
         earlier,
@@ -432,7 +384,7 @@ def compared(
         overall=model.Tally(
             total_bytes=total_gib * GIB, done_bytes=done_gib * GIB, total_files=100, done_files=100 - left
         ),
-        forecast=None if likely_s is None else replace(REPORT.forecast, likely_at_s=likely_s),
+        forecast=None if likely_s is None else replace(REPORT.status.forecast, likely_at_s=likely_s),
         before=work(5),
         after=since,
     )

@@ -154,7 +154,7 @@ def test_docs_reports_explains_every_part_and_no_other() -> None:
 
 FIRST = """\
 00:53:20 run (process 4711): for 16 min 40 s, last heartbeat 2.0 s ago
-00:53:20 copied: 41.3 %: 620 B of 1.5 KiB, 4 of 15 files, about 1 h left
+00:53:20 copied: 41.3 %: 620 B of 1.5 KiB, 4 of 15 files, about 2 h 30 min left
 00:53:20 waits: alice: on alice, migrator verify --user-batch 1
 00:53:20 error: alice: m alice"""
 
@@ -164,12 +164,13 @@ def lines(before: WatchFacts | None, now: WatchFacts) -> list[str]:
 
 
 def test_first_everything_is_printed_then_changes_and_events() -> None:
+    assert STATUS.forecast is not None
     assert "\n".join(lines(None, FACTS)) == FIRST
     assert lines(FACTS, FACTS) == ["00:53:20 error: alice: m alice"]
     later = changed(
         at_s=AT_S + 2,
         runs=(replace(RUN, silent_s=4.0),),
-        estimates=(replace(STATUS.estimates[0], left_s=3598.0),),
+        forecast=replace(STATUS.forecast, made_at_s=AT_S + 2),
         blocked=(replace(STATUS.blocked[0], on="no heartbeat for 33 s"),),
     )
     assert lines(FACTS, later) == [], "passing time is no change"
@@ -180,7 +181,7 @@ def test_first_everything_is_printed_then_changes_and_events() -> None:
     )
     assert [line.split(" ", 1)[1] for line in lines(FACTS, now)] == [
         "run (process 4711): was killed 2.0 s ago: run the same command again to resume",
-        "copied: 41.3 %: 620 B of 1.5 KiB, 5 of 15 files, about 1 h left",
+        "copied: 41.3 %: 620 B of 1.5 KiB, 5 of 15 files, about 2 h 30 min left",
         "waits: run: process 7 was killed, h",
     ]
 

@@ -113,7 +113,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
             model.TreeFacts(tree=tree, plan=text, batch=1, rank=rank, state=model.TreeState.COPYING, tally=tally)
             for rank, tree in enumerate(trees, 1)
         ),
-        estimates=(model.Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
+        forecast=forecast(text),
         rate=model.ThroughputPoint(
             at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20
         ),
@@ -158,7 +158,6 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         verifications=(verification(text),),
         plan=plan,
         plan_problem="",
-        forecast=forecast(text),
         since=since(text),
         days=tuple(
             model.ThroughputPoint(
