@@ -219,13 +219,21 @@ def chunk_counts(
 def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[bytes, VerificationRecord]) -> int:
     """Bytes of the proven trees whose content was compared; the rest was compared by attributes only. `proofs` has the
     newest verification without a difference of each tree, alone in a cutover or with its batch.
+
+    It is the share of the content that each verification compared: it counts a file with several names once, the trees
+    count each name.
     """
     proven: dict[int, int] = defaultdict(int)
     for tree in trees:
         if tree.state in PROVEN and tree.tree.path in proofs:
             proven[proofs[tree.tree.path].id] += tree.tally.done_bytes
     by_id = {record.id: record for record in proofs.values()}
-    return sum(min(by_id[number].proven_bytes, size_bytes) for number, size_bytes in proven.items())
+
+    def compared(record: VerificationRecord, size_bytes: int) -> int:
+        whole = record.proven_bytes >= record.size_bytes
+        return size_bytes if whole else size_bytes * record.proven_bytes // record.size_bytes
+
+    return sum(compared(by_id[number], size_bytes) for number, size_bytes in proven.items())
 
 
 def verified_otherwise(

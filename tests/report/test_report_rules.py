@@ -29,6 +29,7 @@ from migrator.report.model import Blocker
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
+from tests.support import records
 from tests.support.facts import report, verification
 from tests.support.making import made
 from tests.support.plans import small_plan
@@ -149,6 +150,17 @@ def test_the_state_of_a_tree_in_the_whole_migration(
     done = {T.MOVED: 9, T.PURGED: 9, T.EXCLUDED: 0}.get(one.state, 3)
     assert (rules.add_up([one]).done_bytes, rules.add_up([one]).total_bytes) == (done, 9 if done else 0)
     assert rules.add_up([one], counts=rules.MOVED).done_users == int(one.state in rules.MOVED)
+
+
+# --- Content that was compared
+
+
+@pytest.mark.parametrize(("compared_bytes", "shown_bytes"), [(800, 1000), (400, 500), (0, 0)])
+def test_content_is_the_share_that_the_verification_compared(compared_bytes: int, shown_bytes: int) -> None:
+    """It counts files with several names once: 800 bytes of 1,000 are all of them."""
+    tree = replace(tree_of(), state=T.VERIFIED, tally=model.Tally(total_bytes=1000, done_bytes=1000))
+    proof = records.verification(id=1, size_bytes=800, digested_bytes=compared_bytes)
+    assert rules.verified_content_bytes([tree], {tree.tree.path: proof}) == shown_bytes
 
 
 # --- Blockers
