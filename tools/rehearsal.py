@@ -131,7 +131,7 @@ class Rehearsal:
         words = ("brick", "drain", *bricks, "--accept-open-files", "--confirm", word)
         self.kill_in(("started", "draining"), *words)
         for again in range(_TIMES):
-            drained = self.json(*words, *(("--recover",) if again else ()), allowed=(0, 4))
+            drained = self.json(*words, allowed=(0, 4))
             if drained["exit_code"] == 0 or drained["standing"]["state"] != "failed":
                 return drained, again
             print(f"rehearsal: {drained['words']}", flush=True)

@@ -16,13 +16,13 @@ from migrator.bricks.add.model import TargetRoom
 from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
 from migrator.bricks.drain.audit import LeftListFile
 from migrator.bricks.drain.directory_times import DirectoryTimes
+from migrator.bricks.drain.leftovers import VolumeNames
 from migrator.bricks.drain.stage import DrainWorld
-from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.retire.model import Uncovered
 from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
 from migrator.bricks.shields import Shields
-from migrator.catalog.brick_parts import paths_of
+from migrator.catalog.brick_parts import entries_of
 from migrator.core.errors import UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
@@ -163,7 +163,7 @@ async def drain_world(
         yield DrainWorld(
             source=source,
             walks=found,
-            read_block=paths_of,
+            read_block=entries_of,
             left_list=LeftListFile,
             contents=lambda: wiring.catalog_reads(ledger),
             versions=partial(looks.gluster_versions, hosts),
@@ -175,10 +175,9 @@ async def drain_world(
             probing=probe_world(wiring, ledger),
             **_ports(wiring, source, ledger, progress),
             retain_s=site.cutover.retain_s,
-            leftovers=looks.HostLeftovers(hosts),
             marks=partial(looks.marks_on_bricks, hosts),
             strange=partial(looks.still_strange_on, hosts),
-            recovery=MountedVolumeRecovery(source.root),
+            names=VolumeNames(source.root),
             times=DirectoryTimes(
                 walks=looks.HostDirectories(hosts),
                 memory=DirectoryFiles(site.site.state_dir / "drains"),

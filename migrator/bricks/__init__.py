@@ -1,1 +1,1 @@
-"""The bricks of the volume: list, drain, add, recover, retire."""
+"""The bricks of the volume: list, drain, add, retire."""

@@ -295,6 +295,8 @@ def _result(summary: DrainSummary) -> Iterator[document.Block]:
         yield document.table("Left on the bricks", [paths("path")], [(show(path),) for path in summary.left_behind])
         if summary.left_file is not None:
             yield document.paragraph(f"All of them, brick by brick: {summary.left_file}")
+        if summary.commands_file is not None:
+            yield document.paragraph(f"The evidence and the commands for each: {summary.commands_file}")
         yield document.paragraph(
             "What to do: find out why it was not moved (Gluster's rebalance log on the host), put that right, and run the same "
             "command again: it drains what is left. Or take the drain back with `migrator brick stop`. Never commit with force."

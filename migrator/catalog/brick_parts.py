@@ -4,7 +4,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -126,10 +126,25 @@ class _Cutter:
             raise malformed("a frame of rows is longer than its columns")
 
 
-def paths_of(payload: memoryview) -> list[bytes]:
-    """The paths of the entries in a block, without making a catalog. Raises MigratorError."""
-    paths = decode_rows(payload, trees=(), brick="", dev=0).column("path").to_pylist()
-    return [path for path in paths if path is not None]
+class BrickEntry(NamedTuple):
+    """An entry of a brick that is not a directory."""
+
+    path: bytes
+    type: EntryType
+    size_bytes: int
+    gfid: bytes
+    link_count: int
+
+
+def entries_of(payload: memoryview) -> list[BrickEntry]:
+    """The entries in a block, without making a catalog. Raises MigratorError."""
+    batch = decode_rows(payload, trees=(), brick="", dev=0)
+    columns = [batch.column(name).to_pylist() for name in ("path", "type", "size", "gfid", "nlink")]
+    return [
+        BrickEntry(path, EntryType(kind), size, gfid or b"", nlink)
+        for path, kind, size, gfid, nlink in zip(*columns, strict=True)
+        if path is not None
+    ]
 
 
 # --- The rows of all bricks together: one row per directory, and duplicates. Out of core.

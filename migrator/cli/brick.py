@@ -93,11 +93,6 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
     help="Drain although sources of users on the target lie on these bricks.",
 )
 @click.option(
-    "--recover",
-    is_flag=True,
-    help="Copy leftovers on the bricks back through the mount, if they are not open and the copy is proven equal.",
-)
-@click.option(
     "--confirm",
     metavar="WORD",
     help="Word printed by --dry-run; allows the pre-wipe hooks to wipe the bricks after the commit.",
@@ -111,7 +106,6 @@ def drain_command(
     no_commit: bool,
     accept_open_files: bool,
     accept_retained: bool,
-    recover: bool,
     confirm: str | None,
 ) -> ExitCode:
     """Remove the bricks of one subvolume: move their files away, audit, commit.
@@ -126,7 +120,6 @@ def drain_command(
         confirm=confirm,
         accept_open_files=accept_open_files,
         accept_retained=accept_retained,
-        recover=recover,
     )
     return _drain(invocation, request, back=False)
 

@@ -93,16 +93,6 @@ def attribute_of_place(place: bytes, key: bytes) -> bytes:
         raise
 
 
-def list_attributes(name: bytes) -> list[bytes]:
-    """The names of an entry's attributes; none if the file system has none. Raises OSError."""
-    try:
-        return [os.fsencode(key) for key in os.listxattr(name, follow_symlinks=False)]
-    except OSError as error:
-        if error.errno in ABSENT:
-            return []
-        raise
-
-
 def parse_mdata(value: bytes) -> list[int] | None:
     """The times of change, modification and access in nanoseconds; None if the format is not known."""
     if len(value) != 57 or value[0] != 1:

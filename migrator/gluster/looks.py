@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from migrator.bricks.add.model import NewPlace
 from migrator.bricks.drain.model import BrickMarks, PlaceSeen
-from migrator.bricks.recover.model import BrickLeftovers, Leftover
-from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import told
@@ -176,67 +174,6 @@ def _facts(told: dict[str, Any]) -> DirectoryFacts:
         default=bytes.fromhex(told["default"]),
         changed_ns=None if times is None else int(times[0]),
         modified_ns=None if times is None else int(times[1]),
-    )
-
-
-# Files left on drained bricks.
-
-
-_LEFTOVERS = ("far_open", "far_leftovers")
-
-
-class HostLeftovers:
-    """Finds and reads files left on bricks, on their hosts. Changes nothing there."""
-
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
-        self._volume_id = ""
-
-    async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
-        """All leftovers of a brick, sorted by name, and the processes that have them open. `digests`: content is read
-        too. Raises HostLost, ToolFailed (also if the path is no brick of this volume), UsageError.
-        """
-        self._volume_id = volume_id
-        question = {"what": "look", "digests": digests}
-        return await _answer(
-            self._hosts, brick, _LEFTOVERS, question, lambda told: _leftovers(brick.name, told), volume_id=volume_id
-        )
-
-    async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
-        """Pass on the content of a file, in pieces. Raises HostLost, ToolFailed (also if inode, size or time have
-        changed), and the errors of `take`.
-        """
-        question = {
-            "what": "read",
-            "path": leftover.names[0].decode("latin-1"),
-            "facts": [leftover.inode, leftover.size_bytes, leftover.mtime_ns, leftover.ctime_ns],
-        }
-        said = await ask_brick(self._hosts, brick, _LEFTOVERS, question, volume_id=self._volume_id, take=take)
-        if said is not None:
-            raise ToolFailed(f"{show(leftover.names[0])} cannot be read on {brick.name}: {said}")
-
-
-def _leftovers(brick: str, told: dict[str, Any]) -> BrickLeftovers:
-    return BrickLeftovers(
-        brick=brick,
-        found=tuple(_leftover(brick, one) for one in told["found"]),
-        unseen=tuple(told["unseen"]),
-    )
-
-
-def _leftover(brick: str, told: dict[str, Any]) -> Leftover:
-    times = told.pop("own_times")
-    return Leftover(
-        brick=brick,
-        names=tuple(sorted(name.encode("latin-1") for name in told.pop("names"))),
-        type=EntryType.of_mode(told.pop("kind")),
-        gfid=bytes.fromhex(told.pop("gfid")),
-        own_times=None if times is None else (int(times[0]), int(times[1])),
-        xattrs={key.encode("latin-1"): value.encode("latin-1") for key, value in told.pop("xattrs").items()},
-        target=told.pop("target").encode("latin-1"),
-        digest=bytes.fromhex(told.pop("digest")),
-        pending=tuple(told.pop("pending")),
-        **told,
     )
 
 

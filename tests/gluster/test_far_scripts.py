@@ -44,7 +44,6 @@ ARGUMENTS = {
     "benchmark": benchmark_script(b"python3")[-1],
     "tree": tree_timing._script(),
     "writers": writers.script(),
-    "leftovers": looks._script(("far_open", "far_leftovers")),
     "directories": looks._script(("far_directories",)),
     "bare": looks._script(("far_bare",)),
     "named": looks._script(("far_named",)),
@@ -62,7 +61,7 @@ def test_every_source_is_ascii_an_old_python_takes_it_and_as_an_argument_it_fits
     assert name not in ARGUMENTS or len(source) < _LONGEST_ARGUMENT_BYTES
 
 
-@pytest.mark.parametrize("name", ["leftovers", "directories", "bare", "named", "marks", "blamed"])
+@pytest.mark.parametrize("name", ["directories", "bare", "named", "marks", "blamed"])
 def test_a_script_runs_alone_and_looks_at_nothing_that_is_no_brick_of_the_volume(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not Gluster's")
     question = {"root": str(tmp_path), "volume_id": "v", "what": "look", "digests": False}

@@ -1,16 +1,16 @@
 """The audit of drained bricks: walks each brick on its own host and counts the leftovers. Changes nothing."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import AuditSeen, LeftKind
-from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, BrickAudit, audit_of
+from migrator.bricks.drain.model import AuditSeen, LeftKind, Leftover
+from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, MOST_LEFTOVERS, BrickAudit, audit_of
+from migrator.catalog.brick_parts import BrickEntry
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
@@ -19,8 +19,8 @@ from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks, WalkProblems
 from migrator.scan.rules import brick_problem
 
-ReadBlock = Callable[[memoryview], Sequence[bytes]]
-"""Reads a block of a walk: the paths of its entries. Raises MigratorError."""
+ReadBlock = Callable[[memoryview], Sequence[BrickEntry]]
+"""Reads a block of a walk. Raises MigratorError."""
 
 
 _NAME = "left.tsv"
@@ -28,7 +28,8 @@ _NAME = "left.tsv"
 
 class LeftListFile:
     """All findings of the audits of one run, as a file in its directory: one line per path, with the brick, the kind,
-    and the path percent-escaped. Replaces the file of an earlier audit in the same directory.
+    the path percent-escaped, and of a file its size in bytes and its gfid. Replaces the file of an earlier audit in the
+    same directory.
     """
 
     def __init__(self, directory: str) -> None:
@@ -42,11 +43,16 @@ class LeftListFile:
         """Return the path of the file. None until something is written."""
         return str(self._file) if self._written else None
 
-    def add(self, brick: str, kind: LeftKind, paths: Iterable[bytes]) -> None:
-        """Add paths of a brick. May be called from any thread. Raises OSError."""
+    def add(self, found: Iterable[Leftover]) -> None:
+        """Add findings. May be called from any thread. Raises OSError."""
         with self._lock, self._file.open("a", encoding="utf-8") as opened:
-            opened.writelines(f"{brick}\t{kind.value}\t{percent_escape(path)}\n" for path in paths)
+            opened.writelines(map(_line, found))
             self._written = True
+
+
+def _line(one: Leftover) -> str:
+    facts = ("", "") if one.type is None else (str(one.size_bytes), one.gfid.hex())
+    return "\t".join((one.brick, one.kind.value, percent_escape(one.path), *facts)) + "\n"
 
 
 async def audit_bricks(
@@ -56,21 +62,17 @@ async def audit_bricks(
     walks: HostBrickWalks,
     read_block: ReadBlock,
     clock: Clock,
-    explained: Mapping[str, AbstractSet[bytes]] | None = None,
     left: LeftListFile | None = None,
 ) -> AuditSeen:
-    """Walk every brick of a drain, including arbiters, in parallel. A walk that fails makes the audit incomplete.
-    `explained` are names by brick that were just proven to be in the volume with equal content. Every other path that
-    is found goes to `left`. Raises OSError if it cannot be written.
+    """Walk every brick of a drain, including arbiters, in parallel. A walk that fails makes the audit incomplete. Every
+    path that is found goes to `left`. Raises OSError if it cannot be written.
     """
     started_at_s = clock.now_s()
-    explained = explained or {}
     listeners = [
         _Listener(
             brick=brick,
             volume_id=volume_id,
             read_block=read_block,
-            explained=explained.get(brick.name, frozenset()),
             left_list=left,
             found=BrickAudit(brick=brick.name),
         )
@@ -104,7 +106,6 @@ class _Listener:
     brick: Brick
     volume_id: str
     read_block: ReadBlock
-    explained: AbstractSet[bytes]
     left_list: LeftListFile | None
     found: BrickAudit
 
@@ -122,12 +123,25 @@ class _Listener:
     async def rows(self, payload: memoryview) -> None:
         """Take entries that are not directories."""
         found = self.found
-        paths = await asyncio.to_thread(self.read_block, payload)
-        found.arrived += len(paths)
-        left = [path for path in paths if path not in self.explained and not is_probe(path)]
-        found.explained += len(paths) - len(left)
-        await self._write(LeftKind.FILE, left)
-        found.left.extend(left[: MOST_EXAMPLES - len(found.left)])
+        entries = await asyncio.to_thread(self.read_block, payload)
+        found.arrived += len(entries)
+        left = [one for one in entries if not is_probe(one.path)]
+        found.probes += len(entries) - len(left)
+        await self._write(
+            [
+                Leftover(
+                    brick=self.brick.name,
+                    kind=LeftKind.FILE,
+                    path=one.path,
+                    type=one.type,
+                    size_bytes=one.size_bytes,
+                    gfid=one.gfid,
+                    link_count=one.link_count,
+                )
+                for one in left
+            ]
+        )
+        found.left.extend(one.path for one in left[: MOST_EXAMPLES - len(found.left)])
 
     async def directories(self, payload: memoryview) -> None:
         """Directories stay on every drained brick."""
@@ -141,14 +155,21 @@ class _Listener:
         audit.problems.extend(
             f"{show(one.path)}: {one.reason}" for one in unread[: MOST_EXAMPLES - len(audit.problems)]
         )
-        unsure = [one.path for one in found.to_ask if one.path not in self.explained and not is_probe(one.path)]
-        audit.explained_unsure += len(found.to_ask) - len(unsure)
-        # A file without a gfid is data, and no proof explains it.
-        unsure += [one.path for one in found.strange]
-        await self._write(LeftKind.MAY_BE_DATA, unsure)
-        await self._write(LeftKind.UNREADABLE, [one.path for one in unread])
-        audit.may_be_data.extend(unsure[: MOST_EXAMPLES - len(audit.may_be_data)])
+        unsure = [one for one in found.to_ask if not is_probe(one.path)]
+        audit.probes_unsure += len(found.to_ask) - len(unsure)
+        kinds = ((LeftKind.MAY_BE_DATA, unsure), (LeftKind.NO_GFID, found.strange), (LeftKind.UNREADABLE, unread))
+        brick = self.brick.name
+        await self._write(
+            [
+                Leftover(brick=brick, kind=kind, path=one.path, reason=one.reason)
+                for kind, these in kinds
+                for one in these
+            ]
+        )
+        names = [one.path for one in (*unsure, *found.strange)]
+        audit.may_be_data.extend(names[: MOST_EXAMPLES - len(audit.may_be_data)])
 
-    async def _write(self, kind: LeftKind, paths: Sequence[bytes]) -> None:
-        if self.left_list is not None and paths:
-            await asyncio.to_thread(self.left_list.add, self.brick.name, kind, paths)
+    async def _write(self, found: Sequence[Leftover]) -> None:
+        self.found.leftovers.extend(found[: MOST_LEFTOVERS - len(self.found.leftovers)])
+        if self.left_list is not None and found:
+            await asyncio.to_thread(self.left_list.add, found)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary
 from migrator.catalog.model import StrangeFiles
+from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.operations.model import Act, Finished, Halt, Kind, added
@@ -92,8 +93,6 @@ class DrainStep(StrEnum):
     """Records Gluster's counters until the task ends, and adjusts the throttle."""
     AUDIT = "audit"
     """Walks the bricks on their hosts. It changes nothing."""
-    RECOVER = "recover"
-    """Brings leftovers on the bricks back into the volume, through the mount."""
     COMMIT = "commit"
     """`remove-brick commit`, never with `force`."""
     WIPE = "wipe"
@@ -392,7 +391,31 @@ class LeftKind(StrEnum):
 
     FILE = "file"
     MAY_BE_DATA = "may-be-data"
+    NO_GFID = "no-gfid"
     UNREADABLE = "unreadable"
+
+
+class Leftover(Struct, frozen=True, kw_only=True):
+    """A finding of an audit. The fields after `path` are known for files (`type` None: they are not); `reason` is the
+    walk's for all others. `link_count` excludes Gluster's own link.
+    """
+
+    brick: str
+    kind: LeftKind
+    path: bytes
+    type: EntryType | None = None
+    size_bytes: int = 0
+    gfid: bytes = b""
+    link_count: int = 1
+    reason: str = ""
+
+
+class VolumeName(Struct, frozen=True, kw_only=True):
+    """What the mount shows under a name. `gfid` is empty if it is not reported."""
+
+    gfid: bytes
+    type: EntryType
+    size_bytes: int
 
 
 class AuditSeen(Struct, frozen=True, kw_only=True):
@@ -400,8 +423,8 @@ class AuditSeen(Struct, frozen=True, kw_only=True):
 
     `left` counts entries that are not directories, link-to files or Gluster's own. `unsure` counts entries whose kind
     is not certain. `whole` is set if every brick was walked and nothing was unreadable. `examples` and `reasons` are
-    for people. `explained` counts leftover names that the same call proved to be in the volume with equal content.
-    `list_file` lists all findings.
+    for people. `leftovers` are the first findings, `list_file` lists all, and `commands_file` has the commands for an
+    administrator.
     """
 
     started_at_s: float
@@ -410,8 +433,9 @@ class AuditSeen(Struct, frozen=True, kw_only=True):
     unsure: int
     examples: tuple[bytes, ...] = ()
     reasons: tuple[str, ...] = ()
-    explained: int = 0
+    leftovers: tuple[Leftover, ...] = ()
     list_file: str | None = None
+    commands_file: str | None = None
 
     @property
     def clean(self) -> bool:
@@ -428,7 +452,7 @@ class DrainSeen(Struct, frozen=True, kw_only=True):
     is stalled (empty: it is not), and `lost` that a rebalance process has died without a report. `silent` says why its
     missing counters are no longer waited for (empty: they are reported, or still may be). `causes` are possible causes
     of a failure of a drain that Gluster has ended (room, bricks, hosts). `places` has the content of each brick's
-    former place. `may_recover` is set if this call was asked to bring leftovers back, and has not done so yet.
+    former place.
     """
 
     state: VolumeState | None
@@ -442,7 +466,6 @@ class DrainSeen(Struct, frozen=True, kw_only=True):
     causes: tuple[str, ...] = ()
     audit: AuditSeen | None = None
     places: Mapping[str, PlaceSeen] | None = None
-    may_recover: bool = False
 
 
 DrainAct = Act[DrainStep, DrainState]
@@ -487,15 +510,13 @@ class DrainStanding(BrickStanding, frozen=True, kw_only=True):
 class DrainRequest(BrickRequest, frozen=True, kw_only=True):
     """The bricks to drain, and the options of the call. `commit` False ends with the audit. `confirm` is the word that
     allows wiping. `accept_open_files` allows a drain despite open files on the bricks, and `accept_retained` one
-    despite sources due to be purged first. `recover` brings leftovers on the bricks back through the mount, once per
-    call.
+    despite sources due to be purged first.
     """
 
     commit: bool = True
     confirm: str | None = None
     accept_open_files: bool = False
     accept_retained: bool = False
-    recover: bool = False
 
 
 class DrainCheck(Struct, frozen=True, kw_only=True):
@@ -523,7 +544,7 @@ class DrainCheck(Struct, frozen=True, kw_only=True):
 
 class DrainSummary(CallSummary, frozen=True, kw_only=True):
     """The result of a call. `back` is set if the call was to stop the drain. `left_behind` has the first paths that an
-    audit found on the bricks, and `left_file` names the full list. `confirm` is the word that allows wiping;
+    audit found on the bricks, `left_file` names the full list, and `commands_file` the commands for them. `confirm` is the word that allows wiping;
     `wipe_problems` are the reasons against a wipe. `check` is set if the preflight checks ran.
     """
 
@@ -531,6 +552,7 @@ class DrainSummary(CallSummary, frozen=True, kw_only=True):
     back: bool
     left_behind: tuple[bytes, ...] = ()
     left_file: str | None = None
+    commands_file: str | None = None
     confirm: str | None = None
     wipe_problems: tuple[str, ...] = ()
     standing: DrainStanding | None = None

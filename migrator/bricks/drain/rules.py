@@ -123,11 +123,6 @@ def moves(seen: model.DrainSeen) -> bool:
     return seen.progress is not None and seen.progress.moving
 
 
-def can_recover(seen: model.DrainSeen) -> bool:
-    """Return whether leftovers are brought back first: never while Gluster moves files, which may be the same ones."""
-    return seen.may_recover and not moves(seen)
-
-
 def ended_badly(seen: model.DrainSeen) -> bool:
     """Return whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
     progress = seen.progress
@@ -339,6 +334,10 @@ def audit_left(audit: model.AuditSeen) -> Iterator[str]:
         yield f"{several(audit.unsure, 'file')} on the bricks may be data{shown}"
 
 
+def _with_commands(audit: model.AuditSeen) -> str:
+    return f" with the commands in {audit.commands_file}" if audit.commands_file else ""
+
+
 def audit_state(audit: model.AuditSeen) -> HookState:
     """Return how an audit before a commit ended, for hooks. Leftovers refuse the commit. An incomplete audit without
     findings failed.
@@ -387,13 +386,11 @@ def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
             return _in_place(_D.AUDIT, record)
-        if not audit.clean and seen.may_recover:
-            return _in_place(_D.RECOVER, record)
         if not audit.clean:
             return Halt(
                 words=f"{record.bricks_are} not wiped: what lies there may be nowhere else",
                 reasons=audit_left(audit),
-                hint="bring the files back through the mount: the same command with --recover",
+                hint=f"bring the files back through the mount{_with_commands(audit)}, then run the same command again",
                 look_again=not audit.whole,
             )
     return _act(_D.WIPE)
@@ -462,8 +459,6 @@ def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | N
 #   the same process. There is no other way to it; `force` is never used.
 # - Manual acts of an admin are accepted. A drain that they stopped is rolled back, and one that they restarted is
 #   resumed. Bricks that they removed are audited before anything is reported of them.
-# - On request, leftovers are brought back through the mount once, while no rebalance process runs. That ends nothing by
-#   itself: the same counters and another audit decide afterwards.
 # - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
@@ -500,8 +495,7 @@ def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bo
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
             hint=f"put that right (why a file was not moved: /var/log/glusterfs/{record.volume}-rebalance.log on {hosts}) "
-            "and drain again (`migrator brick drain`; --recover brings back files that Gluster did not move), or take "
-            "it back (`migrator brick stop`)",
+            "and drain again (`migrator brick drain`), or take it back (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
         return _stopping(record, seen)
@@ -526,8 +520,6 @@ def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     silent = bool(silent_hosts(record, seen)) and not seen.silent
     if task.id != record.notes.task_id or _works(seen) or silent:
         return _adopt(task)
-    if can_recover(seen):
-        return _in_place(_D.RECOVER, record)
     return _start(record, seen) if counter_problems(record, seen) else _act(_D.AUDIT)
 
 
@@ -649,8 +641,6 @@ def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     audit = audit_since(record, seen, _S.AUDITING)
     if record.state is _S.DRAINED or audit is None:
         return _act(_D.AUDIT)
-    if not audit.clean and seen.may_recover:
-        return _in_place(_D.RECOVER, record)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
@@ -677,15 +667,13 @@ def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     audit = audit_since(record, seen, _S.AUDITING) if audited else None
     if audit is None:
         return _act(_D.AUDIT)
-    if not audit.clean and seen.may_recover:
-        return _in_place(_D.RECOVER, record)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
         return Halt(
             words=f"{record.shown_bricks} was taken out of the volume outside of this program, and files are left on it",
             reasons=audit_left(audit),
-            hint="do not wipe it: bring the files back through the mount (the same command with --recover)",
+            hint=f"do not wipe it: bring the files back through the mount{_with_commands(audit)}",
         )
     return _act(_D.AUDIT if record.state is _S.AUDITING else _D.COMMIT, seen_done=True)
 

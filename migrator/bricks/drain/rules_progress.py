@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -275,13 +276,18 @@ def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> s
 MOST_EXAMPLES = 20
 """Number of paths that an audit keeps to show."""
 
+MOST_LEFTOVERS = 10_000
+"""Number of findings for which an audit writes commands. More point to a larger fault than single files: too little room,
+or a lost host.
+"""
+
 
 @dataclass(slots=True, kw_only=True)
 class BrickAudit:
     """The walk of one brick. `failure` says why it did not complete. Otherwise it counted `listed` entries that are not
     directories, `unreadable` paths, `vanished` ones, and `unsure` ones, which only the mount can classify or which are
-    being filled. `explained` are leftover names among all these that are proven to be in the volume. `arrived` counts
-    the entries received. `left`, `may_be_data` and `problems` have the first of each.
+    being filled. `probes` are files of this program's probes among all these. `arrived` counts the entries received.
+    `left`, `may_be_data` and `problems` have the first of each, `leftovers` the first findings.
     """
 
     brick: str
@@ -290,12 +296,13 @@ class BrickAudit:
     unreadable: int = 0
     vanished: int = 0
     unsure: int = 0
-    explained: int = 0
-    explained_unsure: int = 0
+    probes: int = 0
+    probes_unsure: int = 0
     arrived: int = 0
     left: list[bytes] = field(default_factory=list)
     may_be_data: list[bytes] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    leftovers: list[model.Leftover] = field(default_factory=list)
 
 
 def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.AuditSeen:
@@ -311,11 +318,11 @@ def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.Audit
     return model.AuditSeen(
         started_at_s=started_at_s,
         whole=not reasons,
-        left=_most([max(walk.arrived, walk.listed) - walk.explained for walk in walks], [walk.left for walk in walks]),
-        unsure=_most([walk.unsure - walk.explained_unsure for walk in walks], [walk.may_be_data for walk in walks]),
+        left=_most([max(walk.arrived, walk.listed) - walk.probes for walk in walks], [walk.left for walk in walks]),
+        unsure=_most([walk.unsure - walk.probes_unsure for walk in walks], [walk.may_be_data for walk in walks]),
         examples=tuple(examples[:MOST_EXAMPLES]),
         reasons=reasons,
-        explained=max((walk.explained + walk.explained_unsure for walk in walks), default=0),
+        leftovers=tuple(islice((one for walk in walks for one in walk.leftovers), MOST_LEFTOVERS)),
     )
 
 
@@ -331,9 +338,9 @@ def _reasons(walks: Sequence[BrickAudit]) -> Iterator[str]:
         if walk.failure:
             yield f"{walk.brick}: {walk.failure}"
             continue
-        if walk.unreadable - walk.explained_unsure:
+        if walk.unreadable - walk.probes_unsure:
             shown = f": {'; '.join(walk.problems[:3])}" if walk.problems else ""
-            yield f"{walk.brick}: {several(walk.unreadable - walk.explained_unsure, 'path')} could not be read{shown}"
+            yield f"{walk.brick}: {several(walk.unreadable - walk.probes_unsure, 'path')} could not be read{shown}"
         if walk.vanished:
             yield f"{walk.brick}: {several(walk.vanished, 'path')} vanished while it was walked"
         if walk.arrived != walk.listed:

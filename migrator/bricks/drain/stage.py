@@ -12,10 +12,10 @@ from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import LeftListFile, ReadBlock
 from migrator.bricks.drain.directory_times import DirectoryTimes
+from migrator.bricks.drain.leftovers import VolumeNames
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import NO_ROOM_TOLD
-from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.shared import StrangeLook, strange_now
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import CatalogReads
@@ -24,7 +24,6 @@ from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
-from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.walks import HostBrickWalks
 from migrator.hooks.model import HookEvent, HookStage, HookStep
@@ -35,7 +34,7 @@ class DrainWorld(BrickWorld, frozen=True, kw_only=True):
     """The ports. `versions` returns the GlusterFS version by host. `open_files` returns the number of files open on
     bricks below trees (None: not known). `places` inspects the bricks' paths, given the volume's id. `contents` is
     called in a thread. `retain_s` is how long sources are kept. Without `probing` no probes run while Gluster moves
-    files. `leftovers` and `recovery` bring back files that a drain left on its bricks. `marks` returns hard-linked
+    files. `names` looks up leftovers through the mount. `marks` returns hard-linked
     files with the mark of an earlier drain, on bricks of the volume with the given id (None: not known). `strange`
     returns the paths of a brick that still have no gfid. `left_list` receives all findings of audits, in the directory
     of a run. Without `times` directories may have earlier mtimes after the commit.
@@ -51,8 +50,7 @@ class DrainWorld(BrickWorld, frozen=True, kw_only=True):
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
     probing: ProbeWorld | None = None
     retain_s: float
-    leftovers: HostLeftovers | None = None
-    recovery: MountedVolumeRecovery | None = None
+    names: VolumeNames | None = None
     marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]]
     strange: StrangeLook | None = None
     left_list: Callable[[str], LeftListFile] | None = None
@@ -139,14 +137,12 @@ class DrainLooker(BrickLooker):
     are the last ones.
 
     `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
-    walk that only names leftovers and decides nothing. `recovered` is set after this call has brought back what it
-    could. `host_was_away` is set if a snapshot of this call missed a host. The newest snapshot was judged by `samples`.
+    walk that only names leftovers and decides nothing. `host_was_away` is set if a snapshot of this call missed a host. The newest snapshot was judged by `samples`.
     """
 
     call: DrainCall
     audit: model.AuditSeen | None = None
     named: model.AuditSeen | None = None
-    recovered: bool = False
     check: model.DrainCheck | None = None
     host_was_away: bool = False
     samples: Sequence[model.DrainSample] = ()
@@ -317,7 +313,6 @@ class DrainLooker(BrickLooker):
             silent=rules.why_silent(hosts, for_s=silent_s) if silent_s > request.stall_s else "",
             causes=failure_causes(self.facts) if failed and self.facts is not None else (),
             audit=self.audit,
-            may_recover=request.recover and not self.recovered,
             places=places,
         )
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,10 +11,10 @@ from msgspec.structs import replace
 from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
+from migrator.bricks.drain.leftovers import write_commands
 from migrator.bricks.drain.rules import next_step
 from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.drain.rules_progress import (
-    MOST_EXAMPLES,
     lost_after_s,
     rebalance_way_out,
     samples_of,
@@ -24,13 +23,12 @@ from migrator.bricks.drain.rules_progress import (
 )
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.model import Ending
-from migrator.bricks.recover.stage import Recovery
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
-from migrator.gluster.rules import disk_problems, drained, is_on, volume_fingerprint
+from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, remove_brick_of
+from migrator.gluster.rules import disk_problems, drained, volume_fingerprint
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_brick
 from migrator.ledger.model import SiteRecord
@@ -130,9 +128,7 @@ class DrainMachine(
         model.DrainRecord, model.DrainSeen, model.DrainState, model.DrainStep, model.DrainNotes, model.DrainSummary
     ]
 ):
-    """Takes bricks out of the volume, or (`back`) stops the drain. `left_alone` is set if a recovery in this call left
-    files behind.
-    """
+    """Takes bricks out of the volume, or (`back`) stops the drain."""
 
     events = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
     waits = frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
@@ -142,7 +138,6 @@ class DrainMachine(
 
     call: DrainCall
     looker: DrainLooker
-    left_alone: bool = False
     _asked: bool = False
     _hand_over: bool = False
     _locked: bool = False
@@ -162,7 +157,6 @@ class DrainMachine(
             model.DrainStep.START: self._start,
             model.DrainStep.WATCH: self._watch,
             model.DrainStep.AUDIT: self._audit,
-            model.DrainStep.RECOVER: self._recover,
             model.DrainStep.COMMIT: self._commit,
             model.DrainStep.WIPE: self._wipe,
             model.DrainStep.HAND_OVER: self._hand_over_bricks,
@@ -193,7 +187,7 @@ class DrainMachine(
         """Return the next step of this call."""
         if self.back:
             return next_step(record, seen) if rules.taken_back(record.state) else rules.begin_stop(record, seen)
-        if record.state is model.DrainState.FAILED and (not self._begun or rules.can_recover(seen)):
+        if record.state is model.DrainState.FAILED and not self._begun:
             return rules.begin_again(record, seen)
         return next_step(record, seen, hand_over=self._hand_over)
 
@@ -202,8 +196,7 @@ class DrainMachine(
         an admin would do the same: Gluster moved all but a few files, broke off, lost its rebalance process, or reports
         no counters of a host that is up. A new task examines only the remaining files.
         """
-        # Leftovers of a recovery wait for an admin: Gluster has failed on them, and would again.
-        if self.back or self.left_alone or record.state is not model.DrainState.FAILED or self._again >= _AGAIN:
+        if self.back or record.state is not model.DrainState.FAILED or self._again >= _AGAIN:
             return False
         # If Gluster refuses the counters, it refuses a stop too.
         silent = bool(seen.silent) and seen.progress is not None
@@ -243,8 +236,7 @@ class DrainMachine(
         return self.summary(record, Ending.WAITS, words, hint)
 
     async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen) -> model.DrainNotes:
-        # The step after a recovery is decided as at the beginning: a failed drain is resumed.
-        self._begun = act.step is not model.DrainStep.RECOVER
+        self._begun = True
         await self.unshield(record)
         await self._lock(record, act)
         notes = await self._notes_before(record, act, seen)
@@ -262,7 +254,7 @@ class DrainMachine(
         """Nothing else is at work in the volume when a drain begins, and no stream reads its bricks from the audit to the
         commit.
         """
-        if act.step in (model.DrainStep.START, model.DrainStep.RECOVER) and not act.seen_done:
+        if act.step is model.DrainStep.START and not act.seen_done:
             self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
             return
         commits = act.step is model.DrainStep.COMMIT and not act.seen_done
@@ -344,6 +336,7 @@ class DrainMachine(
             hint=hint,
             left_behind=() if audit is None else audit.examples,
             left_file=None if audit is None else audit.list_file,
+            commands_file=None if audit is None else audit.commands_file,
             standing=standing(record, self.call.world.ledger.drains.samples(record.id)),
             check=check,
         )
@@ -440,13 +433,11 @@ class DrainMachine(
             return Done()
         self.looker.audit = await self._audited(record)
         left = rules.audit_left(self.looker.audit)
-        kept = self.looker.audit.explained
-        nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
         # The next snapshot decides the result. Findings do not end this step.
-        return Done(words="; ".join(left) or nothing, result=act.intent)
+        return Done(words="; ".join(left) or "nothing is left", result=act.intent)
 
     async def _audited(self, record: model.DrainRecord) -> model.AuditSeen:
-        """Walk every brick, with the names that are proven now. Raises MigratorError."""
+        """Walk every brick. Raises MigratorError."""
         found = await self.looker.volume()
         world = self.call.world
         bricks = bricks_of(record, () if found is None else found[0].bricks)
@@ -454,46 +445,37 @@ class DrainMachine(
             # Bricks that were being wiped at a crash are no longer bricks, and were audited before.
             places = await world.places(bricks, record.volume_id)
             bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
-        recovery = self._recovery(record, found)
-        if recovery is not None:
-            recovery.bricks = bricks
-        return await self._walk(record, bricks, None if recovery is None else await recovery.proven())
+        return await self._walk(record, bricks, None if found is None else found[0])
 
     async def _walk(
-        self,
-        record: model.DrainRecord,
-        bricks: Sequence[Brick],
-        explained: Mapping[str, AbstractSet[bytes]] | None = None,
+        self, record: model.DrainRecord, bricks: Sequence[Brick], state: VolumeState | None
     ) -> model.AuditSeen:
-        world = self.call.world
-        return await audit_bricks(
+        """Walk the bricks, and write down what to do about each leftover. Raises MigratorError."""
+        world, directory = self.call.world, self.call.directory
+        audit = await audit_bricks(
             bricks,
             volume_id=record.volume_id,
             walks=world.walks,
             read_block=world.read_block,
             clock=world.clock,
-            explained=explained,
             left=self.call.left_list(),
         )
-
-    async def _recover(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
-        found = await self.looker.volume()
-        recovery = self._recovery(record, found)
-        if recovery is None or found is None:
-            raise ToolFailed("leftovers cannot be brought back now: the state of the volume is not known")
-        if problems := condition_problems(found[0]):
-            # A name on a brick that is down seems free, and one copy of a set may be stale.
-            raise ToolFailed(f"leftovers cannot be brought back now: {'; '.join(problems)}")
-        # Once per call, even after a failure: an admin must check the rest.
-        self.looker.recovered = True
-        summary = await recovery.bring_back()
-        self.looker.audit = None
-        self.left_alone = bool(summary.problems)
-        for problem in summary.problems[:MOST_EXAMPLES]:
-            self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, problem)
-        words = f"{several(summary.recovered, 'file')} brought back under {several(summary.names, 'name')}"
-        left = f"; {several(len(summary.problems), 'problem')}" if summary.problems else ""
-        return Done(words=words + left)
+        if world.names is None or directory is None or state is None:
+            return audit
+        try:
+            file = await write_commands(
+                directory,
+                audit.leftovers,
+                names=world.names,
+                blocking=world.blocking,
+                in_volume=rules.bricks_seen(record, state) is not rules.Bricks.OUT,
+                again=f"migrator brick drain {' '.join(record.bricks)}",
+            )
+        except (OSError, TimeoutError) as error:
+            words = f"the commands for leftovers cannot be written: {reason_of(error)}"
+            self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+            return audit
+        return replace(audit, commands_file=file)
 
     async def _commit(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
@@ -502,10 +484,6 @@ class DrainMachine(
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
         await self._keep_times(record)
-        if self.looker.audit is not None and self.looker.audit.explained:
-            # A file may have been written to meanwhile, since hooks can take long. Then its leftover original is not
-            # proven any more.
-            self.looker.audit = await self._audited(record)
         # This follows the hooks and the backup, which take time.
         problems = rules.commit_problems(record, await self.looker.see(record))
         if problems:
@@ -583,7 +561,7 @@ class DrainMachine(
         completed = bool(counters) and all(one.status is TaskStatus.COMPLETED for one in counters)
         if found is None or self.looker.audit is not None or not completed:
             return Done()
-        self.looker.named = await self._walk(record, bricks_of(record, found[0].bricks))
+        self.looker.named = await self._walk(record, bricks_of(record, found[0].bricks), found[0])
         return Done(words="; ".join(rules.audit_left(self.looker.named)) or "nothing is left all the same")
 
     async def _stop(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
@@ -647,24 +625,3 @@ class DrainMachine(
 
     async def _restore(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
         return Done(words=await self.throttle.restore(record))
-
-    def _recovery(
-        self, record: model.DrainRecord, found: tuple[VolumeState, tuple[VolumeTask, ...]] | None
-    ) -> Recovery | None:
-        """Return the recovery for a drain; None if it was not requested, or if it is not known whether the bricks are
-        in the volume.
-        """
-        world = self.call.world
-        if not self.call.request.recover or found is None or world.leftovers is None or world.recovery is None:
-            return None
-        state, _ = found
-        return Recovery(
-            bricks=bricks_of(record, state.bricks),
-            volume_id=record.volume_id,
-            in_volume=any(brick.name in record.bricks for brick in state.bricks),
-            own_times=is_on(dict(state.options), "features.ctime", default=True) is not False,
-            leftovers=world.leftovers,
-            volume=world.recovery,
-            blocking=world.blocking,
-            clock=world.clock,
-        )

@@ -15,6 +15,8 @@ from migrator.bricks.drain.rules_progress import wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import ThrottleRules
+from migrator.catalog.brick_parts import BrickEntry
+from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S, GIB
@@ -236,7 +238,7 @@ class Site:
             source=Source(),
             walks=Walks(self.volume),
             times=Times(self.volume),
-            read_block=lambda payload: (b"left",) * len(payload),
+            read_block=lambda payload: (BrickEntry(b"left", EntryType.FILE, 5, bytes(16), 1),) * len(payload),
             contents=lambda: Contents(self.trees),
             versions=versions,
             open_files=open_files,

@@ -12,6 +12,8 @@ from migrator.bricks.drain.audit import LeftListFile, audit_bricks
 from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep, PlaceSeen
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
 from migrator.bricks.drain.steps import DrainMachine
+from migrator.catalog.brick_parts import BrickEntry
+from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
 from migrator.gluster.model import Brick
@@ -46,8 +48,8 @@ class Walks:
         return BrickTotals(rows=len(names), directories=1, problems=0)
 
 
-def block(payload: memoryview) -> Sequence[bytes]:
-    return bytes(payload).split(b"\0")
+def block(payload: memoryview) -> Sequence[BrickEntry]:
+    return [BrickEntry(path, EntryType.FILE, 5, bytes(16), 1) for path in bytes(payload).split(b"\0")]
 
 
 def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> AuditSeen:
@@ -97,8 +99,8 @@ def test_all_that_is_left_is_written_down_and_only_the_first_are_shown(tmp_path:
     assert len(audit.examples) == MOST_EXAMPLES
     assert audit.list_file == str(tmp_path / "left.tsv")
     lines = [line.split("\t") for line in (tmp_path / "left.tsv").read_text().splitlines()]
-    assert {(brick, kind) for brick, kind, _ in lines} == {("gl3:/b", "file")}
-    assert [percent_unescape(path) for *_, path in lines] == names
+    assert {(brick, kind, *facts) for brick, kind, _, *facts in lines} == {("gl3:/b", "file", "5", "0" * 32)}
+    assert [percent_unescape(path) for _, _, path, *_ in lines] == names
     # A later audit of the same run says what is left now.
     assert audited((b"one",), LeftListFile(str(tmp_path))).left == 1
     assert len((tmp_path / "left.tsv").read_text().splitlines()) == 1
@@ -130,9 +132,14 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
         return None
 
     world = SimpleNamespace(
-        places=places, walks=walks, read_block=block, clock=VirtualClock(), ledger=SimpleNamespace(drains=None)
+        names=None,
+        places=places,
+        walks=walks,
+        read_block=block,
+        clock=VirtualClock(),
+        ledger=SimpleNamespace(drains=None),
     )
-    call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
+    call: Any = SimpleNamespace(world=world, directory=None, left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
     record = made(DrainRecord, volume_id=VOLUME_ID, bricks=names, state=state, times={state: 1.0})
     act = Act(step=DrainStep.AUDIT, intent=state, result=state)

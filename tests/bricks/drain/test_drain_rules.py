@@ -167,8 +167,6 @@ def test_bricks_that_were_taken_out_by_hand_are_audited_first(state: drain.Drain
     if state in (S.AUDITING, S.AUDITED):
         halted(next_step(record(state), out(audit=LEFT)), "files are left on it")
         halted(next_step(record(state), out(audit=NOT_WHOLE)))
-        for audit in (LEFT, NOT_WHOLE):
-            assert next_step(record(state), out(audit=audit, may_recover=True)) == act(D.RECOVER, state, state)
         assert next_step(record(state), out()) == seen_done(AUDIT if state is S.AUDITING else COMMIT)
 
 
@@ -278,7 +276,6 @@ def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSe
     again = record(state, times={S.FAILED: 45.0})
     assert rules.may_start(again) is (state is not S.COMMITTING)
     assert next_step(again, seen(audit=audit)) == replace(START, task_before="t1")
-    assert next_step(record(state), seen(audit=audit, may_recover=True)) == act(D.RECOVER, state, state)
     # An incomplete audit proves nothing.
     halted(next_step(record(state), seen(audit=NOT_WHOLE)), "gl3 is lost", look_again=True)
 
@@ -288,13 +285,11 @@ def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSe
     [
         ({}, AUDIT),
         ({"progress": FAILED}, replace(START, task_before="t1")),
-        ({"progress": FAILED, "may_recover": True}, act(D.RECOVER, S.FAILED, S.FAILED)),
         ({"progress": None}, replace(ADOPTED, task_id="t1")),
         ({"progress": None, "silent": "for 6 h"}, replace(START, task_before="t1")),
         ({"progress": MOVING}, replace(ADOPTED, task_id="t1")),
         ({"progress": MOVING, "stalled": "dead"}, replace(START, task_before="t1")),
-        # Never beside Gluster: on another host the task may go on.
-        ({"progress": MOVING, "lost": "gl3", "may_recover": True}, replace(START, task_before="t1")),
+        ({"progress": MOVING, "lost": "gl3"}, replace(START, task_before="t1")),
     ],
 )
 def test_a_failed_drain_waits_until_it_is_asked_for_again(changes: dict[str, Any], expected: drain.DrainAct) -> None:
@@ -359,7 +354,6 @@ def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState
         assert step(audit=old) == act(D.AUDIT, state, state)
     for bad in (LEFT, replace(CLEAN, unsure=1), NOT_WHOLE):
         halted(step(audit=bad))
-        assert step(audit=bad, may_recover=True) == act(D.RECOVER, state, state)
     assert step(drain.PlaceSeen.EMPTY, None) == seen_done(WIPE)
     for place in (drain.PlaceSeen.OTHER, drain.PlaceSeen.UNKNOWN, None):
         halted(step(place))

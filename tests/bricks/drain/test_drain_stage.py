@@ -1,25 +1,21 @@
 """Drains over a simulated volume: the way out and back, guards, options, failures, and what is left."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionNotes
 from migrator.bricks.drain.model import BrickMarks, ChangedOption, TreeOnBricks
-from migrator.bricks.drain.steps import DrainMachine
 from migrator.bricks.model import Ending
-from migrator.bricks.recover.model import RecoverySummary
 from migrator.bricks.shared import read_bricks
 from migrator.core.entry import UserTree
 from migrator.core.errors import LockHeld, Refused, UsageError
 from migrator.core.events import Event, EventKind
 from migrator.core.units import GIB
 from migrator.core.windows import Window
-from migrator.gluster.model import BrickHeal, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import VOLUME, of_brick
 from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site
@@ -328,80 +324,3 @@ def test_a_drain_that_breaks_off_every_time_is_not_restarted_forever(site: Site)
     assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
     assert site.volume.tasks_made == 4
     assert LEAVING in site.volume.inside
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_an_original_that_was_written_to_after_its_proof_stops_the_commit(
-    site: Site, written: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.volume.unmovable, site.volume.silent_failures = {5}, True
-
-    class Proof:
-        """What is left is in the volume with the same content, until the backup is made."""
-
-        async def proven(self) -> Mapping[str, frozenset[bytes]]:
-            return {LEAVING: frozenset() if written and site.backups else frozenset({b"left"})}
-
-    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Proof())
-    committed: list[bool] = []
-
-    def commits() -> None:
-        committed.append(True)
-        # For the simulated volume: it knows of no second copy.
-        site.volume.bricks[LEAVING].clear()
-
-    site.glusterd.before_commit = commits
-    if written:
-        with pytest.raises(Refused, match="left on the bricks"):
-            site.drain()
-        assert LEAVING in site.volume.inside
-    else:
-        site.drain()
-    assert committed == ([] if written else [True])
-
-
-@dataclass
-class Recovery:
-    """Nothing that is left is proven, or can be brought back."""
-
-    at_look: Callable[[], None]
-    asked: int = 0
-
-    async def proven(self) -> Mapping[str, frozenset[bytes]]:
-        self.at_look()
-        return {}
-
-    async def bring_back(self) -> RecoverySummary:
-        self.asked += 1
-        return RecoverySummary(recovered=0, names=0, problems=("home/a: it waits to be healed",))
-
-
-def test_nothing_is_brought_back_while_a_copy_is_old_or_a_brick_is_not_seen(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.volume.unmovable, site.volume.silent_failures = {5}, True
-    healthy = site.glusterd.state_and_tasks
-
-    async def unhealed() -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        state, tasks = await healthy()
-        return replace(state, heals=(BrickHeal(brick=LEAVING, status="Connected", entries=3),)), tasks
-
-    # From the first look at what is left on: nothing spoke against the beginning.
-    recovery = Recovery(lambda: monkeypatch.setattr(site.glusterd, "state_and_tasks", unhealed))
-    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: recovery)
-    done = site.drain(recover=True)
-    assert "wait to be healed" in done.words
-    assert (recovery.asked, LEAVING in site.volume.inside) == (0, True)
-
-
-def test_what_a_recovery_left_alone_is_for_people_and_not_for_gluster_again(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.volume.unmovable = {5}
-
-    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Recovery(nothing))
-    done = site.drain(recover=True)
-    assert (done.ending, site.state) == (Ending.HALTED, S.FAILED)
-    begun = [one for one in site.ledger.events.latest(100) if one.message.startswith("start: task")]
-    # Once at first, and once more after the recovery, as Gluster's counters stay with the task.
-    assert len(begun) == 2
