@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.model import SiteRecord
+    from migrator.operations.journal import Journal
     from migrator.operations.run_files import RunFiles
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.document import PlanFiles
@@ -76,8 +77,10 @@ class Wiring:
     others. File systems are opened anew for every call.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, own_journal: bool = True) -> None:
+        """`own_journal` False: the site is that of a rollback, which the journal of the migration covers."""
         self.site = site
+        self._own_journal = own_journal
         self.clock = SystemClock()
         self.blocking = DaemonThreads()
 
@@ -116,7 +119,14 @@ class Wiring:
         return ledger
 
     def locks(self) -> Locks:
-        return Locks(self.site.site.state_dir / "locks", self.clock)
+        journal = self.journal().note if self._own_journal else None
+        return Locks(self.site.site.state_dir / "locks", self.clock, journal)
+
+    def journal(self) -> "Journal":
+        """The journal of the site, on the target."""
+        from migrator.operations.journal import Journal
+
+        return Journal(self.target_root, self.site.ledger_file, self.clock, new_token)
 
     def source(self) -> "closing[PosixSource | GlusterSource]":
         """The source, for the length of a block. Raises UsageError."""

@@ -115,7 +115,9 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
 
     @asynccontextmanager
     async def opened(record: CutoverRecord) -> AsyncIterator[carry_back.BackParts]:
-        back = Wiring(_exchanged(wiring.site, carry_back.rollback_directory(rollbacks(wiring), record)))
+        back = Wiring(
+            _exchanged(wiring.site, carry_back.rollback_directory(rollbacks(wiring), record)), own_journal=False
+        )
         site, tree = back.site, record.tree.path
         with (
             carry_back.rollback_ledger(site.site.state_dir, known) as ledger,

@@ -29,6 +29,7 @@ from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.call import say
+from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Engine, Snapshot, reason_of
 from migrator.operations.model import Act, Finished, Halt, Notes, State, Step, StepRecord, StepResult
@@ -149,6 +150,10 @@ class CallMachine(Engine[Called, Snapshot, State, Step, Notes, Summary]):
     @property
     def clock(self) -> Clock:
         return self.call.world.clock
+
+    @property
+    def site_locks(self) -> Locks:
+        return self.call.world.locks
 
     @property
     def poll_s(self) -> float:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -438,8 +439,9 @@ class ManifestDirectories(Struct, frozen=True):
     part_rows: int = PART_ROWS
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
-        """Begin a manifest, after removing what killed verifications have left: up to hundreds of bytes per path. Raises OSError."""
-        directory = self.directory / name
+        """Begin a manifest, after removing what killed verifications have left: up to hundreds of bytes per path. An older ledger
+        gives numbers again, so a directory that exists is kept, and another name is taken. Raises OSError.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         # Held until the own draft is locked: no other call takes it for that of a killed one.
         with held(locked(self.directory)):
@@ -447,6 +449,8 @@ class ManifestDirectories(Struct, frozen=True):
                 with suppress(BlockingIOError, FileNotFoundError), held(locked(draft, fcntl.LOCK_NB)):
                     if draft.exists():  # otherwise it was closed just now
                         shutil.rmtree(draft.parent)
+            names = chain((name,), (f"{name}-{number}" for number in count(2)))
+            directory = next(place for one in names if not os.path.lexists(place := self.directory / one))
             (directory / DRAFT_DIRECTORY).mkdir(parents=True)
             lock = locked(directory / DRAFT_DIRECTORY)
         sync(self.directory)

@@ -75,6 +75,7 @@ def init_command(
                 ledger=ledger,
                 clock=wiring.clock,
                 new_site_id=lambda: str(uuid.uuid4()),
+                make_journal=wiring.journal().make,
                 mounts=mounts,
             )
     return present(invocation, result, _init_document)
@@ -129,6 +130,7 @@ def doctor_command(invocation: Invocation, *, tuning: bool) -> ExitCode:
             source_tool=wiring.source_tool,
             target_tool=wiring.target_tool,
             holders=wiring.locks().holders,
+            require_newest=wiring.journal().require_newest,
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

@@ -39,6 +39,7 @@ from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
+from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
 from migrator.operations.model import Finished, Halt
@@ -516,6 +517,13 @@ class TreeMachine(
     @property
     def clock(self) -> Clock:
         return self.cutting.run.clock
+
+    @property
+    def site_locks(self) -> Locks:
+        return self.cutting.run.locks
+
+    def shown(self, record: model.CutoverRecord) -> str:
+        return record.tree.user
 
     @property
     def acts(self) -> Mapping[model.CutoverStep, Callable[[model.CutoverAct, model.CutoverRecord], Awaitable[_Done]]]:

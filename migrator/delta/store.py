@@ -583,6 +583,8 @@ MOVES_SCHEMA = Columns[object](
 _RENAME, _GONE = "rename", "gone"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 _SUFFIX = ".parquet"
+_NAME_DIGITS = 16
+"""How much of its digest is in the name of a list."""
 _BRING_BACK = "restore the state directory"
 
 
@@ -595,8 +597,8 @@ class MoveListFiles:
         self._directory = directory
 
     def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> model.WrittenMoves:
-        """Write a list durably, in the given order, with some thousand rows in memory. Replaces a list of the same name
-        from an interrupted pass. Raises UsageError for an unusable name, and OSError.
+        """Write a list durably, in the given order, with some thousand rows in memory. The digest of the list is added
+        to its name. Raises UsageError for an unusable name, and OSError.
         """
         if not _NAME.fullmatch(name):
             raise UsageError(f'"{name}" cannot be the name of a move list', hint="letters, digits, dots, dashes")
@@ -613,6 +615,10 @@ class MoveListFiles:
                 writer.write_batch(pa.RecordBatch.from_pylist(block, schema=MOVES_SCHEMA))
                 counts.update(row["what"] for row in block)
         digest = self.digest(move_list)
+        # An older ledger gives numbers again: a list never takes the place of another one.
+        written, move_list = move_list, f"{name}-{digest[:_NAME_DIGITS]}{_SUFFIX}"
+        (self._directory / written).rename(self._directory / move_list)
+        sync(self._directory)
         return model.WrittenMoves(move_list=move_list, digest=digest, renames=counts[_RENAME], gone=counts[_GONE])
 
     def renames(self, move_list: str) -> Iterator[Rename]:

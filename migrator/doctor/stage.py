@@ -251,7 +251,7 @@ PROBE_TIMEOUT_S = 300.0
 class DoctorWorld(Struct, frozen=True, kw_only=True):
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine. By default no
     command is at work. `confinement_problem` returns why streams cannot be confined here, None if they can. `find_driver`
-    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
+    raises ToolFailed if the driver cannot be used. `require_newest` raises Refused if the ledger is an older one. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
     or if `storage` is (the target has no storage targets).
     """
 
@@ -275,6 +275,7 @@ class DoctorWorld(Struct, frozen=True, kw_only=True):
     source_tool: FileSystemCommand | None = None
     target_tool: FileSystemCommand | None = None
     holders: Holders = tuple
+    require_newest: Callable[[], None] | None = None
 
 
 async def ask(
@@ -330,6 +331,7 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
             ok("users map", str(users)) if users.is_file() else failure("users map", f"{users} is missing", fix)
         )
     findings += _state_directory(world)
+    findings += await _journal(world)
     findings += await _hooks(world)
     events = world.ledger.events.latest(1) if world.ledger is not None else ()
     findings.append(rules.check_clock(world.clock.now_s(), events[0].at_s if events else None))
@@ -374,6 +376,19 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
     missing = missing_freeze_hook(found.hooks) if cutover.freeze == "hook" else None
     freeze = [failure("hooks", missing, 'or set [cutover] freeze = "top" (docs/cutover.md)')] if missing else []
     return [*check_hooks(found, world.hooks.directory), *freeze, *switch]
+
+
+async def _journal(world: DoctorWorld) -> list[Finding]:
+    """Whether the ledger is the newest one, by the journal on the target."""
+    if world.require_newest is None or world.ledger is None:
+        return []
+    try:
+        await world.blocking(world.require_newest, timeout_s=LOOK_TIMEOUT_S)
+    except TimeoutError:
+        return [failure("ledger", f"no answer of the target within {LOOK_TIMEOUT_S:.0f} s", "check its mount")]
+    except MigratorError as error:
+        return [failure("ledger", error.message, error.hint)]
+    return [ok("ledger", "the newest one, by the journal on the target")]
 
 
 def _state_directory(world: DoctorWorld) -> list[Finding]:

@@ -127,6 +127,9 @@ def place_time_s(place: str) -> float | None:
 # Identity and room of both file systems, and what the target keeps of a file.
 
 
+JOURNAL_NAME = b".migrator-journal"
+"""The file in the target's root that lists what the site's commands have begun: see `operations.journal`."""
+
 SENTINEL_NAME = b".migrator-sentinel"
 """The file that `init` writes into the root of both file systems. Scans skip it, and it is never copied."""
 

@@ -190,7 +190,7 @@ class _Probing:
         world = self.world
         while True:
             try:
-                with world.locks.hold("probing of both file systems", PROBE_LOCK):
+                with world.locks.hold("probing of both file systems", PROBE_LOCK, noted=False):
                     await self._rounds()
             except LockHeld:
                 await world.clock.sleep(world.interval_s)

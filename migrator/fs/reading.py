@@ -25,7 +25,15 @@ from migrator.core.units import MIB
 from migrator.fs.beneath import OTHER_MOUNT, HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.kinds.model import Answer
-from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
+from migrator.fs.model import (
+    JOURNAL_NAME,
+    SENTINEL_NAME,
+    Capacity,
+    MountIdentity,
+    mount_fingerprint,
+    mount_of,
+    mounts_beneath,
+)
 from migrator.fs.ports import Block, Digest, FileSystemTool
 from migrator.gluster.model import SourceHealth
 from migrator.purge.model import PURGE_NAME
@@ -237,7 +245,7 @@ ANSWER_TIMEOUT_S = 120.0
 _SENTINEL_LIMIT_BYTES = 4096
 _SEEN_NAMES = 10_000
 """How many names of a directory are remembered: a Gluster mount lists some names twice during renames."""
-_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
+_OWN_NAMES = (SENTINEL_NAME, JOURNAL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
 """Names in the root of a file system that belong to this program; they are no user data."""
 
 

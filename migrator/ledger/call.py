@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,13 +57,14 @@ def say(
 
 
 def backing_up(ledger: "Ledger", state_dir: Path) -> Callable[[str], None]:
-    """Return a function that copies the ledger to `backups` in the state directory under a given name. The function
-    raises OSError and the errors of the ledger.
+    """Return a function that copies the ledger to `backups` in the state directory under a given name. A copy never takes the
+    place of an earlier one: an older ledger gives numbers again. The function raises OSError and the errors of the ledger.
     """
     directory = state_dir / "backups"
 
     def back_up(name: str) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
-        ledger.backup(directory / f"ledger-{name}.db")
+        names = chain((name,), (f"{name}-{number}" for number in count(2)))
+        ledger.backup(next(file for one in names if not (file := directory / f"ledger-{one}.db").exists()))
 
     return back_up

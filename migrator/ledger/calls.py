@@ -1,6 +1,6 @@
 """The site, runs of verbs, events, and hooks."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, select, update
 
@@ -75,6 +75,19 @@ class RunRecords(Records):
     def latest(self) -> RunRecord | None:
         """The newest run."""
         return self._first(RunRecord, select(tables.runs).order_by(tables.runs.c.id.desc()))
+
+
+class JournalRecords(Records):
+    """What the site's commands have begun, each entry with a random token that is in the journal on the target too."""
+
+    def add(self, *, token: str, at_s: float, what: str) -> int:
+        """Record an entry; returns its number, which is higher than those of all before."""
+        return self._add(tables.journal, token=token, at_s=at_s, what=what)
+
+    def tokens(self, first: int) -> Mapping[int, str]:
+        """The tokens of the entries from a number on."""
+        query = select(tables.journal.c.id, tables.journal.c.token).where(tables.journal.c.id >= first)
+        return {row.id: row.token for row in self._rows(query)}
 
 
 class EventRecords(Records):

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import dialect
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
 from migrator.ledger import measures, operations, plans, tables
-from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
+from migrator.ledger.calls import EventRecords, HookRecords, JournalRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, backup
 from migrator.ledger.live import MetricRecords, WatchRecords
@@ -37,6 +37,7 @@ class Ledger:
         self._writer: Writer | None = None
         self.site = SiteRecords(database)
         self.runs = RunRecords(database)
+        self.journal = JournalRecords(database)
         self.scans = plans.ScanRecords(database)
         self.plans = plans.PlanRecords(database)
         self.passes = PassRecords(database)

@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import astuple
@@ -65,21 +65,31 @@ class Locks:
 
     Each holder has a locked file with what it holds. Holders are compared under one more lock, so nobody acts on half of
     what another is about to hold. Descriptors are closed on exec: a stream that outlives its run holds no lock.
+
+    Every command that changes something takes its locks here, so here its purpose is noted in the journal, which refuses a
+    ledger that is not the newest one.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, directory: Path, clock: Clock, journal: Callable[[str], None] | None = None) -> None:
+        """`journal` notes an act before it begins, and raises Refused if nothing may be done by this ledger. None: there is
+        no journal, as for the ledger of a rollback.
+        """
         self._directory = directory
         self._clock = clock
+        self._journal = journal
+
+    def note(self, what: str) -> None:
+        """Note an act in the journal before it begins. Raises Refused."""
+        if self._journal is not None:
+            with self._unusable(), self._guarded():
+                self._journal(what)
 
     @contextmanager
-    def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
-        """Hold locks until the end of the block. Raises LockHeld at once if one is held, also by this process."""
-        unusable = MigratorError.of_files(
-            f"no lock can be taken in {self._directory}",
-            cause="no permission on the state directory, its disk is full, or it is mounted read-only",
-            hint="run as the user who ran `migrator init`, and look at that file system",
-        )
-        with unusable, self._guarded():
+    def hold(self, purpose: str, *names: str, shared: Collection[str] = (), noted: bool = True) -> Iterator[None]:
+        """Hold locks until the end of the block. Raises LockHeld at once if one is held, also by this process, and Refused if
+        the ledger is not the newest one. `noted` False is for what changes nothing that the ledger knows.
+        """
+        with self._unusable(), self._guarded():
             for holder in self.holders(clear=True):
                 if (name := holder.conflict(names, shared)) is not None:
                     raise LockHeld(
@@ -87,9 +97,18 @@ class Locks:
                         cause=f"two at once would undo each other's work ({purpose} was asked for)",
                         hint="wait until it has ended, or stop it with Ctrl-C or SIGTERM; see `migrator status`",
                     )
+            if self._journal is not None and noted and names:
+                self._journal(purpose)
             file = self._enter(Holder(os.getpid(), purpose, self._clock.now_s(), names, tuple(shared)))
         with file:
             yield
+
+    def _unusable(self) -> AbstractContextManager[None]:
+        return MigratorError.of_files(
+            f"no lock can be taken in {self._directory}",
+            cause="no permission on the state directory, its disk is full, or it is mounted read-only",
+            hint="run as the user who ran `migrator init`, and look at that file system",
+        )
 
     def _enter(self, held: Holder) -> ExitStack:
         """Make the file of a holder. Raises OSError."""

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
@@ -86,6 +86,9 @@ runs = _table(
     directory:text
     """,
 )
+
+# What the site's commands have begun, as in the journal on the target. A number is never used again.
+journal = _table("journal", "id:int! token:text at_s:float what:text", sqlite_autoincrement=True)
 
 events = _table(
     "events",

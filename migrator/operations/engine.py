@@ -5,6 +5,7 @@ hooks around steps, and handles interruptions and failures of steps. After a kil
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.hooks.model import HookFacts
 from migrator.hooks.stage import Check, HookedStep, StepHooks
+from migrator.ledger.locks import Locks
 from migrator.operations.model import Act, Finished, Halt, Notes, Record, State, Step
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 Snapshot = TypeVar("Snapshot")
 Outcome = TypeVar("Outcome")
+
+LOG = logging.getLogger(__name__)
 
 LOOKS = 3
 """How often a failed snapshot is retried before it counts."""
@@ -88,6 +92,11 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     @abstractmethod
     def clock(self) -> Clock:
         """The time."""
+
+    @property
+    @abstractmethod
+    def site_locks(self) -> Locks:
+        """The locks of the site, which note each step in its journal."""
 
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
@@ -239,6 +248,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         limit = asyncio.timeout(self.limit_s(record, act))
         try:
             async with limit:
+                await self._note(record, act)
                 done = await self._carry_out(record, act)
         except (asyncio.CancelledError, Interrupted) as error:
             if limit.expired() and isinstance(error, Interrupted):
@@ -269,6 +279,18 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             words = f"{act.step.value}: {done.words}" if done.words else act.step.value
             self.say(self.events.step, Severity.INFO, record, words)
         return record, True
+
+    async def _note(self, record: Record, act: Act[Step, State]) -> None:
+        """Note a step in the journal after its intent, so that a copy of the ledger from before it is recognized. That this
+        ledger is the newest one was checked with the locks of the call: from then on nothing about the journal stops a step,
+        because a frozen user has to be thawed.
+        """
+        if act.step in self.waits:
+            return
+        try:
+            await asyncio.to_thread(self.site_locks.note, f"{self.shown(record)}: {act.step.value}")
+        except MigratorError as error:
+            LOG.warning("step %s of %s is not in the journal: %s", act.step.value, self.shown(record), error.message)
 
     async def _carry_out(self, record: Record, act: Act[Step, State]) -> Done[State, Notes]:
         work, hooking = self.acts[act.step], self.hooking()

@@ -220,7 +220,7 @@ class ChunkListFiles:
     def write_pass(
         self, plan: str, batch: int, number: int, chunks: Iterable[PackedChunk], *, kind: PassKind = PassKind.DELTA
     ) -> WrittenList:
-        """Write the list of a pass after the seed durably, replacing one whose pass was never recorded."""
+        """Write the list of a pass after the seed durably."""
         place = self._places[_PASSES]
         place.mkdir(parents=True, exist_ok=True)
         sync(place.parent)
@@ -298,10 +298,10 @@ class ChunkListFiles:
         return WrittenList(chunk_list=chunk_list, chunk_list_digest=self.digest(chunk_list), **written)
 
     def _with_digest(self, chunk_list: str, digest: str) -> str:
-        """Rename a list that was just written, in place of one of the same pass or chunk that was never recorded."""
+        """Rename a list that was just written. Others of the same pass or chunk stay: an older ledger gives numbers again, and
+        theirs may be those of the right one.
+        """
         file, stem = self._file(chunk_list), chunk_list.removesuffix(_SUFFIX)
-        for older in file.parent.glob(f"{file.stem}-*{_SUFFIX}"):
-            older.unlink()
         named = f"{stem}-{digest}{_SUFFIX}"
         file.rename(self._file(named))
         sync(file.parent)

@@ -24,7 +24,7 @@ from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import freeing_problems
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
-from migrator.ledger.locks import VOLUME, of_tree
+from migrator.ledger.locks import VOLUME, Locks, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
@@ -134,6 +134,10 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     @property
     def clock(self) -> Clock:
         return self.call.world.clock
+
+    @property
+    def site_locks(self) -> Locks:
+        return self.call.world.locks
 
     @property
     def acts(

@@ -287,12 +287,13 @@ def record_site(
     ledger: "Ledger",
     clock: Clock,
     new_site_id: Callable[[], str],
+    make_journal: Callable[[], bool],
     mounts: Sequence[Mount] = (),
 ) -> InitResult:
     """Record both file systems and write the sentinels; a repeated call adds the missing ones.
 
     If a device number changed (after a reboot) and the sentinel is right, the new number is recorded. `new_site_id`
-    returns a random UUID; `mounts` are this machine's, for the notes. Raises Refused if a file system is not the
+    returns a random UUID; `make_journal` makes the journal if it is missing, and returns whether it was; `mounts` are this machine's, for the notes. Raises Refused if a file system is not the
     expected one, and MigratorError if the target cannot be written.
     """
     done: list[str] = []
@@ -315,6 +316,8 @@ def record_site(
     try:
         if _leave(target, target_now, record.site_id):
             done.append("left the sentinel on the target")
+        if make_journal():
+            done.append("made the journal on the target")
     except OSError as error:
         raise target_not_writable(target.root, error) from None
     notes = [*_complete_source(source, source_now, record.site_id, done)]

@@ -1,6 +1,9 @@
-"""The ledger is brought back from an older backup: it knows nothing of users who were moved since, and gives numbers again."""
+"""The ledger is brought back from an older backup: it knows nothing of users who were moved since. It is refused as a whole,
+and, where it is accepted because there is no newer one, gives numbers again.
+"""
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from migrator.core.errors import MigratorError
+from migrator.fs.model import JOURNAL_NAME
 from migrator.purge.removal import Removal
 from tests.conftest import MakeXfs
-from tests.support.cut_site import CutSite, cut_site
+from tests.support.cut_site import CutSite, Snapshot, cut_site
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -24,9 +28,12 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
         yield made
 
 
-def keep(site: CutSite) -> Path:
+JOURNAL = os.fsdecode(JOURNAL_NAME)
+
+
+def keep(site: CutSite, name: str = "older.db") -> Path:
     """A backup of the ledger as it is now."""
-    kept = site.directory / "older.db"
+    kept = site.directory / name
     with closing(sqlite3.connect(site.site.ledger)) as ledger, closing(sqlite3.connect(kept)) as copy:
         ledger.backup(copy)
     return kept
@@ -35,7 +42,20 @@ def keep(site: CutSite) -> Path:
 def bring_back(site: CutSite, kept: Path) -> None:
     for suffix in ("-wal", "-shm"):
         site.site.ledger.with_name(site.site.ledger.name + suffix).unlink(missing_ok=True)
-    kept.rename(site.site.ledger)
+    shutil.copyfile(kept, site.site.ledger)
+
+
+def accept(site: CutSite) -> None:
+    """There is no newer ledger: the way that the docs have for that."""
+    shutil.move(site.site.target.path / JOURNAL, site.directory / "journal of the lost ledger")
+    site.call("init")
+
+
+def everything(site: CutSite) -> list[Snapshot]:
+    """Both sides with the facts of their directories, and all that the state directory has but the ledger, locks and logs."""
+    sides = [site.site.source.path, site.site.target.path]
+    kept = [site.directory / "state" / name for name in ("manifests", "catalogs", "passes", "moves", "splits")]
+    return [snapshot(os.fsencode(path)) if path.exists() else {} for path in (*sides, *kept, site.directory / "plans")]
 
 
 def stops_in_the_removal() -> None:
@@ -78,6 +98,7 @@ def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site
     before = [snapshot(os.fsencode(path)) for path in of_ann]
 
     bring_back(site, kept)
+    accept(site)
     site.cutover("ben")
     assert site.rows("SELECT id FROM operations") == [(1,)], "the number is given again"
     give_up_a_rollback(site, "ben")
@@ -99,6 +120,7 @@ def test_what_a_user_does_on_the_target_is_not_written_over(site: CutSite) -> No
     (site.target("ann") / "d2" / "new").write_bytes(b"made on the target")
     before = site.snapshot("ann")
     bring_back(site, kept)
+    accept(site)
 
     refused = site.call("run", "--user", "ann", "--deltas", "1", code=4)
 
@@ -108,3 +130,128 @@ def test_what_a_user_does_on_the_target_is_not_written_over(site: CutSite) -> No
     site.call("cutover", "--user", "ann", "--json", code=4)
     site.call("run", "--user", "ben", "--deltas", "1")
     site.assert_works_on("target", before)
+
+
+VERBS: tuple[tuple[str, ...], ...] = (
+    ("scan",),
+    ("plan", "--accept-unknown-inodes"),
+    ("run", "--all", "--deltas", "1"),
+    ("run", "--user", "ann", "--deltas", "1"),
+    ("verify", "--all"),
+    ("cutover", "--user", "ann"),
+    ("cutover", "--user", "ben"),
+    ("rollback", "--user", "ann"),
+)
+
+
+@pytest.mark.guarantee("old-ledger")
+def test_no_command_does_anything_by_an_older_ledger(site: CutSite) -> None:
+    """A user who was moved since has a top like that of a closed tree, and loses nothing."""
+    kept = keep(site)
+    site.cutover("ann")
+    (site.target("ann") / "d1" / "f0001").write_bytes(b"changed on the target")
+    os.chown(site.target("ann"), 0, 0)
+    site.target("ann").chmod(0o700)
+    right = keep(site, "right.db")
+    bring_back(site, kept)
+    before = everything(site)
+    for words in VERBS:
+        refused = site.call(*words, code=None)
+        assert refused.code == 4, (words, refused)
+        assert "is not the newest ledger of this site" in " ".join(refused.err.split()), (words, refused)
+        assert everything(site) == before, words
+    bring_back(site, right)
+    site.call("scan")
+
+
+@pytest.mark.guarantee("old-ledger")
+def test_a_user_who_is_back_on_the_source_is_not_purged_by_an_older_ledger(site: CutSite) -> None:
+    site.cutover("ann")
+    kept = keep(site)
+    confirm = purge(site, "ann")
+    site.rollback("ann")
+    bring_back(site, kept)
+    before = everything(site)
+    for words in (("purge", "--user", "ann", "--confirm", confirm), ("purge", "--all", "--confirm", confirm)):
+        assert "is not the newest ledger of this site" in " ".join(site.call(*words, code=4).err.split())
+    assert everything(site) == before
+
+
+@pytest.mark.guarantee("old-ledger")
+@pytest.mark.parametrize("step", ["freeze", "switch", "thaw"])
+def test_a_copy_made_during_a_cutover_is_older_too(site: CutSite, step: str) -> None:
+    """Copies are made right before steps that cannot be undone: they know of the call, but not of its end."""
+    hook = f'cp "{site.site.ledger}"* "{site.directory}/aside/"'
+    (site.directory / "aside").mkdir()
+    site.hook(f"pre-{step}.d/60-copies", hook)
+    site.cutover("ann")
+    (site.target("ann") / "d1" / "f0001").write_bytes(b"changed on the target")
+    copies = site.directory / "aside"
+    with closing(sqlite3.connect(copies / site.site.ledger.name)) as ledger:
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    bring_back(site, copies / site.site.ledger.name)
+    before = everything(site)
+    for words in (("cutover", "--user", "ann"), ("rollback", "--user", "ann"), ("run", "--user", "ann")):
+        refused = site.call(*words, code=4)
+        assert "is not the newest ledger of this site" in " ".join(refused.err.split())
+    assert everything(site) == before
+
+
+@pytest.mark.guarantee("old-ledger")
+def test_a_journal_that_is_lost_in_a_freeze_leaves_nobody_frozen(site: CutSite) -> None:
+    journal = site.site.target.path / JOURNAL
+    removes = site.hook("pre-switch.d/60-removes", f'rm -f "{journal}"; exit 1')
+    assert site.cutover("ann", code=4)["ending"] == "given-up"
+    assert site.is_open(site.source("ann"))
+    removes.unlink()
+    site.call("cutover", "--user", "ann", code=4)
+    site.call("init")
+    assert site.cutover("ann")["ending"] == "moved"
+
+
+@pytest.mark.guarantee("old-ledger")
+def test_a_journal_that_cannot_be_read_counts_as_one_that_disagrees(site: CutSite) -> None:
+    journal = site.site.target.path / JOURNAL
+    assert journal.stat().st_mode & 0o777 == 0o600
+    kept = journal.read_bytes()
+    journal.unlink()
+    assert "is missing" in site.call("scan", code=4).err
+    journal.symlink_to("/etc/passwd")
+    site.call("scan", code=4)
+    journal.unlink()
+    journal.write_bytes(kept)
+    journal.chmod(0o644)
+    site.call("scan", code=4)
+    journal.chmod(0o600)
+    site.call("scan")
+    journal.unlink()
+    site.call("init")
+    site.call("scan")
+
+
+def test_nothing_that_a_ledger_refers_to_is_replaced_by_another_one(site: CutSite) -> None:
+    """There is no newer ledger, so the older one is accepted; then the right one turns up, and has all of its files."""
+    kept = keep(site)
+    (site.source("ann") / "d1" / "f0001").rename(site.source("ann") / "d1" / "renamed")
+    site.call("run", "--all", "--deltas", "1")
+    site.call("verify", "--all")
+    right = keep(site, "right.db")
+    (manifest,) = site.rows("SELECT manifest FROM verifications ORDER BY id DESC LIMIT 1")[0]
+    journal = (site.site.target.path / JOURNAL).read_bytes()
+    before = everything(site)[2:]
+
+    bring_back(site, kept)
+    accept(site)
+    (site.source("ann") / "d1" / "renamed").rename(site.source("ann") / "d1" / "renamed again")
+    site.call("run", "--all", "--deltas", "1")
+    site.call("verify", "--all", code=3)  # a renamed file has both names on the target: what renamed it is forgotten
+    assert site.rows("SELECT manifest FROM verifications ORDER BY id DESC LIMIT 1")[0] != (manifest,)
+    for then, now in zip(before, everything(site)[2:], strict=True):
+        files = {path for path, facts in then.items() if str(facts[0]).startswith("-")}
+        # A list of the same content has the same name: its time may be another one.
+        assert {path: then[path][5:] for path in files} == {path: now[path][5:] for path in files}
+
+    bring_back(site, right)
+    assert "is not the newest ledger" in " ".join(site.call("scan", code=4).err.split())
+    (site.site.target.path / JOURNAL).write_bytes(journal)
+    assert site.call("verify", "--all", "--carry", "--json", code=None).code in (0, 3)

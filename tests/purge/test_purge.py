@@ -121,9 +121,9 @@ def test_a_tree_that_becomes_due_meanwhile_is_left_for_later(site: PurgeSite) ->
 
     class Waiting(Locks):
         @contextmanager
-        def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
+        def hold(self, purpose: str, *names: str, shared: Collection[str] = (), noted: bool = True) -> Iterator[None]:
             site.clock.later_s += DAY_S
-            with super().hold(purpose, *names, shared=shared):
+            with super().hold(purpose, *names, shared=shared, noted=noted):
                 yield
 
     ports = replace(site.ports(), locks=Waiting(site.world.directory / "locks", site.clock))

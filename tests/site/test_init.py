@@ -55,7 +55,13 @@ def init(
     target = MountedTarget(os.fsencode(site.target.root))
     with closing(source), closing(target), ledger_of(site) as ledger:
         return site_init.record_site(
-            site, source=source, target=target, ledger=ledger, clock=VirtualClock(), new_site_id=lambda: site_id
+            site,
+            source=source,
+            target=target,
+            ledger=ledger,
+            clock=VirtualClock(),
+            new_site_id=lambda: site_id,
+            make_journal=lambda: False,
         )
 
 

@@ -46,7 +46,7 @@ def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite)
 
     preview = site.json("run", "--user-batch", "1", "--deltas", "0", "--dry-run")
     assert preview["dry_run"]
-    assert os.listdir(site.target) == [".migrator-sentinel"], "a dry run changes nothing"
+    assert sorted(os.listdir(site.target)) == [".migrator-journal", ".migrator-sentinel"], "a dry run changes nothing"
 
     summary = site.json("run", "--user-batch", "1", "--deltas", "0")
     assert summary["batches"][0]["files"] == first["files"]

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
+from migrator.fs.model import JOURNAL_NAME
 
 MANY = 1000
 """Files in the directory that is renamed."""
@@ -102,10 +103,14 @@ def let_settle() -> None:
 
 
 def standing(tree: Path) -> dict[str, tuple[int, int, int]]:
-    """Inode, mtime and ctime of every file in a directory, whatever the length of its path: what was sent again has others."""
+    """Inode, mtime and ctime of every file in a directory, whatever the length of its path: what was sent again has others.
+    The journal is left out, which every command writes to.
+    """
     found: dict[str, tuple[int, int, int]] = {}
     for above, _, names, fd in os.fwalk(tree):
         for name in names:
+            if os.fsencode(name) == JOURNAL_NAME:
+                continue
             facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
             path = str(Path(above, name).relative_to(tree))
             found[path] = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)

@@ -127,9 +127,11 @@ class FakeLocks(Locks):
 
     def __init__(self) -> None:
         self.held: list[Holder] = []
+        self._journal = None
 
     @contextmanager
-    def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
+    def hold(self, purpose: str, *names: str, shared: Collection[str] = (), noted: bool = True) -> Iterator[None]:
+        del noted
         for one in self.held:
             if (name := one.conflict(names, shared)) is not None:
                 raise LockHeld(f"{name} is held: {one}")

@@ -5,13 +5,17 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
+from migrator.fs.model import JOURNAL_NAME
+
 
 def snapshot(tree: bytes, *, directories: bool = True) -> dict[bytes, tuple[object, ...]]:
-    """Every path below a tree, by its name relative to it, whatever its length; the tree's own directory is left out."""
+    """Every path below a tree, by its name relative to it, whatever its length; the tree's own directory is left out, and the
+    journal, which every command writes to.
+    """
     seen: dict[bytes, tuple[object, ...]] = {}
     groups: dict[tuple[int, int], list[bytes]] = {}
     for name, fd, last, found in walk(tree):
-        if stat.S_ISDIR(found.st_mode) and not directories:
+        if name == JOURNAL_NAME or (stat.S_ISDIR(found.st_mode) and not directories):
             continue
         seen[name] = (*_facts(found), *_content(fd, last, found))
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
