@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from migrator.core.paths import percent_unescape
 from migrator.core.units import MIB
@@ -66,5 +67,33 @@ def test_a_brick_that_is_down_deletes_nothing(changing: LabHandle, scratch: Path
             runs.run("--deltas", "1")
             assert not (runs.site.target / ANN / "files" / "vanished").exists()
             assert_proven(changing, runs)
+    finally:
+        shutil.rmtree(tree)
+
+
+def old_names(name: str) -> list[str]:
+    """What temporary files of this name were called before they depended on the site, and how rsync calls them."""
+    digest = xxhash.xxh3_128_hexdigest(os.fsencode(name))
+    return [*(f".migrator-{kind}-{digest}" for kind in ("copy", "part", "marks")), f".{name}.ABCdef"]
+
+
+@pytest.mark.guarantee("own-names")
+@pytest.mark.parametrize("via", WAYS)
+def test_files_with_names_of_temporary_files_stay_on_the_target(changing: LabHandle, scratch: Path, via: str) -> None:
+    """Another brick has the file of such a name than the one that the stream reads."""
+    tree = changing.source / ANN
+    names = [f"file {number}" for number in range(40)]
+    try:
+        tree.mkdir(parents=True)
+        for name in (one for plain in names for one in (plain, *old_names(plain))):
+            (tree / name).write_text(f"{name} of ann")
+        let_settle()
+        with seeded(changing, scratch, via) as runs:
+            assert_equal(changing.source, runs.site.target, [str(ANN)])
+            for name in names:
+                (tree / name).write_text(f"{name} of ann, written again")
+            let_settle()
+            runs.run("--deltas", "1")
+            assert_equal(changing.source, runs.site.target, [str(ANN)])
     finally:
         shutil.rmtree(tree)
