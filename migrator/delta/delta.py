@@ -276,7 +276,9 @@ class _Carrying:
             if entry is None:
                 proven.append(gone)
             elif isinstance(entry, OSError):
-                if (reason := stop_reason(entry.errno)) is not None:
+                # One path that cannot be read, as in a split-brain, holds up no other. Health shows whether all of it fails.
+                reason = stop_reason(entry.errno)
+                if reason is not None and reason is not StopReason.IO_ERROR:
                     raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_words(entry)}")
                 self.moved.left += 1
             elif (entry.type is EntryType.DIRECTORY) is not (kind is EntryType.DIRECTORY):
@@ -540,21 +542,24 @@ async def search_extras(
         if not lost:
             return False
         # A verification has looked its extras up on the source. Extras of an earlier catalog have had no look-up.
-        against: dict[str, None] = {}
-        for catalog in sorted({now, *(catalog for one in wanted for catalog in one.earlier)}):
-            changes = Changes(base=catalog, now=now, trees=tuple(lost))
-            against |= dict.fromkeys(await problems(changes, catalog))
+        came_from = {one.tree: {now, *one.earlier} for one in wanted}
+        against = dict[bytes, dict[str, None]]()
+        for catalog in sorted(set[str]().union(*came_from.values())):
+            trees = [one for one in lost if catalog in came_from[one.tree]]
+            for tree, words in (await against_trees(problems, catalog, now, trees)).items():
+                against.setdefault(tree, {}).update(dict.fromkeys(words))
         shrunk = shrunk_trees(Changes(base=base, now=now, trees=tuple(lost)), max_shrink)
-        stay = [one for one in lost if against or one.tree in shrunk]
+        stay = [one for one in lost if one.tree in against or one.tree in shrunk]
         go = [one for one in lost if one not in stay]
         subject = f"batch {batch.number}"
         if stay:
-            message = f"left on the target: {_extras_words(stay)}: {'; '.join((*against, *shrunk.values()))}"
+            reasons = dict.fromkeys(word for words in against.values() for word in words)
+            message = f"left on the target: {_extras_words(stay)}: {'; '.join((*reasons, *shrunk.values()))}"
             invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
         if go:
             await asyncio.to_thread(found.keep, [one.tree for one in go])
-            trees = ", ".join(show(tree.tree) for tree in go[:_SHOWN])
-            message = f"to the target's trash: {_extras_words(go)}, in {trees}"
+            shown = ", ".join(show(tree.tree) for tree in go[:_SHOWN])
+            message = f"to the target's trash: {_extras_words(go)}, in {shown}"
             invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, message)
         return bool(go)
 
@@ -571,6 +576,22 @@ async def search_extras(
 
 
 _SHOWN = 5
+
+
+async def against_trees(
+    problems: Problems, catalog: str, now: str, trees: Sequence[TreeChanges]
+) -> Mapping[bytes, tuple[str, ...]]:
+    """The trees to which changes since a catalog may not be applied, each with the reasons. A problem of one tree holds up no
+    other one: if there is any, each tree is judged alone.
+    """
+
+    async def judge(some: Sequence[TreeChanges]) -> tuple[str, ...]:
+        return await problems(Changes(base=catalog, now=now, trees=tuple(some)), catalog) if some else ()
+
+    if not await judge(trees):
+        return {}
+    alone = [(one.tree, await judge([one])) for one in trees]
+    return {tree: words for tree, words in alone if words}
 
 
 def _extras_words(trees: Sequence[TreeChanges]) -> str:
@@ -898,7 +919,7 @@ class DeltaPass(Copying):
             then = now
         return deletion_problems(
             changes,
-            base_whole=None if before is None else before.whole_of(self._trees),
+            base_whole=None if before is None else before.whole_of(tree.tree for tree in changes.trees),
             base_fingerprint=then,
             now_fingerprint=now,
             source_fingerprint=health.fingerprint,

@@ -1,5 +1,6 @@
 """Move lists on disk, what forbids deletions, and the trees that a delta pass scans."""
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import GIB
-from migrator.delta.delta import deletion_problems, shrunk_trees, unfinished_places
+from migrator.delta.delta import against_trees, deletion_problems, shrunk_trees, unfinished_places
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
 from migrator.delta.store import MoveListFiles
 from migrator.ledger.ledger import Ledger
@@ -172,6 +173,34 @@ def test_each_guard_trips_alone(changes: dict[str, Any], said: str) -> None:
 def test_a_tree_that_shrank_too_much_is_named_alone(one: TreeChanges) -> None:
     assert problems(one) == ()
     assert list(shrunk(tree(name=b"home/b"), one)) == [b"home/a"]
+
+
+def test_a_problem_of_one_tree_keeps_the_extras_of_no_other() -> None:
+    """The catalog of an earlier plan is not whole of one tree: those of the other trees are judged by it."""
+    asked: list[list[bytes]] = []
+
+    async def judge(changes: Changes, base: str) -> tuple[str, ...]:
+        trees = [one.tree for one in changes.trees]
+        asked.append(trees)
+        return deletion_problems(
+            changes,
+            base_whole=b"home/b" not in trees,
+            base_fingerprint="f",
+            now_fingerprint="f",
+            source_fingerprint="f" if base == "scan-1" else None,
+            source_problems=(),
+            mount_problems=(),
+        )
+
+    trees = [tree(name=name) for name in (b"home/a", b"home/b", b"home/c")]
+    against = asyncio.run(against_trees(judge, "scan-1", "scan-2", trees))
+    assert list(against) == [b"home/b"]
+    assert "not whole" in against[b"home/b"][0]
+    assert list(asyncio.run(against_trees(judge, "scan-0", "scan-2", trees))) == [b"home/a", b"home/b", b"home/c"]
+    asked.clear()
+    assert asyncio.run(against_trees(judge, "scan-1", "scan-2", trees[::2])) == {}
+    assert asked == [[b"home/a", b"home/c"]]
+    assert asyncio.run(against_trees(judge, "scan-1", "scan-2", ())) == {}
 
 
 def test_a_share_that_is_no_number_allows_no_loss_above_the_floor() -> None:

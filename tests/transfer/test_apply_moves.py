@@ -58,11 +58,13 @@ def test_what_stands_in_the_way_goes_to_the_trash(world: MoveWorld, stale: str) 
     assert moved.to_send == []
 
 
-def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWorld) -> None:
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWorld, code: int) -> None:
+    """A path in split-brain is one of those: it holds up neither its tree nor the others of the batch."""
     for name in (b"back", b"odd", b"gone"):
         world.file(name)
     world.source.add(TREE + b"/back", b"x")
-    world.source.look_errors[TREE + b"/odd"] = errno.EACCES
+    world.source.look_errors[TREE + b"/odd"] = code
     world.vanished(b"back", b"gone", b"never", b"odd")
     moved = world.apply()
     assert (moved.trashed, moved.left, moved.stop) == (1, 2, None)
