@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -202,3 +205,33 @@ def said(drains: Drains) -> str:
     """The newest events of the ledger, a line each."""
     rows = rows_of(drains.site.directory, "select message from events order by id desc limit 20")
     return "\n".join(row[0] for row in rows)
+
+
+@pytest.mark.guarantee("old-ledger")
+def test_an_older_ledger_drains_nothing(drains: Drains, tmp_path: Path) -> None:
+    """It does not know what has been drained since, nor whose files are where."""
+    brick, ledger = brick_of(drains, 1, 3), drains.site.directory / "state" / "ledger.db"
+    older, right = tmp_path / "older.db", tmp_path / "right.db"
+    copy_ledger(ledger, older)
+    drains.site.json("scan", "--via", "bricks")
+    copy_ledger(ledger, right)
+    put_ledger(older, ledger)
+    try:
+        refused = drains.site.call("brick", "drain", brick.name, "--accept-open-files")
+        assert refused.returncode == 4, refused
+        assert "is not the newest ledger of this site" in " ".join(refused.stderr.split())
+        assert brick.name in drains.names()
+    finally:
+        put_ledger(right, ledger)
+    drains.site.json("scan", "--via", "bricks")
+
+
+def copy_ledger(ledger: Path, to: Path) -> None:
+    with closing(sqlite3.connect(ledger)) as source, closing(sqlite3.connect(to)) as copy:
+        source.backup(copy)
+
+
+def put_ledger(kept: Path, ledger: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        ledger.with_name(ledger.name + suffix).unlink(missing_ok=True)
+    shutil.copyfile(kept, ledger)
