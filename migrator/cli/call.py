@@ -397,6 +397,25 @@ def trees_of_users(
     return found
 
 
+def trees_moved(ledger: "Ledger", plan: Plan, choice: Choice) -> "Mapping[str, ByBatch]":
+    """The chosen trees for a verb on users who were moved, by plan. `--user` and `--all` also choose those that an earlier plan
+    has moved, which later plans omit, unless a plan is named. Raises UsageError.
+    """
+    from migrator.cutover.stage import attempts_of_users  # noqa: PLC0415 - as above
+
+    if choice.plan_name is not None or choice.numbers:
+        return {plan.name: choice.trees(plan)}
+    if choice.users:
+        return trees_of_users(ledger, plan, choice.users, moved_first=True)
+    planned, earlier = choice.trees(plan), dict(attempts_of_users(ledger, None))
+    moved = {tree.path for by_batch in earlier.values() for trees in by_batch.values() for tree in trees}
+    found = dict(earlier.pop(plan.name, {}))
+    for number, trees in planned.items():
+        if left := tuple(tree for tree in trees if tree.path not in moved):
+            found[number] = (*found.get(number, ()), *left)
+    return {**earlier, plan.name: found} if found else earlier
+
+
 def _shown(user: str) -> str:
     return show(user.encode("utf-8", "surrogateescape"))
 

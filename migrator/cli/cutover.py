@@ -7,7 +7,17 @@ import click
 from migrator import app
 from migrator.app.cutover import cutover_world
 from migrator.app.transfer import pass_engine, run_request
-from migrator.cli.call import Choice, choices, name_plans, open_site, present, run_stage, trees_of_users, verb
+from migrator.cli.call import (
+    Choice,
+    choices,
+    name_plans,
+    open_site,
+    present,
+    run_stage,
+    trees_moved,
+    trees_of_users,
+    verb,
+)
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.errors import ExitCode
@@ -59,7 +69,7 @@ def rollback_command(
 ) -> ExitCode:
     """Move users back to the source with their later changes, until the source is purged.
 
-    Before the switch it aborts the cutover.
+    Before the switch it aborts the cutover. --all also covers users whom earlier plans have moved.
     """
     return _move(invocation, choice, dry_run=dry_run, overwrite_source=overwrite_source, back=True)
 
@@ -78,11 +88,12 @@ def _move(
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
         plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
-        chosen = (
-            trees_of_users(ledger, plan, choice.users, moved_first=back)
-            if choice.users and choice.plan_name is None
-            else {plan.name: choice.trees(plan)}
-        )
+        if back:
+            chosen = trees_moved(ledger, plan, choice)
+        elif choice.users and choice.plan_name is None:
+            chosen = trees_of_users(ledger, plan, choice.users)
+        else:
+            chosen = {plan.name: choice.trees(plan)}
         name_plans(ledger, chosen)
         summaries: list[CutoverSummary] = []
         opened = partial(cutover_world, wiring, ledger, policy=policy, ahead=not dry_run)

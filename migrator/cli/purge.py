@@ -9,7 +9,7 @@ import click
 
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_stage, trees_of_users, verb
+from migrator.cli.call import Choice, choices, name_plans, open_plan, open_wiring, present, run_stage, trees_moved, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.purge.model import PurgeSummary
@@ -38,17 +38,15 @@ def purge_command(
 ) -> ExitCode:
     """Free the source of users who have worked on the target for [cutover] retain; needs proof of every file.
 
-    Removal is final: use --dry-run first. The same command resumes after a kill.
+    Removal is final: use --dry-run first. The same command resumes after a kill. --all also covers users whom earlier plans
+    have moved.
     """
     wiring = open_wiring(invocation)
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
-        trees = (
-            trees_of_users(ledger, plan, choice.users, moved_first=True)
-            if choice.users
-            else {plan.name: choice.trees(plan)}
-        )
+        trees = trees_moved(ledger, plan, choice)
+        name_plans(ledger, trees)
         request = PurgeRequest(
             trees=tuple(tree for by_batch in trees.values() for some in by_batch.values() for tree in some),
             pid=os.getpid(),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
-from migrator.core.units import several
+from migrator.core.units import NS_PER_S, several
 from migrator.fs.model import FileLook, Mount, Side
 from migrator.operations.model import Act, Finished, Halt, Kind, Operation
 from migrator.transfer.model import RunRequest
@@ -199,6 +199,9 @@ class CutoverNotes(Struct, frozen=True, kw_only=True):
     verification at that intent, or at the intent of the verification itself. Both are numbers in the ledger (of a
     rollback: in its own ledger), 0 if there was none. Only newer ones count; clocks may be set back.
 
+    `target_thawed_ns` is the target's own clock right before the thaw there, `target_thawed_again_ns` before that of a rollback
+    that was given up: this machine's clock may have been behind.
+
     `link` is the path that is switched. `manifest` names the manifest of the verification. `purge` is the estimate when
     a purge begins, and the freed amount once the tree is purged.
     """
@@ -212,6 +215,8 @@ class CutoverNotes(Struct, frozen=True, kw_only=True):
     verification_id: int | None = None
     manifest: str | None = None
     target_changes: TargetChanges | None = None
+    target_thawed_ns: int | None = None
+    target_thawed_again_ns: int | None = None
     purge: PurgeSum | None = None
     late: LateSum | None = None
 
@@ -249,6 +254,20 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
         return max(self.thawed_at_s - self.frozen_at_s, 0.0)
 
     @property
+    def let_in_s(self) -> float | None:
+        """When the user was first let in on the target: the later of the times by this machine's clock and the target's. None
+        before that.
+        """
+        at_s = self.times.get(CutoverState.THAWED) if self.thawed_at_s is None else self.thawed_at_s
+        return _later(at_s, self.notes.target_thawed_ns)
+
+    @property
+    def works_there_since_s(self) -> float | None:
+        """As `let_in_s`, the last time: a rollback may have been given up since."""
+        notes = self.notes
+        return _later(self.times.get(CutoverState.THAWED), notes.target_thawed_again_ns or notes.target_thawed_ns)
+
+    @property
     def under_way(self) -> bool:
         """Whether the user may be frozen."""
         return self.state in UNDER_WAY_STATES
@@ -266,6 +285,10 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
     def purge(self) -> PurgeSum | None:
         """The amount that a purge was to free, or has freed."""
         return self.notes.purge
+
+
+def _later(at_s: float | None, target_ns: int | None) -> float | None:
+    return at_s if at_s is None or target_ns is None else max(at_s, target_ns / NS_PER_S)
 
 
 class FrozenUser(Struct, frozen=True, kw_only=True):

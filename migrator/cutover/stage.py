@@ -50,13 +50,13 @@ ByBatch = Mapping[int, tuple[UserTree, ...]]
 """Trees by the number of their batch."""
 
 
-def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, ByBatch]:
-    """By plan, the trees of these users that were moved or are being moved, and did not come back. A user without such
-    trees is in no plan.
+def attempts_of_users(ledger: "Ledger", users: Sequence[str] | None) -> Mapping[str, ByBatch]:
+    """By plan, the trees of these users (None: of all) that were moved or are being moved, and did not come back. A user without
+    such trees is in no plan.
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
     for record in sorted(rules.newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
-        if record.tree.user in users and record.state not in model.ENDED_STATES:
+        if (users is None or record.tree.user in users) and record.state not in model.ENDED_STATES:
             found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
 

@@ -762,9 +762,9 @@ class TreeMachine(
                 await note_equal(run, world.deltas, cutting.plan, self._batch(record))
                 return await self._switch(record, back=True)
             case model.CutoverStep.THAW:
-                source = await self._present(run.source, tree)
+                source, clock_ns = await self._present(run.source, tree), await self._target_clock_ns()
                 await self._open_target(tree, rules.as_before(source, _noted(notes.frozen_top)))
-                return Done(words=f"{user} works on the target")
+                return Done(notes=model.CutoverNotes(target_thawed_ns=clock_ns), words=f"{user} works on the target")
             case model.CutoverStep.RETAIN:
                 done = await self._retain(record)
                 # After late writes, which it may refuse; the user works on the target already and does not wait.
@@ -792,9 +792,12 @@ class TreeMachine(
                 await self._open_source(record)
                 return Done(words=f"{user} works on the source again")
             case model.CutoverStep.ROLLBACK_REVERT:
-                target = await self._present(run.target, tree)
+                target, clock_ns = await self._present(run.target, tree), await self._target_clock_ns()
                 await self._open_target(tree, rules.as_before(target, _noted(notes.frozen_target_top)))
-                return Done(words=f"{user} works on the target, as before")
+                return Done(
+                    notes=model.CutoverNotes(target_thawed_again_ns=clock_ns),
+                    words=f"{user} works on the target, as before",
+                )
             case model.CutoverStep.PURGE:
                 raise ValueError(step)
 
@@ -888,6 +891,10 @@ class TreeMachine(
     async def _open_target(self, tree: bytes, like: Entry) -> None:
         await self.cutting.blocking(lambda: self.cutting.world.trees.open_tree(tree, like))
         await self._assign_archives(tree, to_user=True)
+
+    async def _target_clock_ns(self) -> int | None:
+        """The target's own clock; None if it does not tell, which is no reason to keep a user frozen."""
+        return await told(self.cutting.blocking(self.cutting.run.target.clock_ns))
 
     async def _open_source(self, record: model.CutoverRecord) -> None:
         cutting, tree = self.cutting, record.tree.path

@@ -19,11 +19,11 @@ from migrator.catalog.ports import Scratch
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
-from migrator.core.paths import is_beneath, join, parent
+from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.progress import PurgeProgress
 from migrator.core.tasks import WorkPool, beside, task_group
 from migrator.core.units import NS_PER_S, several
-from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
+from migrator.cutover.model import CutoverRecord, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -291,14 +291,16 @@ class Judge:
         *,
         surveys: bool = False,
     ) -> None:
-        world, again_s = call.world, record.times[CutoverState.THAWED]
+        world, let_in_s, again_s = call.world, record.let_in_s, record.works_there_since_s
+        if let_in_s is None or again_s is None:
+            raise ValueError(f"the user of {show(record.tree.path)} was not let in")
         self._placed = placed
         self._marked = marked
         self._source = world.source
         self._target = world.target
         self._proofs = proofs
         self._capabilities = call.site.capabilities or TargetCapabilities()
-        self._let_in_ns = int((again_s if record.thawed_at_s is None else record.thawed_at_s) * NS_PER_S)
+        self._let_in_ns = int(let_in_s * NS_PER_S)
         self._let_in_again_ns = int(again_s * NS_PER_S)
         trusted = world.source.trusted_ctimes and world.target.trusted_ctimes
         # Such a file may have changed unseen since it was verified, on either side.

@@ -23,6 +23,8 @@ from migrator.verify.model import VerificationRecord
 
 
 _OTHERS = 0o077
+_CLOCK_BEHIND_S = 60.0
+"""A clock that was further behind is reported."""
 
 
 def left_alone(
@@ -39,10 +41,14 @@ def left_alone(
         more = f"`migrator rollback --user {user}`" if back else "see `migrator status`"
         words = f"{user} does not work on the target for good ({state_words(record.state)}): {more}"
     else:
-        due_at_s = record.times[cutover.CutoverState.THAWED] + retain_s
+        clock_s = record.times[cutover.CutoverState.THAWED]
+        since_s = record.works_there_since_s or clock_s
+        due_at_s = since_s + retain_s
         if now_s >= due_at_s:
             return None
         words = f"the source of {user} is kept for another {format_duration(due_at_s - now_s)} ([cutover] retain)"
+        if since_s - clock_s >= _CLOCK_BEHIND_S:
+            words += f", by the target's clock: this machine's was {format_duration(since_s - clock_s)} behind it at the cutover"
     return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=words, due_at_s=due_at_s)
 
 

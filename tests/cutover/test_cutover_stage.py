@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pytest
 
 from migrator.beegfs.model import OwnerLimit
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
-from migrator.core.units import MIB
+from migrator.core.units import MIB, NS_PER_S
 from migrator.cutover.model import CutoverStep
 from migrator.ledger.ledger import open_ledger
 from tests.conftest import MakeXfs
@@ -182,13 +183,21 @@ def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(si
 @pytest.mark.exhaustive
 def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
     """A newer plan leaves out who has moved; a rollback goes by the older one all the same, and so does what was cut off."""
+    began_ns = time.time_ns()
     site.cutover()
+    with open_ledger(site.site.ledger, read_only=True) as ledger:
+        (record,) = ledger.cutovers.all()
+        # By the target's own clock, so a wrong one of this machine does not shorten `retain`.
+        assert record.notes.target_thawed_ns is not None
+        assert began_ns - NS_PER_S < record.notes.target_thawed_ns < time.time_ns() + NS_PER_S
     change(site.tree())
     expected = site.snapshot()
     let_settle()
     site.call("scan", "--json")
     site.call("plan", "--activate", "--json", "--accept-unknown-inodes")
     assert site.rows("SELECT count(*) FROM plans") == [(2,)]
+    shown = site.call("rollback", "--all", "--dry-run", "--json", code=None).json
+    assert {one["cutover"]["tree"]["user"] for one in shown["outcomes"] if one["cutover"]} >= {"ann"}
     document = site.call("rollback", "--user", "ann", "--json").json
     assert (document["plan"], document["outcomes"][0]["ending"]) == ("plan-0001", "moved")
     site.assert_works_on("source", expected)

@@ -39,7 +39,15 @@ from tests.support.verify_world import TREE, World, verify_world
 DAY_S = 86_400.0
 
 
-def retain(ledger: Ledger, plan: str, tree: UserTree, verification: int, *, let_in_s: float) -> cutover.CutoverRecord:
+def retain(
+    ledger: Ledger,
+    plan: str,
+    tree: UserTree,
+    verification: int,
+    *,
+    let_in_s: float,
+    target_thawed_ns: int | None = None,
+) -> cutover.CutoverRecord:
     """What a cutover leaves: every step of it, up to `retained`."""
     catalog = f"final-{verification}"
     at_s = let_in_s - 60
@@ -67,7 +75,12 @@ def retain(ledger: Ledger, plan: str, tree: UserTree, verification: int, *, let_
         at_s=at_s,
     )
     record = ledger.cutovers.plan(plan=plan, batch=1, tree=tree, predicted_freeze_s=60.0, at_s=let_in_s - 100)
-    notes = cutover.CutoverNotes(frozen_top="{}", final_pass_id=final.id, verification_id=verification)
+    notes = cutover.CutoverNotes(
+        frozen_top="{}",
+        final_pass_id=final.id,
+        verification_id=verification,
+        target_thawed_ns=target_thawed_ns,
+    )
     for move in (*THERE, RETAIN):
         record = do(
             ledger.cutovers, record, move, at_s=let_in_s - 0.5 if move is THERE[-1] else let_in_s - 50, notes=notes
@@ -210,8 +223,11 @@ def purge_site(
     share: float = 1.0,
     tree: bytes = TREE,
     let_in_later_s: float = 0.0,
+    target_clock: bool = False,
 ) -> Iterator[PurgeSite]:
-    """`fill` makes what is in the tree; it is copied, verified (content of a `share` of the files), and let in."""
+    """`fill` makes what is in the tree; it is copied, verified (content of a `share` of the files), and let in. With
+    `target_clock`, the record has the time of that by the target's clock too.
+    """
     top = source / os.fsdecode(tree)
     with verify_world(directory, source, target) as world:
         if tree != TREE:
@@ -224,7 +240,8 @@ def purge_site(
         assert proof.whole, proof.reasons
         clock = LaterClock()
         user, let_in_s = UserTree(path=tree, user="alice"), clock.now_s() + let_in_later_s
-        record = retain(world.ledger, world.plan.name, user, proof.id, let_in_s=let_in_s)
+        clock_ns = world.target.clock_ns() if target_clock else None
+        record = retain(world.ledger, world.plan.name, user, proof.id, let_in_s=let_in_s, target_thawed_ns=clock_ns)
         clock.later_s = 40 * DAY_S
         thaw(target / os.fsdecode(tree), 60001)
         places = MountedPlaces(world.source_root)

@@ -443,3 +443,30 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(cli_site: RealSite) -
     (facts,) = json.loads(cli_site.migrator("status", "--json").stdout)["cutovers"]
     assert facts["purge"] == sum_
     assert list((cli_site.directory / "state/backups").iterdir())
+
+
+def test_all_covers_users_whom_an_earlier_plan_has_moved(cli_site: RealSite) -> None:
+    for words in (("scan",), ("plan", "--activate")):
+        done = cli_site.migrator(*words)
+        assert done.returncode == 0, done.stderr
+    shown = asked(cli_site, "--all", "--dry-run")
+    assert {one["tree"]["user"]: one["outcome"] for one in shown["trees"]} == {"alice": "would-purge", "bob": "later"}
+    asked(cli_site, "--all", "--confirm", shown["checksum"])
+    assert not (cli_site.source.path / "home/alice").exists()
+
+
+def test_a_clock_that_was_behind_does_not_shorten_the_retention(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
+) -> None:
+    """The machine's clock was 41 days behind at the cutover, and is right now: the target has its own."""
+    with purge_site(
+        scratch / "site", xfs_source.path, xfs_target.path, fill, let_in_later_s=-41 * DAY_S, target_clock=True
+    ) as site:
+        site.clock.later_s = 60
+        before = contents(site.world.source_path)
+        with pytest.raises(Refused):
+            site.dry_run()
+        assert contents(site.world.source_path) == before
+        site.clock.later_s = 31 * DAY_S
+        (shown,) = site.dry_run().trees
+        assert shown.outcome is TreeOutcome.WOULD_PURGE
