@@ -116,10 +116,13 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """A tree and its location: `at` is its path, or its name in its place of the purge."""
+    """A tree and its location: `at` is its path, or its name in its place of the purge. `begun`: an earlier call may have removed
+    a part of it.
+    """
 
     tree: bytes
     at: bytes
+    begun: bool = False
 
     @property
     def moved(self) -> bool:
@@ -528,7 +531,7 @@ class Survey:
             self._call, self.found, lambda: self._looked_at, user=user, step="looking at", total=total
         ):
             await self._pool.run()
-            if self._placed.moved:
+            if self._placed.begun:
                 await self._count_removed()
         links, self.found.outside = self._proofs.link_sum()
         self.found.add(links.names, links.inodes, links.size_bytes)
@@ -566,7 +569,7 @@ class Survey:
 
     def _judge_block(self, entries: Sequence[Entry]) -> None:
         proofs = self._proofs.of_block([self._placed.known_as(entry.path) for entry in entries])
-        if self._placed.moved:
+        if self._placed.begun:
             self._proofs.note_surveyed(proofs)
         linked = [entry for entry in entries if entry.nlink > 1 and entry.type is not EntryType.DIRECTORY]
         self._proofs.note_links(linked)
@@ -609,7 +612,7 @@ class _Directory:
 
 @dataclass(slots=True, kw_only=True)
 class Removal:
-    """Removes a tree from its place. Paths that are not as verified stay, with the directories above them.
+    """Removes a tree from its place, or where it stands. Paths that are not as verified stay, with the directories above them.
 
     `watch` is called at intervals, and raises if nothing may be removed any more. `_waiting` has directories, the
     deepest last; `_busy` are in progress.
@@ -636,7 +639,8 @@ class Removal:
 
     async def run(self, *, user: str, total: int) -> Found:
         """Remove every path that may be removed. May be called once; a new one resumes after a stop or a crash."""
-        self._raised.update(await asyncio.to_thread(self.call.world.places.raised, parent(self.placed.at)))
+        if self.placed.moved:
+            self._raised.update(await asyncio.to_thread(self.call.world.places.raised, parent(self.placed.at)))
         self._waiting.append(_Directory(self.placed.at, None))
         async with (
             progress_shown(self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total),
@@ -734,7 +738,8 @@ class Removal:
             if not self._may_go(directory, entry):
                 return False
             self.call.world.places.close_directory(directory.path, entry)
-            if len(directory.path) > DEEP_BYTES:
+            # In place there is no directory to move it to, and no path is longer than its user had it.
+            if self.placed.moved and len(directory.path) > DEEP_BYTES:
                 self._raise_up(directory, entry)
         except OSError as error:
             self._keep(directory, directory.path, f"cannot be closed ({_reason(error)})")

@@ -1,6 +1,7 @@
 """`purge`: preflight checks, confirmation, then one tree after the other."""
 
 import asyncio
+import errno
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -90,6 +91,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     _hooked: bool = False
     _reread: model.Reread | None = None
     _removed: Found | None = None
+    _kept_in: bytes | None = None
     _freed: str = ""
     _marked: frozenset[bytes] = frozenset()
 
@@ -182,8 +184,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 if reasons := await self._problems(record, position, seen.placed, total, health):
                     raise self._stopped(record, "; ".join(reasons))
         await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
-        # The sum of a tree in its place is what earlier calls have left of it.
-        return None if seen.found is None or seen.placed.moved else CutoverNotes(purge=seen.found.sum)
+        # The sum of a tree whose purge has begun is what earlier calls have left of it.
+        return None if seen.found is None or seen.placed.begun else CutoverNotes(purge=seen.found.sum)
 
     def failing(self, record: CutoverRecord, act: CutoverAct, error: Exception, *, resumed: bool) -> None:
         del record, act, resumed
@@ -218,7 +220,9 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if record.state is CutoverState.PURGED:
             return Snapshot(placed=closed)
         position = await self._position(record)
-        placed = closed if position is model.Position.CLOSED else Placed(tree=tree.path, at=tree.path)
+        placed = closed
+        if position is not model.Position.CLOSED:
+            placed = Placed(tree=tree.path, at=tree.path, begun=record.state is CutoverState.PURGING)
         if position is model.Position.GONE and record.state is CutoverState.PURGING:
             # The purge was killed before it wrote its result. A missing mount would look the same.
             return Snapshot(placed=placed, reasons=await self._outside_problems())
@@ -412,7 +416,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             lacking = found.open_paths - found.skipped
             return rules.open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
         # Of the whole tree, also if an earlier call has removed a part of it.
-        whole = (record.notes.purge if placed.moved else None) or found.sum
+        whole = (record.notes.purge if placed.begun else None) or found.sum
         lost = rules.shrink_problem(
             tree,
             gone=found.gone,
@@ -428,53 +432,61 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _purge(self, act: CutoverAct, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
         seen, whole = self._seen, record.notes.purge
-        closed = _closed(record)
+        placed = closed = _closed(record)
         if seen.proofs is not None:
-            if not seen.placed.moved:
-                await self._put(record, closed)
+            placed = seen.placed if seen.placed.moved else await self._put(record, closed)
             words = f"the source of {record.tree.user} is being freed: {_sum_words(whole)}"
             self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
-            self._removed = await self._remove(record, closed, seen.proofs)
+            self._removed = await self._remove(record, placed, seen.proofs)
             if self._removed.open_paths:
+                self._kept_in = placed.at
                 raise PathsKept(
-                    f"there is no proof on the target for {several(self._removed.open_paths, 'path')}, kept in {show(closed.at)} of the source"
+                    f"there is no proof on the target for {several(self._removed.open_paths, 'path')}, kept in {show(placed.at)} of the source"
                 )
-        await self._put_away(record, closed)
+        await self._put_away(record, placed)
         await asyncio.to_thread(self._parts().remove)
         released = rules.released_words(self._removed.released) if self._removed else ""
         self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
         return Done(words=self._freed)
 
-    async def _put(self, record: CutoverRecord, closed: Placed) -> None:
-        """Move the tree into its place, and search for processes with open files in it once more."""
+    async def _put(self, record: CutoverRecord, closed: Placed) -> Placed:
+        """Move the tree into its place, and search for processes with open files in it once more. A full file system has no room
+        for the place: the tree is then freed where it stands, its top closed since the freeze.
+        """
         world, tree, place = self.call.world, record.tree.path, model.purge_place(record)
         top = await asyncio.to_thread(world.source.look, tree)
         if top is None:
             raise self._stopped(record, f"{show(tree)} has gone from the source just now")
+        placed = closed
         try:
             await asyncio.to_thread(world.places.put, tree, place, ino=top.ino)
         except OSError as error:
             why = f"{show(tree)} cannot be moved to {show(place)}: {error.strerror or error}"
-            raise self._stopped(record, why) from error
-        if reasons := await self._writing(closed.at):
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if not is_full or await self._position(record) is not model.Position.IN_PLACE:
+                raise self._stopped(record, why) from error
+            placed = Placed(tree=tree, at=tree, begun=True)
+            self.say(EventKind.PURGE_STARTED, Severity.INFO, record, f"{why}; it is freed in place")
+        if reasons := await self._writing(placed.at):
             raise self._stopped(record, "; ".join(reasons))
+        return placed
 
-    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: IndexedProofs) -> Found:
+    async def _remove(self, record: CutoverRecord, placed: Placed, proofs: IndexedProofs) -> Found:
         async def watch() -> None:
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
 
-        judge = Judge(self.call, record, closed, proofs, self._marked)
-        removal = Removal(call=self.call, placed=closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
+        judge = Judge(self.call, record, placed, proofs, self._marked)
+        removal = Removal(call=self.call, placed=placed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()
         return found
 
-    async def _put_away(self, record: CutoverRecord, closed: Placed) -> None:
+    async def _put_away(self, record: CutoverRecord, placed: Placed) -> None:
         places = self.call.world.places
         try:
-            if await asyncio.to_thread(places.stands, closed.at):
-                raise self._stopped(record, f"{show(closed.at)} is still there, although everything in it is gone")
+            if await asyncio.to_thread(places.stands, placed.at):
+                raise self._stopped(record, f"{show(placed.at)} is still there, although everything in it is gone")
             await asyncio.to_thread(places.remove_directory, model.purge_place(record))
             await asyncio.to_thread(self.call.world.source.sync)
             # Fails until the last place is removed.
@@ -590,7 +602,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             outside=found.outside,
             open_paths=listed.open_paths,
             findings=listed.listed,
-            kept_in=_closed(self.item.record).at if outcome is model.TreeOutcome.KEPT else None,
+            kept_in=self._kept_in if outcome is model.TreeOutcome.KEPT else None,
             archives=tuple(one.name for one in self._proven()),
         )
 
@@ -604,7 +616,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
 def _closed(record: CutoverRecord) -> Placed:
     """The tree in its place of the purge."""
-    return Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME))
+    return Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME), begun=True)
 
 
 def _count(target: FileSystem, tree: bytes) -> int:

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,8 +105,14 @@ def leave_sentinel(root: bytes, site_id: str, *, unfinished: bool = False) -> No
             os.unlink(SENTINEL_NAME, dir_fd=directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with held(os.open(SENTINEL_NAME, flags, 0o600, dir_fd=directory)) as file:
-            os.write(file, f"{site_id}\n".encode("ascii"))
-            os.fsync(file)
+            try:
+                os.write(file, f"{site_id}\n".encode("ascii"))
+                os.fsync(file)
+            except OSError:
+                # Of a full file system: an empty file would identify nothing.
+                with suppress(OSError):
+                    os.unlink(SENTINEL_NAME, dir_fd=directory)
+                raise
         os.fsync(directory)
 
 
@@ -227,7 +234,8 @@ def target_not_writable(root: bytes, error: OSError) -> MigratorError:
 # no sentinel is unknown to the ledger.
 
 
-_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT)
+"""Sites migrate because they are full, so a full source is used as one that is mounted read-only."""
 
 
 class InitResult(Struct, frozen=True, kw_only=True):
@@ -412,7 +420,7 @@ def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: s
             ) from None
         return (
             f"the source cannot be written ({error.strerror}): it is recorded without a sentinel, "
-            "by its file system, device and root alone",
+            "by its file system, device and root alone; `migrator init` again leaves the sentinel once it can be written",
         )
     return ()
 

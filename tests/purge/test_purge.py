@@ -1,6 +1,7 @@
 """Trees are purged of proven files, and of nothing else: over a real ledger, and by the program itself."""
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -23,6 +24,7 @@ from migrator.gluster.model import SourceHealth
 from migrator.lab.odd import odd_files
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
+from migrator.purge.files import MountedPlaces
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
 from migrator.scan.marks import TreeMarks
@@ -470,3 +472,73 @@ def test_a_clock_that_was_behind_does_not_shorten_the_retention(
         site.clock.later_s = 31 * DAY_S
         (shown,) = site.dry_run().trees
         assert shown.outcome is TreeOutcome.WOULD_PURGE
+
+
+class FullPlaces(MountedPlaces):
+    """A file system without room for a directory."""
+
+    def put(self, tree: bytes, place: bytes, *, ino: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def roomy(site: PurgeSite) -> MountedPlaces:
+    return site.places
+
+
+@pytest.fixture
+def full(site: PurgeSite, roomy: MountedPlaces) -> Iterator[PurgeSite]:
+    assert site.places is roomy
+    site.places = places = FullPlaces(site.world.source_root)
+    try:
+        yield site
+    finally:
+        places.close()
+
+
+def test_a_full_source_is_freed_in_place(full: PurgeSite) -> None:
+    count = len(names(full.source)) + 1
+    before = contents(full.world.source_path / "home" / "bob")
+    done = full.purge()
+    assert (done.outcome, done.removed, full.source.exists()) == (TreeOutcome.PURGED, count, False)
+    assert contents(full.world.source_path / "home" / "bob") == before
+
+
+@pytest.mark.parametrize("room", [False, True])
+def test_a_purge_in_place_resumes_in_place_or_where_there_is_room_now(
+    full: PurgeSite, roomy: MountedPlaces, room: bool
+) -> None:
+    shown, places = full.dry_run(), full.places
+    planned, confirm = shown.trees[0].sum, shown.checksum
+    full.places = dying(places, Death(left=30))
+    with suppress(Killed):
+        asyncio.run(purge(replace(full.request(confirm=confirm), workers=1), full.ports()))
+    gc.collect()
+    full.places = roomy if room else places
+    assert (full.source.exists(), full.state) == (True, CutoverState.PURGING)
+    assert full.source.stat().st_uid == 0
+    left = [path for path in full.source.rglob("f*") if path.is_file() and path.stat().st_nlink == 1]
+    assert 0 < len(left) < FILES
+    # A file that somebody adds is not proven, and stops it.
+    (full.source / "new").write_text("new")
+    assert full.purge().outcome is TreeOutcome.REFUSED
+    (full.source / "new").unlink()
+    done = full.purge()
+    assert (done.outcome, done.sum, done.gone) == (TreeOutcome.PURGED, planned, 0)
+    assert not full.source.exists()
+    assert not full.closed.parent.exists()
+
+
+def test_a_purge_in_place_counts_losses_over_the_whole_tree(full: PurgeSite) -> None:
+    confirm, places = full.dry_run().checksum, full.places
+    full.places = dying(places, Death(left=30))
+    with suppress(Killed):
+        asyncio.run(purge(replace(full.request(confirm=confirm), workers=1), full.ports()))
+    gc.collect()
+    full.places = places
+    left = names(full.source)
+    for path in full.target.iterdir():
+        if path.name != "symlink":
+            subprocess.run(["rm", "-rf", path], check=True)
+    assert full.purge().outcome is TreeOutcome.REFUSED
+    assert names(full.source) == left

@@ -1,5 +1,6 @@
 """Purging a user tree of a real volume: through the mount, and no trace of it is left on any brick."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -112,3 +113,43 @@ def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
     # What Gluster keeps by gfid is what is named, and no more: files of the tree have left nothing behind. A brick keeps one that
     # is removed until the client has closed it, which is after the program has.
     wait_for(lambda: not any(unnamed(lab)), "nothing is kept that has no name")
+
+
+@pytest.fixture
+def full_bricks(lab: LabHandle, site: PurgeSite) -> Iterator[Path]:
+    """All bricks are below `storage.reserve`: nothing can be made on the volume. At the last block Gluster stops a brick."""
+    filled = [lab.brick_directory(brick).parent / "filled" for brick in lab.bricks]
+    probes = [lab.source / f"probe-{number}" for number in range(12)]
+
+    def refused() -> int:
+        """How many names are refused: each brick has some of them, and looks at its room every 5 s."""
+        count = 0
+        for probe in probes:
+            try:
+                probe.mkdir()
+                probe.rmdir()
+            except OSError as error:
+                count += error.errno == errno.ENOSPC
+        return count
+
+    try:
+        for path in filled:
+            room = os.statvfs(path.parent)
+            with path.open("wb") as file:
+                left = room.f_blocks // 250
+                os.posix_fallocate(file.fileno(), 0, (room.f_bavail - left) * room.f_frsize)
+        wait_for(lambda: refused() == len(probes), "the bricks are full")
+        yield site.source
+    finally:
+        for path in filled:
+            path.unlink(missing_ok=True)
+        wait_for(lambda: not refused(), "the bricks have room again")
+
+
+def test_the_tree_is_freed_in_place_where_the_bricks_are_full(
+    lab: LabHandle, site: PurgeSite, full_bricks: Path
+) -> None:
+    done = site.purge()
+    assert (done.outcome, done.findings, done.reasons) == (TreeOutcome.PURGED, (), ())
+    assert not full_bricks.exists()
+    assert {name for _, name in on_bricks(lab) if "home/purged" in name or ".migrator-purge" in name} == set()

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -273,3 +273,20 @@ def test_a_read_only_target_is_refused_before_anything_is_written(scratch: Path,
     assert done.exit_code == 1, done.output
     assert "Read-only file system" in done.output
     assert everything(scratch) == before
+
+
+@pytest.mark.needs_root
+def test_a_full_source_is_recorded_without_a_sentinel_and_gets_it_later(scratch: Path, tiny_xfs: XfsMount) -> None:
+    """Sites migrate because they are full. The file can be created there, and not written."""
+    site = make_site(scratch, source=tiny_xfs.path)
+    filling = tiny_xfs.path / "filling"
+    with filling.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    for _ in range(2):
+        result = init(site)
+        assert result.source.sentinel is None
+        assert "No space left" in result.notes[0]
+        assert not (tiny_xfs.path / SENTINEL).exists()
+    filling.unlink()
+    assert init(site).source.sentinel == result.site_id
