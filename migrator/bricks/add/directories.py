@@ -36,6 +36,13 @@ _TIMES = 3
 """Users continue to work during a walk."""
 
 
+def own_name(record: AdditionRecord) -> str:
+    """A name of the addition that is unique over all ledgers: an older one gives numbers again, and owners and modes that were
+    recorded for another addition must not be restored.
+    """
+    return f"{record.id}-{record.times[AdditionState.PLANNED] * 1000:.0f}"
+
+
 async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
     """Record owner and mode of every directory just before bricks are added, because they may be lost afterwards. May be called
     again. Raises ToolFailed if no brick can be read.
@@ -43,7 +50,7 @@ async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
     world = _world(call, record)
     if world is None:
         return
-    with world.memory.opened(record.id) as known:
+    with world.memory.opened(own_name(record)) as known:
         unseen = await walk_older(call, record, world, known.keep)
         known.done()
     if unseen:
@@ -81,7 +88,7 @@ async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool 
     if world is None:
         return False
     try:
-        with world.memory.opened(record.id) as known:
+        with world.memory.opened(own_name(record)) as known:
             sweep = _Sweep(known=known)
             await walk_older(call, record, world, sweep.take)
             known.done()
@@ -90,7 +97,7 @@ async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool 
             except MigratorError as error:
                 _warn(call, record, f"not every copy of directories can be seen ({error.message})")
         found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
-        with world.memory.opened(record.id) as known:
+        with world.memory.opened(own_name(record)) as known:
             # Recorded with their new times: otherwise the repair would look like a change by users.
             known.keep(found.mended)
             known.done()
@@ -124,7 +131,7 @@ def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
     """Delete the recorded directories, unless some still wait for an admin. May be called again."""
     world = _world(call, record)
     if world is not None and not call.world.ledger.additions.read(record.id).notes.directories:
-        with world.memory.opened(record.id) as known:
+        with world.memory.opened(own_name(record)) as known:
             known.remove()
 
 

@@ -35,9 +35,11 @@ class DirectoryFiles:
         self._directory = directory
 
     @contextmanager
-    def opened(self, operation_id: int) -> Iterator["KnownDirectoryFile"]:
-        """Open the file of one operation during the block. Raises MigratorError if it cannot be read or written."""
-        path = self._directory / f"{operation_id}-directories.db"
+    def opened(self, operation: str) -> Iterator["KnownDirectoryFile"]:
+        """Open the file of one operation during the block. What identifies the operation has to be unique over all ledgers, if
+        the file lasts. Raises MigratorError if it cannot be read or written.
+        """
+        path = self._directory / f"{operation}-directories.db"
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

@@ -40,7 +40,7 @@ class DirectoryTimes(Struct, frozen=True, kw_only=True):
             # The bricks' own times are those of Gluster's moves.
             return KeptTimes()
         names = {brick.name for brick in bricks}
-        with self.memory.opened(drain_id) as known:
+        with self.memory.opened(str(drain_id)) as known:
             known.clear()
             await self._walk_one(bricks, state, known.keep)
             for staying in subvolumes(state):

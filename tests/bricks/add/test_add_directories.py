@@ -16,6 +16,7 @@ from migrator.bricks.add.directories import (
     keeping_right,
     know_directories,
     look_at_listed,
+    own_name,
     put_right,
     put_right_everywhere,
 )
@@ -120,7 +121,13 @@ class Site:
     clock: VirtualClock = field(default_factory=VirtualClock)
     record: Any = field(
         default_factory=lambda: SimpleNamespace(
-            id=7, side=AdditionSide.SOURCE, instead_of=None, bricks=(NEW,), subject=NEW, notes=AdditionNotes()
+            id=7,
+            times={AdditionState.PLANNED: 1.5},
+            side=AdditionSide.SOURCE,
+            instead_of=None,
+            bricks=(NEW,),
+            subject=NEW,
+            notes=AdditionNotes(),
         )
     )
 
@@ -150,7 +157,7 @@ class Site:
         asyncio.run(know_directories(self.call, self.record))
 
     def known(self, gfid: bytes) -> DirectoryFacts | None:
-        with self.memory.opened(7) as known:
+        with self.memory.opened(own_name(self.record)) as known:
             return known.of([gfid]).get(gfid)
 
     def puts_right(self) -> bool:
@@ -518,3 +525,12 @@ def test_the_command_has_the_acl_where_a_mode_does_not_bring_it_back() -> None:
     assert "setfacl --set u::rwx,u:1234:r-x,g::r-x,m::r-x,o::--- /mnt/gl/home/a/d" in told.command
     assert "or somebody who works there" in told.reason
     assert "setfacl" not in listed(V.DOUBTFUL, known, replace(known, mode=0), root=b"/mnt/gl").command
+
+
+def test_an_addition_of_another_ledger_has_a_file_of_its_own(site: Site) -> None:
+    """An older ledger gives the same number to another addition, which must not restore what this one recorded."""
+    again: Any = SimpleNamespace(id=7, times={AdditionState.PLANNED: 61.5})
+    assert own_name(again) != own_name(site.record)
+    with site.memory.opened(own_name(again)) as known:
+        assert known.of([ONE.gfid, TWO.gfid]) == {}
+        known.remove()

@@ -107,24 +107,24 @@ def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> 
     files = DirectoryFiles(tmp_path / "additions")
     every = [facts(number) for number in range(1200)]
     gfids = [one.gfid for one in every]
-    with files.opened(3) as known:
+    with files.opened("3") as known:
         known.keep(every)
         assert known.of(gfids) == {one.gfid: one for one in every}
-    with files.opened(3) as known:
+    with files.opened("3") as known:
         assert known.of(gfids) == {}
         known.keep(every)
         known.done()
         known.keep([facts(1, mode=0)])
-    with files.opened(4) as other:
+    with files.opened("4") as other:
         assert other.of(gfids) == {}
-    with files.opened(3) as known:
+    with files.opened("3") as known:
         assert known.of(gfids)[every[1].gfid] == every[1]
         known.keep([facts(1, path=b"renamed")])
         known.done()
         assert known.of([every[1].gfid])[every[1].gfid].path == b"renamed"
         known.remove()
     assert [path.name for path in (tmp_path / "additions").iterdir()] == ["4-directories.db"]
-    with files.opened(3) as known:
+    with files.opened("3") as known:
         assert known.of(gfids) == {}
         known.remove()
         known.remove()
@@ -132,7 +132,7 @@ def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> 
 
 def test_a_file_that_is_torn_is_told(tmp_path: Path) -> None:
     (tmp_path / "3-directories.db").write_bytes(b"torn" * 4096)
-    with pytest.raises(MigratorError, match="cannot be read or written"), DirectoryFiles(tmp_path).opened(3):
+    with pytest.raises(MigratorError, match="cannot be read or written"), DirectoryFiles(tmp_path).opened("3"):
         raise AssertionError
 
 
