@@ -102,6 +102,7 @@ def _move(
                 trees=trees,
                 run=run_request(site, name, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
                 vouched=site.cutover.freeze == "hook",
+                switch_by_hook=site.cutover.switch == "hook",
                 max_freeze_s=site.cutover.max_freeze_s,
                 settle_s=site.cutover.settle_s,
                 accept_freeze=accept_freeze,

@@ -11,6 +11,7 @@ import click
 from migrator import app
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
+from migrator.app.scan import user_map
 from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
@@ -20,11 +21,15 @@ from migrator.doctor.stage import DoctorWorld, examine
 from migrator.doctor.tuning import THIS_HOST, examine_tuning
 from migrator.doctor.view import tuning_document
 from migrator.fs.beneath import read_mounts
+from migrator.fs.ports import FileSystem
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.site import HostSpec, SiteHosts
 from migrator.render import document as doc
 from migrator.report.view_status import finding_document
+from migrator.scan.rules import choose_trees, parse_patterns
+from migrator.scan.session import find_directories
 from migrator.site import init
+from migrator.site.config import Site
 
 # --- `init`
 
@@ -63,6 +68,7 @@ def init_command(
     with wiring.source() as source, wiring.target() as target:
         if not site.ledger_file.exists():
             init.check_new_site(site, source=source, target=target, mounts=mounts)
+            _refuse_without_trees(site, source)
         if draft is not None:
             init.write_site_file(file, draft)
             click.echo(f"migrator: wrote {file}", err=True)
@@ -79,6 +85,13 @@ def init_command(
                 mounts=mounts,
             )
     return present(invocation, result, _init_document)
+
+
+def _refuse_without_trees(site: Site, source: FileSystem) -> None:
+    """Refuse globs that match nothing, or overlap, before anything is written. Raises UsageError, Refused."""
+    patterns = parse_patterns(site.users.trees, "[users] trees")
+    found = [(pattern, find_directories(source, pattern)) for pattern in patterns]
+    choose_trees(found, parse_patterns(site.users.exclude, "[users] exclude"), user_map(site))
 
 
 def _init_document(result: init.InitResult) -> doc.Document:

@@ -399,7 +399,8 @@ class Search:
         if self._unreadable:
             unseen.append(
                 f"{len(self._unreadable)} of the processes cannot be read: {'; '.join(self._unreadable[:3])}"
-                " (as in some containers; docs/cutover.md, Freeze)"
+                " (as in some containers): run the command outside the container or with CAP_SYS_PTRACE, or let a pre-freeze hook"
+                ' vouch for it with [cutover] freeze = "hook" (docs/cutover.md, Freeze)'
             )
         return {"open": found[:_LIMIT], "unseen": unseen, "served": self._served or not self._bricks}
 

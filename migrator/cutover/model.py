@@ -818,13 +818,14 @@ class CutoverRequest(Struct, frozen=True, kw_only=True):
     clients on other machines may pass a closed top by their caches. `wants_backup`: a backup of the target must be
     recorded before the switch. `require_rollback`: move only users who could be moved back. `require_acl_inheritance`:
     move users with default ACLs only if new files on the target inherit them. `overwrite_source`: a rollback overwrites
-    changes on the retained source.
+    changes on the retained source. `switch_by_hook`: the site leaves the switch to its hooks.
     """
 
     trees: Mapping[int, tuple[UserTree, ...]]
     run: RunRequest
     back: bool = False
     vouched: bool
+    switch_by_hook: bool = False
     max_freeze_s: float
     settle_s: float = 0.0
     accept_freeze: bool = False

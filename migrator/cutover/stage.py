@@ -133,7 +133,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         )
         predicted_s = record.predicted_freeze_s
         predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
-        message = f"{tree.user} is moved to the target; of the freeze {predicted}"
+        message = f"the cutover of {tree.user} to the target begins; of the freeze {predicted}"
         if self.no_way_back:
             message += f"; {tree.user} cannot be moved back: {self.no_way_back}"
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, message)
@@ -343,7 +343,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
             found = await told(find_hooks(self.sight.world.hooks, self.sight.run.blocking))
             if found is None:
                 return None
-            missing = [one for one in check_switch_hooks(found) if one.status is not FindingStatus.OK]
+            by_hook = self.sight.request.switch_by_hook
+            missing = [one for one in check_switch_hooks(found, by_hook=by_hook) if one.status is not FindingStatus.OK]
             return tuple(f"{one.message}: {one.fix}" for one in missing)
         source, _ = self.sight.paths(tree.path)
 
@@ -417,7 +418,7 @@ _BRING_OVER = (
     "look at these paths, and bring over to the target what is worth it; then give the same command with --overwrite-source, "
     "which moves what stands in the way to the trash of the source"
 )
-_MEND = "mend each as it says, then run the same command again"
+_MEND = "fix each of them, then run the same command again"
 _WITHOUT = "[cutover] require_rollback = false moves users all the same"
 _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
 

@@ -7,9 +7,10 @@ the ledger, and writes as a run does; both in directories of its own.
 import asyncio
 import errno
 import os
+import pwd
 import shutil
 from argparse import ArgumentParser
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +26,7 @@ from migrator.bricks.retire.model import RetirementState
 from migrator.core.clock import Clock
 from migrator.core.entry import ACL_ACCESS, UserTree
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
-from migrator.core.events import EventKind, Finding, Severity, failure, ok
+from migrator.core.events import EventKind, Finding, Severity, failure, ok, warning
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
@@ -55,7 +56,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
 from migrator.reap.rules import atime_problem, check_atime
-from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
+from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns, parse_user_map
 from migrator.scan.session import find_directories
 from migrator.site import rules_guards
 from migrator.site.config import HostSection, Site, SlurmSection
@@ -372,7 +373,10 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
         fix = "repair the file system that holds them, or name another directory in [site] hooks_dir"
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
     cutover = world.site.cutover
-    switch = check_switch_hooks(found) if cutover.switch == "hook" else []
+    switch = [] if links_of(world.site) else check_switch_hooks(found, by_hook=cutover.switch == "hook")
+    if cutover.switch != "hook":
+        # Users may be copied long before they are moved.
+        switch = [warning(one.check, one.message, one.fix) if one.fix else one for one in switch]
     missing = missing_freeze_hook(found.hooks) if cutover.freeze == "hook" else None
     freeze = [failure("hooks", missing, 'or set [cutover] freeze = "top" (docs/cutover.md)')] if missing else []
     return [*check_hooks(found, world.hooks.directory), *freeze, *switch]
@@ -504,11 +508,36 @@ async def _user_trees(world: DoctorWorld) -> list[Finding]:
     found, problem, fix = answer
     matches = [(pattern.text, len(paths)) for pattern, paths in found]
     findings = rules_guards.check_globs(matches, problem, fix, len(chosen))
+    if users.map is not None and users.map.exists() and not problem:
+        moved = set() if world.ledger is None else {one.tree.path for one in world.ledger.cutovers.all()}
+        there = {path for _, paths in found for path in paths}
+        findings += await asyncio.to_thread(_user_map, users.map, there | moved)
     catalog = world.ledger.scans.latest() if world.ledger is not None else None
     if catalog is not None and chosen:
         other = rules_guards.check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
         findings += [other] if other else []
     return findings
+
+
+def _user_map(file: Path, trees: Collection[bytes]) -> list[Finding]:
+    """Whether the map can be read, and its rows have an effect."""
+    try:
+        with UsageError.of_files(f"{file} cannot be read", hint="put [users] map right in site.toml"):
+            users = parse_user_map(file.read_bytes())
+    except UsageError as error:
+        return [failure("users map", error.message, error.hint or "put it right")]
+    return list(rules_guards.check_user_map(users, trees, _unknown(users.values())))
+
+
+def _unknown(users: Iterable[str]) -> set[str]:
+    """Those of these users that this machine does not know."""
+    unknown: set[str] = set()
+    for user in set(users):
+        try:
+            pwd.getpwnam(user)
+        except KeyError:
+            unknown.add(user)
+    return unknown
 
 
 async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None:

@@ -16,7 +16,7 @@ TREE_NAME = b"tree"
 """The name of a tree in its place there."""
 
 CONFIRM_CHARACTERS = 12
-"""The minimum length of the checksum that confirms a plan."""
+"""The minimum length of the checksum that confirms a purge."""
 
 ARCHIVES_NAME = "archives"
 """The directory of the state directory's temporary files in which hooks answer which archives hold a tree."""

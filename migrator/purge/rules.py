@@ -85,13 +85,13 @@ def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> boo
 
 
 def confirmation_problem(given: str | None, checksum: str) -> str | None:
-    """Why `given` does not confirm the plan with this checksum; None if it does."""
+    """Why `given` does not confirm the purge with this checksum; None if it does."""
     if given is None:
         return "it was not confirmed"
     if len(given) < model.CONFIRM_CHARACTERS:
         return f"the confirmation is too short: {model.CONFIRM_CHARACTERS} characters of the checksum at least"
     if not checksum.startswith(given.lower()):
-        return "the confirmation is for another plan: trees or proofs have changed since it was reviewed"
+        return "the confirmation is for another purge: trees or proofs have changed since it was reviewed"
     return None
 
 

@@ -664,8 +664,8 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
         checksum = _checksum(world, site, items)
         if problem := rules.confirmation_problem(request.confirm, checksum):
             raise Refused(
-                f"nothing was purged: {problem}; the plan's checksum is {checksum}",
-                cause="a purge cannot be undone, so its plan has to be reviewed first",
+                f"nothing was purged: {problem}; the checksum of this purge is {checksum}",
+                cause="a purge cannot be undone, so what it frees has to be reviewed first",
                 hint=f"review it with --dry-run, then pass --confirm {checksum[: model.CONFIRM_CHARACTERS]}",
             )
         try:

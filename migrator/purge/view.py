@@ -62,8 +62,8 @@ def _blocks(summary: PurgeSummary) -> Iterator[doc.Block]:
         )
     if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
         yield doc.paragraph(
-            f"The plan's checksum is {summary.checksum}. To free what is listed, give the same command without --dry-run and "
-            f"with --confirm {summary.checksum[:CONFIRM_CHARACTERS]}. A purge cannot be undone."
+            f"The checksum of this purge is {summary.checksum}. To free what is listed, give the same command without --dry-run "
+            f"and with `--confirm {summary.checksum[:CONFIRM_CHARACTERS]}`. A purge cannot be undone."
         )
 
 

@@ -1,5 +1,6 @@
 """Documents on the terminal, as rich tables. Cells are `Text`, never markup, so names cannot contain styles."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
@@ -27,7 +28,8 @@ _WIDE_LEAST = 24
 def print_document(console: Console, document: render_document.Document) -> None:
     """Write a document to a terminal or a file."""
     for part in renderables(document):
-        console.print(part)
+        # A command that is longer than a line is not cut off.
+        console.print(part, crop=False)
 
 
 def renderables(document: render_document.Document) -> list[RenderableType]:
@@ -46,7 +48,7 @@ def _section(section: render_document.Section) -> Iterator[RenderableType]:
 def _block(block: render_document.Block) -> Iterator[RenderableType]:
     match block:
         case render_document.Paragraph():
-            yield Text(block.text, style="bold red" if block.alert else "", overflow="fold")
+            yield _Sentences(block.text, "bold red" if block.alert else "")
         case render_document.Facts():
             grid = RichTable.grid(padding=(0, 2))
             grid.add_column(style="dim", no_wrap=True)
@@ -71,7 +73,36 @@ def _table(block: render_document.Table) -> Iterator[RenderableType]:
         yield Text(block.title, style="bold")
     yield _Fitted(block)
     if block.note:
-        yield Text(block.note, style="dim", overflow="fold")
+        yield _Sentences(block.note, "dim")
+
+
+_WORD = re.compile(r"(?:`[^`\n]*`|[^\s`]|`)+")
+
+
+class _Sentences:
+    """Text in lines of the available width. A command in backquotes is not broken, so that it can be copied, also one that is
+    longer than a line; other words that are too long are folded.
+    """
+
+    def __init__(self, text: str, style: str) -> None:
+        self._text = text
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        for paragraph in self._text.split("\n"):
+            line = ""
+            for word in _WORD.findall(paragraph):
+                if line and cell_len(line) + 1 + cell_len(word) > options.max_width:
+                    yield self._line(line)
+                    line = ""
+                line = f"{line} {word}" if line else word
+            yield self._line(line)
+
+    def _line(self, line: str) -> Text:
+        if "`" in line:
+            return Text(line, style=self._style, no_wrap=True, overflow="ignore")
+        return Text(line, style=self._style, overflow="fold")
 
 
 class _FittedBar:

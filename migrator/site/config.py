@@ -284,7 +284,8 @@ class UsersSection(_Section, frozen=True, kw_only=True):
     trees: Annotated[Globs, Meta(min_length=1)]
     """Each directory that matches is a user tree. Example: `["home/*"]`."""
     map: File | None = None
-    """CSV file with the user of each tree that is not named after its user. Example: `"users.csv"`."""
+    """CSV file with the user of each tree that is not named after its user. Its first line is `tree,user`; a tree is relative to
+    the source's mount, as in `projects/p17,alice`. Other columns are ignored. Example: `"users.csv"`."""
     exclude: Globs = ()
     """Trees that do not move. Example: `["home/lost+found"]`."""
 

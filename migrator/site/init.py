@@ -189,6 +189,12 @@ def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
     try:
         identity = filesystem.identity()
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
+            raise Refused(
+                f"{where} cannot be read by this user: {show(filesystem.root)}: {error.strerror}",
+                cause="the program reads and writes the files of all users, which only root may do",
+                hint="run the same command as root",
+            ) from None
         raise _not_readable(where, filesystem.root, str(error.strerror)) from None
     if problem := rules_guards.kind_problem(identity.filesystem, identity.mounted_from, kind, where=where):
         raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or correct site.toml")

@@ -1,6 +1,6 @@
 """Guards of both file systems: identity, completeness, room, places. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
@@ -256,6 +256,19 @@ def unusable_source(kind: str, volume: str | None, identity: MountIdentity | Non
 def mounted_volume(mounted_from: str) -> str:
     """`gl1:/vol1/below` is volume `vol1`."""
     return mounted_from.rpartition(":")[2].strip("/").partition("/")[0]
+
+
+def check_user_map(users: Mapping[bytes, str], trees: Collection[bytes], unknown: Collection[str]) -> Iterator[Finding]:
+    """Rows of the user map without effect: with trees that are no user trees, and with `unknown` users."""
+    fix = "correct or remove these lines of [users] map; its columns are `tree` (below the source's mount) and `user`"
+    if lost := sorted(set(users) - set(trees)):
+        named = first_of(list(map(show, lost)), 3)
+        yield warning("users map", f"the map names {several(len(lost), 'tree')} that no glob matches: {named}", fix)
+    if unknown:
+        named = first_of([show(one.encode("utf-8", "surrogateescape")) for one in sorted(unknown)], 3)
+        yield warning(
+            "users map", f"the map names {several(len(unknown), 'user')} unknown on this machine: {named}", fix
+        )
 
 
 def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, trees: int) -> list[Finding]:

@@ -139,13 +139,16 @@ def check_links(
     return told
 
 
-def check_switch_hooks(found: HooksFound) -> list[Finding]:
-    """For `doctor`: whether there is a hook, if a hook makes the switch."""
+def check_switch_hooks(found: HooksFound, *, by_hook: bool) -> list[Finding]:
+    """Whether there is a hook to make the switch. `by_hook`: [cutover] switch is `hook`; otherwise no `link` is named."""
     stage = HookStage(step=HookStep.SWITCH, event=HookEvent.PRE)
     if any(hook.stage == stage for hook in found.hooks):
         return [ok(_CHECK, f"hooks of {stage.name} make the switch")]
-    fix = f'put one into {stage.name}.d in [site] hooks_dir (docs/cutover.md), or set [cutover] switch = "symlink"'
-    return [failure(_CHECK, f'[cutover] switch is "hook", and there is no {stage.name} hook to make it', fix)]
+    if by_hook:
+        fix = f'put one into {stage.name}.d in [site] hooks_dir (docs/cutover.md), or set [cutover] switch = "symlink"'
+        return [failure(_CHECK, f'[cutover] switch is "hook", and there is no {stage.name} hook to make it', fix)]
+    fix = f'name the links in [cutover] link, such as "/home/{{user}}", {_BY_HOOK}'
+    return [failure(_CHECK, '[cutover] switch is "symlink", and [cutover] link names none', fix)]
 
 
 def check_link_names(link: str, trees: Collection[UserTree]) -> Iterator[Finding]:

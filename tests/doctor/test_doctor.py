@@ -29,6 +29,7 @@ from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
+from migrator.hooks.stage import Hooks
 from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import look_at_room
@@ -280,13 +281,51 @@ def test_what_is_wrong_with_the_places_of_a_site(tmp_path: Path) -> None:
     assert "lies on the target" in found["state directory"]
     assert "is missing" in found["users map"]
     assert "'homes/*' matches no directory" in found["user trees"]
-    (tmp_path / "users.csv").write_text("", encoding="utf-8")
+    (tmp_path / "users.csv").write_text("tree,user\n", encoding="utf-8")
     found = failures(doctor(change(wrong, users=change(wrong.users, trees=("home/*", "home")))))
     assert "users map" not in found
     assert "overlap" in found["user trees"]
     assert [finding.message for finding in doctor(site)["user trees"]] == ["1 user tree"]
     site.source.mount.rename(tmp_path / "away")
     assert "cannot be read: No such file or directory" in failures(doctor(site))["source mount"]
+
+
+def test_rows_of_the_user_map_without_effect(tmp_path: Path) -> None:
+    site, csv = make_site(tmp_path), tmp_path / "users.csv"
+    init(site)
+    mapped = change(site, users=change(site.users, map=csv))
+    (tree,) = (site.source.mount / "home").iterdir()
+    for rows, warnings in (
+        (f"home/{tree.name},root", 0),
+        (f"home/{tree.name},nobody-has-this-name", 1),
+        ("home/no-such-tree,root", 1),
+    ):
+        csv.write_text(f"tree,user\n{rows}\n", encoding="utf-8")
+        found = [one.status for one in doctor(mapped)["users map"]]
+        assert found.count(WARNING) == warnings, rows
+    csv.write_text("home/a,root\n", encoding="utf-8")
+    assert "users map" in failures(doctor(mapped))
+
+
+@pytest.mark.parametrize(("switch", "link", "status"), [("symlink", None, WARNING), ("hook", None, FAILURE)])
+def test_a_switch_that_nothing_makes_is_found(
+    tmp_path: Path, switch: str, link: str | None, status: FindingStatus
+) -> None:
+    site = make_site(tmp_path)
+    site = change(site, cutover=change(site.cutover, switch=switch, link=link))
+    (tmp_path / "hooks").mkdir()
+    hooks = Hooks(
+        processes=LocalProcesses(),
+        directory=os.fsencode(tmp_path / "hooks"),
+        site_file=b"/site.toml",
+        source_root=b"/source",
+        target_root=b"/target",
+        timeout_s=9.0,
+    )
+    found = doctor(site, lambda world: replace(world, hooks=hooks))["links"]
+    assert [one.status for one in found] == [status]
+    # It does not ask for what is set.
+    assert f'switch = "{switch}"' not in found[0].fix
 
 
 def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`init` on real directories, file systems and a real ledger."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -240,10 +241,13 @@ def test_a_refused_init_leaves_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 4, done.output
     assert "the source is empty" in done.output
     assert everything(tmp_path) == before
-    (source / "home").mkdir()
-    assert call_init(tmp_path / "site.toml", *named, "--trees", "users/*").exit_code == 0
+    (source / "people" / "ann").mkdir(parents=True)
+    before = everything(tmp_path)
+    assert call_init(tmp_path / "site.toml", *named, "--trees", "users/*").exit_code == 2
+    assert everything(tmp_path) == before
+    assert call_init(tmp_path / "site.toml", *named, "--trees", "people/*").exit_code == 0
     site = load_site(tmp_path / "site.toml")
-    assert (site.source.mount, site.target.root, site.users.trees) == (source, target, ("users/*",))
+    assert (site.source.mount, site.target.root, site.users.trees) == (source, target, ("people/*",))
     assert "does not overwrite" in call_init(tmp_path / "site.toml", *named).output
 
 
@@ -273,6 +277,23 @@ def test_a_read_only_target_is_refused_before_anything_is_written(scratch: Path,
     assert done.exit_code == 1, done.output
     assert "Read-only file system" in done.output
     assert everything(scratch) == before
+
+
+def test_an_ordinary_user_is_sent_to_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = make_site(tmp_path)
+
+    def denied(self: PosixSource) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(PosixSource, "identity", denied)
+    hints = set()
+    for uid in (0, 1000):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        with pytest.raises(Refused) as refused:
+            init(site)
+        hints.add(refused.value.hint)
+    assert len(hints) == 2
+    assert any("root" in hint for hint in hints)
 
 
 @pytest.mark.needs_root
