@@ -9,7 +9,7 @@ import click
 
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, choices, name_plans, open_plan, open_wiring, present, run_stage, trees_moved, verb
+from migrator.cli.call import Choice, choices, name_plans, open_wiring, present, run_stage, trees_moved, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.purge.model import PurgeSummary
@@ -44,7 +44,7 @@ def purge_command(
     wiring = open_wiring(invocation)
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
-        plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         trees = trees_moved(ledger, plan, choice)
         name_plans(ledger, trees)
         request = PurgeRequest(
