@@ -31,12 +31,14 @@ class _Ending:
 
     stop: Callable[[], object] | None = None
     stopped: bool = False
+    interrupted: bool = False
 
     def handle(self, _number: int, _frame: FrameType | None) -> None:
         if self.stop is not None:
             stop, self.stop, self.stopped = self.stop, None, True
             stop()
         elif not self.stopped:
+            self.interrupted = True
             raise KeyboardInterrupt
 
 
@@ -66,6 +68,11 @@ def handled() -> Iterator[None]:
         for number in replaced:
             signal.signal(number, ending.handle)
         yield
+    except Exception as error:
+        # DuckDB raises a RuntimeError for a KeyboardInterrupt in a query.
+        if ending.interrupted:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)

@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 
+import duckdb
 import pytest
 
 from migrator.cli.call import run_to_end
@@ -58,6 +60,17 @@ def test_a_signal_outside_a_stage_is_a_keyboard_interrupt() -> None:
         for number in (signal.SIGTERM, signal.SIGQUIT):
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
+
+
+def query_with_a_signal() -> None:
+    with handled(), duckdb.connect() as connection:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        connection.execute("SELECT count(*) FROM range(1000000000000) numbers(n) WHERE n % 7 = hash(n)").fetchall()
+
+
+def test_a_signal_in_a_query_is_a_keyboard_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        query_with_a_signal()
 
 
 def own_process(statement: str) -> "subprocess.CompletedProcess[str]":
