@@ -170,18 +170,27 @@ def _bar(label: str, tally: model.Tally, done: str) -> doc.Bar:
 _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", FindingStatus.OK: "ok"}
 
 
+def _finding(one: Finding) -> Iterator[doc.Block]:
+    words = f"{_WORDS[one.status]}: {one.check}: {one.message}"
+    yield doc.paragraph(words, alert=one.status is FindingStatus.FAILURE)
+    if one.fix:
+        yield doc.paragraph(f"To do: {one.fix}")
+
+
 def finding_document(findings: Sequence[Finding]) -> doc.Document:
     """All findings: frozen users, then the worst first, otherwise in the order of the checks."""
     counts = {status: sum(finding.status is status for finding in findings) for status in _WORDS}
     ordered = sorted(findings, key=lambda one: (one.check != FROZEN_CHECK, list(_WORDS).index(one.status)))
-    rows = [(_WORDS[one.status], one.check, one.message, one.fix) for one in ordered]
-    found = doc.table("", [doc.text(""), doc.wide("check"), doc.wide("what was found"), doc.wide("what to do")], rows)
+    # As paragraphs, because commands to copy are broken in cells of a table.
+    wrong = [paragraph for one in ordered if one.status is not FindingStatus.OK for paragraph in _finding(one)]
+    fine = [(one.check, one.message) for one in ordered if one.status is FindingStatus.OK]
+    found = doc.table("", [doc.text("ok"), doc.wide("what was found")], fine)
     verdict = (
         f"{several(counts[FindingStatus.FAILURE], 'failure')}, {several(counts[FindingStatus.WARNING], 'warning')}, "
         f"{counts[FindingStatus.OK]:,} ok."
     )
     warn = [doc.paragraph("Fix the failures before you begin.", alert=True)] if counts[FindingStatus.FAILURE] else []
-    return doc.page("Preflight", ("Findings", (found, *warn)), subtitle=verdict)
+    return doc.page("Preflight", ("Findings", (*wrong, found, *warn)), subtitle=verdict)
 
 
 # --- Probes
