@@ -14,6 +14,7 @@ from migrator.cli.call import describe_error, duration, open_wiring, plan_option
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.render.text import to_json
+from migrator.report.kept import KeptReports
 from migrator.report.model import MetricFamily, ReportFacts
 from migrator.report.report import read_report
 from migrator.report.status import read_metrics
@@ -74,11 +75,16 @@ def serve_command(
     wiring.ledger(read_only=True).close()
     from migrator.report import serve as serving  # noqa: PLC0415
 
+    kept = KeptReports(directory=wiring.site.site.state_dir / "reports")
+
     def read() -> ReportFacts:
         with wiring.ledger(read_only=True) as ledger:
             now_s = wiring.clock.now_s()
             plans = wiring.plans(None)
-            return read_report(ledger, plans, now_s=now_s, plan=plan_name, holders=wiring.locks().holders)
+            against = kept.comparisons(now_s=now_s)
+            return read_report(
+                ledger, plans, now_s=now_s, plan=plan_name, holders=wiring.locks().holders, against=against
+            )
 
     routes = serving.report_routes(read, interval_s=interval_s)
     routes |= serving.metrics_routes(lambda: _read(wiring, plan_name))

@@ -2,28 +2,26 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from migrator import app
 from migrator.cli.call import details_option, open_wiring, plan_option, present, run_shown, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.durable import write_durably
-from migrator.core.errors import ExitCode, MigratorError, UsageError
+from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.operations.run_files import CallPorts
 from migrator.plan.usage import kept_usage
 from migrator.render.document import Document
 from migrator.render.text import to_json, to_markdown
-from migrator.report.model import EarlierReport, ReportFacts
-from migrator.report.report import read_earlier, read_report, require_report_hooks, send_report
+from migrator.report.kept import REPORT_JSON, KeptReports, read_earlier
+from migrator.report.model import ReportFacts
+from migrator.report.report import read_report, require_report_hooks, send_report
 from migrator.report.view import report_document
 
 _ROWS_ON_TERMINAL = 20
-_JSON = "report.json"
-_SENT = "sent"
 
 
 @click.command("report")
@@ -38,14 +36,16 @@ _SENT = "sent"
     "--since",
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="Compare with an earlier report.json or its directory (default: the one in --output; "
-    "with --send alone the one that it sent last).",
+    help="Compare with this report.json or its directory (default: the report that was sent last).",
+)
+@click.option(
+    "--baseline", is_flag=True, help="Make the dates of this report the promise that all later reports compare with."
 )
 @click.option("--pdf", is_flag=True, help="Also write report.pdf; needs Chromium.")
 @click.option(
     "--send",
     is_flag=True,
-    help="Pass the report to the hooks of post-report.d; without --output it is kept in the state directory.",
+    help="Pass the report to the hooks of post-report.d.",
 )
 @verb
 def report_command(
@@ -55,6 +55,7 @@ def report_command(
     details: bool,
     output: Path | None,
     since: Path | None,
+    baseline: bool,
     pdf: bool,
     send: bool,
 ) -> ExitCode:
@@ -65,7 +66,10 @@ def report_command(
     if send:
         run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking))
     now_s = wiring.clock.now_s()
-    kept = wiring.site.site.state_dir / "reports"
+    kept = KeptReports(directory=wiring.site.site.state_dir / "reports")
+    against = kept.comparisons(now_s=now_s)
+    if since is not None:
+        against = replace(against, earlier=read_earlier(since))
     with wiring.ledger(read_only=True) as ledger:
         facts = read_report(
             ledger,
@@ -73,10 +77,24 @@ def report_command(
             now_s=now_s,
             plan=plan_name,
             holders=wiring.locks().holders,
-            earlier=_earlier(since, output or (_last(kept) if send else None)),
+            against=against,
             usage=kept_usage(wiring.site.site.state_dir),
         )
-    directory = output or (kept / _name(now_s) if send else None)
+    if baseline and (facts.status.plan is None or facts.status.forecast is None):
+        raise Refused(
+            "this report cannot be the baseline: it has no expected end of copying",
+            cause="too little was copied, or nothing is left to copy",
+            hint="repeat the command when `migrator status` shows an expected end; until then the first plan is the promise",
+        )
+    place = _keep(kept, facts, asked=baseline or send or output is not None)
+    if baseline:
+        if place is None:
+            raise MigratorError(
+                "no later report can compare with this one", hint="make room for it, then run the same command again"
+            )
+        kept.mark_baseline(place)
+        click.echo("migrator: later reports compare with the dates of this one", err=True)
+    directory = output or (kept.place(facts) if send else None)
     if directory is not None:
         written = _write(directory, facts, report_document(facts), pdf=pdf)
         click.echo(f"migrator: wrote {', '.join(written)} to {directory}", err=True)
@@ -89,35 +107,18 @@ def report_command(
     if directory is None or not send:
         return ExitCode.DONE
     code = _send(wiring, directory, facts)
-    if code is ExitCode.DONE and output is None:
-        with suppress(FileNotFoundError):  # a hook may move the report away
-            (directory / _SENT).touch()
+    if code is ExitCode.DONE and place is not None:
+        kept.mark_sent(place)
     return code
 
 
-def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None:
-    """The report to compare with: `since`, which must be a report, otherwise the one in `directory` if there is one."""
-    place = since or directory
-    if place is None or (since is None and not (place / _JSON).exists()):
-        return None
+def _keep(kept: KeptReports, facts: ReportFacts, *, asked: bool) -> Path | None:
+    """Keep the report for later ones to compare with. A failure costs only that: the report itself is shown."""
     try:
-        return read_earlier(place)
-    except UsageError:
-        if since is not None:
-            raise
+        return kept.keep(facts, asked=asked)
+    except OSError as error:
+        click.echo(f"migrator: the report cannot be kept in {kept.directory}: {error.strerror}", err=True)
         return None
-
-
-def _name(at_s: float) -> str:
-    at = datetime.fromtimestamp(at_s, UTC)
-    # To the millisecond, so that names are unique and sort by time.
-    return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z"
-
-
-def _last(kept: Path) -> Path | None:
-    """The newest report that all hooks took."""
-    newest = max(kept.glob(f"*Z/{_SENT}"), default=None)
-    return None if newest is None else newest.parent
 
 
 def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool) -> list[str]:
@@ -129,7 +130,7 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
         "report.html": lambda: to_html(document),
         "report.md": lambda: to_markdown(document),
         "report.csv": lambda: to_csv(facts),
-        _JSON: lambda: to_json(facts),
+        REPORT_JSON: lambda: to_json(facts),
     }
     with MigratorError.of_files(f"the report cannot be written to {directory}", hint="name another directory"):
         directory.mkdir(parents=True, exist_ok=True)

@@ -77,6 +77,15 @@ class CopyForecast(Struct, frozen=True, kw_only=True):
 # --- Parts of a report that the status does not have
 
 
+class KeptReport(Struct, frozen=True, kw_only=True):
+    """A report of the past in the state directory. `sent`: its hooks took it. `baseline`: `report --baseline` made it."""
+
+    name: str
+    at_s: float
+    sent: bool
+    baseline: bool
+
+
 class EarlierReport(Struct, frozen=True, kw_only=True):
     """Figures of an earlier report; `likely_at_s` is None if it had no forecast."""
 
@@ -87,10 +96,19 @@ class EarlierReport(Struct, frozen=True, kw_only=True):
     total_files: int
     done_files: int
     likely_at_s: float | None
+    moved_at_s: float | None = None
+    cleared_at_s: float | None = None
+
+
+class Comparisons(Struct, frozen=True, kw_only=True):
+    """The earlier reports that a report compares with: the last one, and the one that `report --baseline` marked."""
+
+    earlier: EarlierReport | None = None
+    baseline: EarlierReport | None = None
 
 
 class Standing(StrEnum):
-    """The change of the expected end since an earlier report."""
+    """An expected end against a promised one, or against that of an earlier report."""
 
     AHEAD = "ahead"
     AS_EXPECTED = "as-expected"
@@ -111,6 +129,61 @@ class SinceReport(Struct, frozen=True, kw_only=True):
     planned_more_bytes: int
     end_moved_s: float | None
     reasons: tuple[str, ...]
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """The dates that all reports compare with: those of the first active plan (`baseline` False), or of the report that was
+    marked as the baseline. They were given at `at_s`, with `left_*` to copy until `copied_at_s`, in `busy_s` of work. The
+    schedule of the plan has the other two dates; None without one.
+    """
+
+    at_s: float
+    plan: str
+    baseline: bool
+    total_bytes: int
+    left_bytes: int
+    left_files: int
+    busy_s: float
+    copied_at_s: float
+    moved_at_s: float | None = None
+    cleared_at_s: float | None = None
+
+
+class Goal(StrEnum):
+    """A date of the whole migration: everything is copied once, the last user works on the target, the last brick is out
+    of the source.
+    """
+
+    COPIED = "copied"
+    MOVED = "moved"
+    CLEARED = "cleared"
+
+
+class Milestone(Struct, frozen=True, kw_only=True):
+    """When a goal is expected, or was reached (`done`). The range is None if nothing gives one. `unknown` is the reason why
+    there is no date, `basis` the source of the date.
+    """
+
+    goal: Goal
+    done: bool = False
+    at_s: float | None = None
+    earliest_at_s: float | None = None
+    latest_at_s: float | None = None
+    promised_at_s: float | None = None
+    unknown: str = ""
+    basis: str = ""
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """The next open date against the promised one. `late_s` is negative if it is early, None if it is not known; with
+    `at_least` it may get more. `sentence` has all of it.
+    """
+
+    standing: Standing
+    late_s: float | None
+    at_least: bool
+    reasons: tuple[str, ...]
+    sentence: str
 
 
 class BrickOutlook(Struct, frozen=True, kw_only=True):
@@ -493,6 +566,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     """The report for management: status, history, forecast and proofs.
 
     - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
+    - `promise` is None without a plan; `verdict` compares `milestones` with it.
     - `since` is None without an earlier report.
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
     - `outlook` is the expected usage of the target.
@@ -506,6 +580,9 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     verifications: tuple[VerificationRecord, ...]
     plan: Plan | None
     plan_problem: str
+    promise: Promise | None = None
+    verdict: Verdict | None = None
+    milestones: tuple[Milestone, ...] = ()
     since: SinceReport | None = None
     days: tuple[ThroughputPoint, ...] = ()
     capacity: tuple[CapacitySample, ...] = ()

@@ -1,16 +1,13 @@
 """`report`: history, forecast and proofs for management. Reads the ledger only; works at any time, also during a run."""
 
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
-from migrator.core import documents
-from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
@@ -25,7 +22,7 @@ from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, UsageRanking
 from migrator.plan.usage import compare_usage
-from migrator.report import model, rules
+from migrator.report import model, rules, rules_promise
 from migrator.report.status import first_start, read_done, read_status, work_between
 
 if TYPE_CHECKING:
@@ -33,6 +30,8 @@ if TYPE_CHECKING:
 
 CHART_POINTS = 240
 """The most spans that a chart on paper can show."""
+
+NOTHING_EARLIER = model.Comparisons()
 
 INCIDENTS = 200
 _ATTENTION, _EVENTS = 200, 30
@@ -48,17 +47,16 @@ def read_report(
     now_s: float,
     plan: str | None = None,
     holders: Holders = tuple,
-    earlier: model.EarlierReport | None = None,
+    against: model.Comparisons = NOTHING_EARLIER,
     usage: UsageRanking | None = None,
 ) -> model.ReportFacts:
-    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`; `usage` is what was
-    known before the scan. A missing or edited
-    plan document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
+    """The report, with the batches of `plan` (default: the active one), compared with earlier reports; `usage` is what
+    was known before the scan. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
     """
     status = read_status(
         ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, holders=holders
     )
-    document, problem = _document(plans, status)
+    document, problem = _document(plans, status.plan)
     name = None if status.plan is None else status.plan.name
     capacity = tuple(ledger.capacity.all())
     if capacity:
@@ -89,7 +87,7 @@ def read_report(
         usage=usage,
         usage_differences=() if usage is None else compare_usage(usage, document),
     )
-    return facts if earlier is None else _compared(ledger, facts, earlier)
+    return _compared(ledger, plans, facts, against)
 
 
 def _days(ledger: "Ledger") -> Sequence[model.ThroughputPoint]:
@@ -118,21 +116,70 @@ def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
     )
 
 
-def _compared(ledger: "Ledger", facts: model.ReportFacts, earlier: model.EarlierReport) -> model.ReportFacts:
-    status = facts.status
-    first_s = facts.done[0].at_s if facts.done else earlier.at_s
+def _compared(
+    ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts, against: model.Comparisons
+) -> model.ReportFacts:
+    """The report with its dates, and the verdict on them."""
+    status, began_s = facts.status, first_start(ledger, facts.status.trees)
+    since = None if against.earlier is None else _since(ledger, facts, against.earlier)
+    promise = None
+    if against.baseline is not None:
+        before = _work(ledger, began_s, against.baseline.at_s)
+        promise = rules_promise.promise_of_report(against.baseline, before)
+    promise = promise or _promise(ledger, plans, facts)
+    dates = rules_promise.milestones(
+        status,
+        copied_at_s=min(facts.done[-1].at_s, status.at_s) if facts.done else None,
+        plan=facts.plan,
+        bricks=facts.bricks,
+        promise=promise,
+    )
+    since_s = began_s if began_s is None or promise is None else max(began_s, promise.at_s)
     return replace(
         facts,
-        since=rules.since_report(
-            earlier,
+        since=since,
+        promise=promise,
+        milestones=dates,
+        verdict=rules_promise.verdict(
+            promise,
+            dates,
             now_s=status.at_s,
-            plan=None if status.plan is None else status.plan.name,
             overall=status.overall,
-            forecast=status.forecast,
-            # A sample covers the time before it: one taken at the begin of a span belongs to the earlier span.
-            before=work_between(ledger, math.nextafter(first_s, math.inf), earlier.at_s),
-            after=work_between(ledger, math.nextafter(earlier.at_s, math.inf), status.at_s),
+            began_s=began_s,
+            work=_work(ledger, since_s, status.at_s),
+            since=since,
         ),
+    )
+
+
+def _promise(ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts) -> model.Promise | None:
+    """The dates of the first plan: it was active as soon as it was made."""
+    names = ledger.plans.names()
+    first = ledger.facts.plan(names[0]) if names else None
+    if first is None:
+        return None
+    document = facts.plan
+    if document is None or document.name != first.name:
+        document, _ = _document(plans, first)
+    return rules_promise.promise_of_plan(first, ledger.facts.trees(first.name), document)
+
+
+def _work(ledger: "Ledger", from_s: float | None, to_s: float) -> model.ThroughputPoint | None:
+    # A sample covers the time before it: one taken at the begin of a span belongs to the earlier span.
+    return None if from_s is None else work_between(ledger, math.nextafter(from_s, math.inf), to_s)
+
+
+def _since(ledger: "Ledger", facts: model.ReportFacts, earlier: model.EarlierReport) -> model.SinceReport:
+    status = facts.status
+    first_s = facts.done[0].at_s if facts.done else earlier.at_s
+    return rules.since_report(
+        earlier,
+        now_s=status.at_s,
+        plan=None if status.plan is None else status.plan.name,
+        overall=status.overall,
+        forecast=status.forecast,
+        before=_work(ledger, first_s, earlier.at_s),
+        after=_work(ledger, earlier.at_s, status.at_s),
     )
 
 
@@ -144,15 +191,15 @@ def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint,
     return (model.DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
 
 
-def _document(plans: PlanFiles, status: model.StatusFacts) -> tuple[Plan | None, str]:
-    if status.plan is None:
+def _document(plans: PlanFiles, facts: model.PlanFacts | None) -> tuple[Plan | None, str]:
+    if facts is None:
         return None, "there is no plan yet"
     try:
-        plan, checksum = plans.read(status.plan.name)
+        plan, checksum = plans.read(facts.name)
     except MigratorError as error:
         return None, error.message
-    if checksum != status.plan.checksum:
-        return None, f"{status.plan.path} is not the recorded plan: its checksum differs"
+    if checksum != facts.checksum:
+        return None, f"{facts.path} is not the recorded plan: its checksum differs"
     return plan, ""
 
 
@@ -203,34 +250,3 @@ def _step(directory: bytes) -> HookedStep:
         subject=VERB,
         words=f"sending the report in {show(directory)}",
     )
-
-
-# --- An earlier report, read back from its JSON form
-
-
-REPORT_JSON = "report.json"
-
-
-def read_earlier(place: Path) -> model.EarlierReport:
-    """Read a report from `report.json` or its directory. Keys that an older version did not write are unknown values.
-    Raises UsageError if it is no report.
-    """
-    file = place / REPORT_JSON if place.is_dir() else place
-    hint = "name a report.json that `migrator report --output DIRECTORY` has written, or its directory"
-    try:
-        document = json.loads(file.read_bytes())
-        status, forecast = document["status"], document["status"].get("forecast") or {}
-        known = {
-            **status["overall"],
-            **forecast,
-            "at_s": status["at_s"],
-            "plan": (status.get("plan") or {}).get("name"),
-        }
-        facts = {name: known.get(name) for name in model.EarlierReport.__struct_fields__}
-        earlier: model.EarlierReport = documents.decode(model.EarlierReport, facts)
-    except OSError as error:
-        raise UsageError(f"the earlier report {file} cannot be read: {error.strerror}", hint=hint) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        cause = "it is another file, or was cut off or edited"
-        raise UsageError(f"{file} is not a report of migrator", cause=cause, hint=hint) from error
-    return earlier

@@ -276,7 +276,8 @@ def together(points: Sequence[model.ThroughputPoint]) -> model.ThroughputPoint |
 # --- Bricks, capacity and reaped files
 
 
-_OUT = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
+OUT_OF_THE_VOLUME = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
+"""States of a brick that has left the source."""
 _SCHEDULED = "by the schedule of the plan; bytes are the most that its drain has to move"
 _LATE = "late: the schedule of the plan has it free by now; a new plan gives a new date"
 
@@ -301,7 +302,9 @@ def brick_outlooks(
             free_at_s=retirement.since_s,
             basis="the volume is stopped for good; everything in it is proven to be on the target",
         )
-        found = {brick: one if one.state in _OUT else replace(gone, brick=brick) for brick, one in found.items()}
+        found = {
+            brick: one if one.state in OUT_OF_THE_VOLUME else replace(gone, brick=brick) for brick, one in found.items()
+        }
     return tuple(found.values())
 
 
@@ -355,7 +358,7 @@ def server_outlooks(bricks: Sequence[model.BrickOutlook], plan: Plan | None) -> 
         model.ServerOutlook(
             server=server,
             bricks=len(own),
-            free_bricks=sum(one.state in _OUT for one in own),
+            free_bricks=sum(one.state in OUT_OF_THE_VOLUME for one in own),
             free_at_s=last[server].free_at_s,
             basis=last[server].basis,
         )

@@ -34,6 +34,8 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     """The figures that management reads first."""
     status = report.status
     tally = status.overall
+    if report.verdict is not None:
+        yield doc.paragraph(report.verdict.sentence, alert=report.verdict.standing is model.Standing.BEHIND)
     pairs = [
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
         ("users", view_status.users_words(status)),

@@ -51,7 +51,7 @@ BRICK = 'gl1:/b"\\{}\n\u202e\udcff'
 
 @pytest.fixture(scope="module")
 def site_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     file = site_of_weeks(tmp_path_factory.mktemp("site"), weeks)
     with open_ledger(file.parent / "state" / "ledger.db") as ledger:
         fill(ledger, weeks.now_s)
@@ -122,7 +122,7 @@ def test_prometheus_takes_them_whatever_things_are_called(site_file: Path) -> No
 
 
 def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:
-    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     found = read(site_file, weeks.now_s)
     assert sum(values(found, "planned_bytes").values()) == pytest.approx(sum(weeks.sizes), rel=1e-6)
     for name, labels, value in (
@@ -145,7 +145,7 @@ def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:
 
 
 def test_counters_never_go_down_whatever_comes(site_file: Path, tmp_path: Path) -> None:
-    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     site_file = shutil.copytree(site_file.parent, tmp_path / "own") / "site.toml"
     before = read(site_file, weeks.now_s)
     with open_ledger(site_file.parent / "state" / "ledger.db") as ledger:
@@ -282,7 +282,7 @@ def look(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def look_at(file: Path, share: float) -> Look:
     """A migration of which so much is copied, with hostile names, drains, and cutovers."""
-    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     weeks.fill(file, share=share)
     now_s = weeks.now_s
     with open_ledger(file) as ledger:

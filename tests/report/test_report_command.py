@@ -18,8 +18,9 @@ from migrator.core.paths import show
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
-from migrator.report.model import ReportFacts, Standing
-from migrator.report.report import read_earlier, read_report
+from migrator.report.kept import read_earlier
+from migrator.report.model import Comparisons, ReportFacts, Standing
+from migrator.report.report import read_report
 from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document, to_csv
 from migrator.report.view_status import status_document
@@ -45,23 +46,47 @@ def hook_site(tmp_path_factory: pytest.TempPathFactory) -> HookSite:
     return made
 
 
+def kept_reports(hook_site: HookSite) -> Path:
+    """The directory of kept reports, without those of other tests."""
+    place = hook_site.site.directory / "state" / "reports"
+    shutil.rmtree(place, ignore_errors=True)
+    return place
+
+
 def facts(directory: Path) -> Any:
     return json.loads((directory / "report.json").read_text())
 
 
 @pytest.mark.needs_root
 class TestReport:
-    def test_writes_every_form_and_compares_with_what_lay_there(self, hook_site: HookSite, tmp_path: Path) -> None:
-        place = tmp_path / "weekly"
+    def test_every_report_is_kept_whatever_it_replaces(self, hook_site: HookSite, tmp_path: Path) -> None:
+        place, kept = tmp_path / "weekly", kept_reports(hook_site)
         hook_site.site.works("report", "--output", str(place))
         assert sorted(file.name for file in place.iterdir()) == FILES
         first = facts(place)
         assert first["since"] is None
+        assert first["promise"]["plan"] == first["status"]["plan"]["name"]
+        hook_site.site.works("report")
         hook_site.site.works("report", "--output", str(place))
         since = facts(place)["since"]
-        assert isinstance(since, dict)
         assert since["earlier"]["at_s"] == first["status"]["at_s"]
         assert since["done_bytes"] == 0
+        # One that is only shown is kept once a day.
+        assert [facts(one) for one in sorted(kept.iterdir())] == [first, facts(place)]
+
+    def test_a_report_that_cannot_be_kept_is_shown(self, hook_site: HookSite) -> None:
+        kept = kept_reports(hook_site)
+        kept.touch()
+        try:
+            done = hook_site.site.call("report", "--json")
+            assert done.returncode == 0
+            assert json.loads(done.stdout)["since"] is None
+            assert "cannot be kept" in done.stderr
+        finally:
+            kept.unlink()
+
+    def test_no_baseline_without_an_expected_end(self, hook_site: HookSite) -> None:
+        hook_site.site.fails(4, "report", "--baseline", says=("no expected end of copying",))
 
     @pytest.mark.exhaustive
     def test_since_names_the_report_to_compare_with(self, hook_site: HookSite, tmp_path: Path) -> None:
@@ -98,7 +123,7 @@ class TestSend:
 
     @pytest.mark.exhaustive
     def test_the_hook_gets_the_directory_and_a_failure_is_told(self, hook_site: HookSite, tmp_path: Path) -> None:
-        seen = tmp_path / "seen"
+        seen, kept = tmp_path / "seen", kept_reports(hook_site)
         text = f'echo "$MIGRATOR_REPORT" >> {seen}; ls "$MIGRATOR_REPORT" >> {seen}'
         hook = hook_site.hook("post-report.d/50-send", text)
         try:
@@ -106,16 +131,15 @@ class TestSend:
             hook_site.site.works("report", "--send", "--output", str(tmp_path / "out"))
             directory, *files = seen.read_text().splitlines()
             assert files == [*FILES, str(tmp_path / "out"), *FILES]
-            kept = hook_site.site.directory / "state" / "reports"
             assert Path(directory).parent == kept
             hook.write_text("#!/bin/sh\nexit 7\n")
             done = hook_site.site.call("report", "--send")
             assert done.returncode == 1
             assert "was not sent" in done.stderr
-            # Neither the report that was not sent nor the one in another directory is compared with.
+            # The report that was not sent is not compared with.
             hook.write_text("#!/bin/sh\nexit 0\n")
             hook_site.site.works("report", "--send")
-            sent = facts(Path(directory))["status"]["at_s"]
+            sent = facts(tmp_path / "out")["status"]["at_s"]
             assert [facts(one)["since"]["earlier"]["at_s"] for one in sorted(kept.iterdir())[-2:]] == [sent, sent]
         finally:
             hook.unlink()
@@ -197,7 +221,10 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
     before = read(ledger)
     (tmp_path / "report.json").write_text(to_json(before))
     later = read_report(
-        ledger, OnePlan(plan=WEEKS.plan), now_s=WEEKS.now_s + 10 * DAY_S, earlier=read_earlier(tmp_path)
+        ledger,
+        OnePlan(plan=WEEKS.plan),
+        now_s=WEEKS.now_s + 10 * DAY_S,
+        against=Comparisons(earlier=read_earlier(tmp_path)),
     )
     assert later.since is not None
     assert later.since.standing is Standing.BEHIND

@@ -18,15 +18,19 @@ from migrator.ledger.database import Database
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
+from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.catalogs import whole_catalog
 from tests.support.making import made
-from tests.support.operations import THERE, do
+from tests.support.operations import AUDIT, CHECK, COMMIT, START, THERE, WATCH, do, plan_drain
 from tests.support.plans import small_plan, usage
 from tests.support.records import SITE, verification
 
 BEGAN_S = 1_760_000_400.0
 DAY_S = 86400.0
+PLANNED_DAYS = 40.0
+BRICKS = ("gl1:/srv/b1", "gl1:/srv/b2", "gl2:/srv/b1", "gl2:/srv/b2")
+DRAINED = (CHECK, START, WATCH, AUDIT, COMMIT)
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj")
 
 
@@ -47,11 +51,23 @@ class OnePlan(PlanFiles, frozen=True, kw_only=True):
 
 
 class Weeks:
-    """A migration that has run for `days`, in chunks of a batch each of `users` user trees. `names` are hostile ones."""
+    """A migration that has run for `days`, in chunks of a batch each of `users` user trees. `names` are hostile ones. The
+    plan had 40 days for the copying and 50 for everything. `moved` users were moved, a day each from the 14th day on, and
+    `drained` of four bricks were drained, one every five days from the 20th day on, all as far as that has passed.
+    """
 
-    def __init__(self, *, users: int = 24, chunks: int = 1200, days: float = 30.0, names: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        users: int = 24,
+        chunks: int = 1200,
+        days: float = 30.0,
+        names: Sequence[bytes] = (),
+        moved: int = 5,
+        drained: int = 1,
+    ) -> None:
         self.dice = random.Random(7)
-        self.days, self.chunks = days, chunks
+        self.days, self.chunks, self.moved, self.drained = days, chunks, moved, drained
         self.now_s = BEGAN_S + days * DAY_S
         self.trees = tuple(
             UserTree(path=b"home/" + name, user=name.decode("utf-8", "surrogateescape"))
@@ -70,7 +86,30 @@ class Weeks:
         )
         ranking = tuple(usage(*of_tree) for of_tree in of_trees)
         sums = {"size_bytes": sum(self.sizes), "files": sum(self.files)}
-        return replace(small_plan("week1"), ranking=ranking, batches=batches, created_at_s=BEGAN_S - 3600, **sums)
+        return replace(
+            small_plan("week1"),
+            ranking=ranking,
+            batches=batches,
+            created_at_s=BEGAN_S - 3600,
+            forecast_s=PLANNED_DAYS * DAY_S,
+            schedule=self._schedule(),
+            **sums,
+        )
+
+    def _schedule(self) -> Schedule:
+        end_day, so_far, steps = PLANNED_DAYS, 0, []
+        for number, size in enumerate(self.sizes, 1):
+            begins_day = end_day * so_far / sum(self.sizes)
+            so_far += size
+            moved_day = end_day * so_far / sum(self.sizes)
+            step = {"begins_day": begins_day, "moved_day": moved_day, "freed_day": moved_day + 3.0}
+            steps.append(made(BatchStep, batch=number, **step))
+        cleared = tuple(
+            made(SubvolumeStep, subvolume=number, bricks=(brick,), cleared_day=20.0 + 10.0 * number, moved_bytes=2**40)
+            for number, brick in enumerate(BRICKS)
+        )
+        outcome = made(Outcome, done_day=50.0, obstacle=None, batches=tuple(steps), subvolumes=cleared)
+        return made(Schedule, problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
         """Write the ledger; so much of the bytes is done by now."""
@@ -78,6 +117,7 @@ class Weeks:
             self._record(ledger)
             passes = self._passes(ledger)
             self._cut_over(ledger)
+            self._drain(ledger)
         database = Database(file, create=False, read_only=False)
         try:
             self._chunks(database, passes, share)
@@ -113,6 +153,8 @@ class Weeks:
             (9, EventKind.STORAGE_LOST, Severity.ERROR, "storage target 102"),
             (12, EventKind.CUTOVER_FAILED, Severity.ERROR, self.trees[0].user),
         ):
+            if day > self.days:
+                continue
             message = f"{kind.value} of {subject}"
             event = Event(at_s=BEGAN_S + day * DAY_S, kind=kind, severity=severity, subject=subject, message=message)
             ledger.events.add(event)
@@ -124,6 +166,8 @@ class Weeks:
             seed = {"plan": "week1", "kind": PassKind.SEED, "catalog": "catalog-1", "chunk_list": "l", "at_s": BEGAN_S}
             found[batch.number] = ledger.passes.start(batch=batch.number, chunks=(), **seed).id  # type: ignore[arg-type]
             ledger.plans.set_batch_state("week1", batch.number, BatchState.SEEDING)
+        if self.days < 9:
+            return found
         first = self.trees[0]
         problem = FileProblem(
             path=first.path + b"/report \xff<b>.txt", kind=FileProblemKind.BAD, errno=5, reason="input/output error"
@@ -137,13 +181,21 @@ class Weeks:
         return found
 
     def _cut_over(self, ledger: Ledger) -> None:
-        for turn, tree in enumerate(self.trees[:5]):
+        for turn, tree in enumerate(self.trees[: self.moved]):
             begins_s = BEGAN_S + (14 + turn) * DAY_S
+            if begins_s + DAY_S > self.now_s:
+                return
             record = ledger.cutovers.plan(
                 plan="week1", batch=turn + 1, tree=tree, predicted_freeze_s=240.0 + 60 * turn, at_s=begins_s
             )
             for step, move in enumerate(THERE):
                 do(ledger.cutovers, record, move, at_s=begins_s + 60 + step * (60 + 24 * turn))
+
+    def _drain(self, ledger: Ledger) -> None:
+        for number, brick in enumerate(BRICKS[: self.drained]):
+            begins_s = BEGAN_S + (20 + 5 * number) * DAY_S
+            if begins_s + DAY_S < self.now_s:
+                do(ledger.drains, plan_drain(ledger, (brick,), at_s=begins_s), *DRAINED, at_s=begins_s)
 
     def _chunks(self, database: Database, passes: dict[int, int], share: float) -> None:
         for block in self._rows(passes, share):

@@ -1,0 +1,343 @@
+"""The promised dates, the expected ones, and the verdict on both. Pure."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from migrator.core.units import DAY_S, format_duration, format_rate, format_size
+from migrator.plan.model import Plan
+from migrator.report import model
+from migrator.report.rules import MOVED, OUT_OF_THE_VOLUME, left_to_people
+
+# --- The reports to compare with
+
+
+_SAME_DAY_S = 0.8 * DAY_S
+"""A report this young is no other day's, even if yesterday's came some hours later in the day."""
+
+
+def earlier_reports(kept: Sequence[model.KeptReport], *, now_s: float) -> list[model.KeptReport]:
+    """The reports to compare with, best first: the newest that was sent. If none was, the newest of another day, then the
+    oldest of this day: who looks twice a day still sees what a day has brought. `kept` is oldest first.
+    """
+    before = [one for one in kept if one.at_s < now_s]
+    sent = [one for one in before if one.sent]
+    if sent:
+        return sent[::-1]
+    older = [one for one in before if now_s - one.at_s >= _SAME_DAY_S]
+    return [*older[::-1], *(one for one in before if one not in older)]
+
+
+def baselines(kept: Sequence[model.KeptReport]) -> list[model.KeptReport]:
+    """The reports that were marked as the baseline, the newest first."""
+    return [one for one in reversed(kept) if one.baseline]
+
+
+def is_due(kept: Sequence[model.KeptReport], *, now_s: float) -> bool:
+    """Whether none was kept on this day."""
+    return all(abs(now_s - one.at_s) >= _SAME_DAY_S for one in kept)
+
+
+# --- The promise
+
+
+def promise_of_plan(plan: model.PlanFacts, trees: Sequence[model.PlannedTree], document: Plan | None) -> model.Promise:
+    """The dates of a plan: of its schedule if it has one that ends, otherwise the end of its copying without a pause.
+    `document` is None if it cannot be read.
+    """
+    size_bytes = sum(max(one.size_bytes - one.reaped_bytes, 0) for one in trees)
+    moved_at_s, cleared_at_s = _scheduled(document)
+    return model.Promise(
+        at_s=plan.created_at_s,
+        plan=plan.name,
+        baseline=False,
+        total_bytes=size_bytes,
+        left_bytes=size_bytes,
+        left_files=sum(max(one.files - one.reaped_files, 0) for one in trees),
+        busy_s=plan.forecast_s,
+        # The schedule moves the users of a batch as soon as it is copied.
+        copied_at_s=plan.created_at_s + plan.forecast_s if moved_at_s is None else moved_at_s,
+        moved_at_s=moved_at_s,
+        cleared_at_s=cleared_at_s,
+    )
+
+
+def promise_of_report(report: model.EarlierReport, before: model.ThroughputPoint | None) -> model.Promise | None:
+    """The dates of a report, at the pace `before` it; None if it had no forecast."""
+    if report.likely_at_s is None:
+        return None
+    share = 1.0 if before is None or before.span_s <= 0 else min(before.busy_s / before.span_s, 1.0)
+    return model.Promise(
+        at_s=report.at_s,
+        plan=report.plan or "",
+        baseline=True,
+        total_bytes=report.total_bytes,
+        left_bytes=report.total_bytes - report.done_bytes,
+        left_files=report.total_files - report.done_files,
+        busy_s=share * (report.likely_at_s - report.at_s),
+        copied_at_s=report.likely_at_s,
+        moved_at_s=report.moved_at_s,
+        cleared_at_s=report.cleared_at_s,
+    )
+
+
+def _scheduled(plan: Plan | None) -> tuple[float | None, float | None]:
+    """When the last user is moved and when the source is empty, by the schedule; None without one that ends."""
+    if plan is None or plan.schedule is None or not plan.schedule.orders:
+        return None, None
+    outcome = plan.schedule.orders[0].outcome
+    if outcome.obstacle is not None or outcome.done_day is None:
+        return None, None
+    moved_day = max((step.moved_day for step in outcome.batches), default=None)
+    moved_at_s = None if moved_day is None else plan.created_at_s + moved_day * DAY_S
+    return moved_at_s, plan.created_at_s + outcome.done_day * DAY_S
+
+
+# --- The expected dates
+
+
+_SCHEDULE = "by the schedule of the plan"
+
+
+def milestones(
+    status: model.StatusFacts,
+    *,
+    copied_at_s: float | None,
+    plan: Plan | None,
+    bricks: Sequence[model.BrickOutlook],
+    promise: model.Promise | None,
+) -> tuple[model.Milestone, ...]:
+    """The dates that matter, in order: all copied, the last user moved, and the last brick cleared if the source has
+    bricks. `copied_at_s` is when the last file so far was copied. Empty without a plan.
+    """
+    if status.plan is None:
+        return ()
+    copied, moved = _copied(status, copied_at_s), _moved(status, plan)
+    if promise is not None:
+        copied = replace(copied, promised_at_s=promise.copied_at_s)
+        moved = replace(moved, promised_at_s=promise.moved_at_s)
+    if not bricks:
+        return copied, moved
+    return copied, moved, _cleared(bricks, None if promise is None else promise.cleared_at_s)
+
+
+def is_copied(status: model.StatusFacts) -> bool:
+    """Whether nothing is left to copy, or only files that an operator has to look at."""
+    tally = status.overall
+    return (tally.left_files <= 0 and tally.left_bytes <= 0) or left_to_people(status.trees)
+
+
+def _copied(status: model.StatusFacts, copied_at_s: float | None) -> model.Milestone:
+    goal, forecast = model.Goal.COPIED, status.forecast
+    if is_copied(status):
+        return model.Milestone(goal=goal, done=True, at_s=copied_at_s)
+    if forecast is None:
+        why = "too little was copied to tell" if status.overall.done_files else "nothing was copied yet"
+        return model.Milestone(goal=goal, unknown=why)
+    return model.Milestone(
+        goal=goal,
+        at_s=forecast.likely_at_s,
+        earliest_at_s=forecast.earliest_at_s,
+        latest_at_s=forecast.latest_at_s,
+        basis="at the pace so far",
+    )
+
+
+def _moved(status: model.StatusFacts, plan: Plan | None) -> model.Milestone:
+    goal, tally = model.Goal.MOVED, status.moved
+    if tally.left_users <= 0:
+        paths = {tree.tree.path for tree in status.trees if tree.state in MOVED}
+        ends = [one.thawed_at_s for one in status.cutovers if one.thawed_at_s is not None and one.tree.path in paths]
+        return model.Milestone(goal=goal, done=True, at_s=max(ends, default=None))
+    at_s, _ = _scheduled(plan)
+    if at_s is None:
+        return model.Milestone(goal=goal, unknown="the plan has no schedule that says when users are moved")
+    copied_s = status.at_s if status.forecast is None else status.forecast.likely_at_s
+    if at_s < copied_s:
+        why = "the schedule of the plan is overtaken by the copying; a new plan gives a new date"
+        return model.Milestone(goal=goal, unknown=why)
+    return model.Milestone(goal=goal, at_s=at_s, basis=_SCHEDULE)
+
+
+def _cleared(bricks: Sequence[model.BrickOutlook], promised_at_s: float | None) -> model.Milestone:
+    goal, left = model.Goal.CLEARED, [one for one in bricks if one.state not in OUT_OF_THE_VOLUME]
+    times = [one.free_at_s for one in left or bricks if one.free_at_s is not None]
+    if not left:
+        return model.Milestone(goal=goal, done=True, at_s=max(times, default=None), promised_at_s=promised_at_s)
+    unknown = [one for one in left if one.free_at_s is None]
+    if unknown:
+        why = unknown[0].basis or f"the drain of {unknown[0].brick} is {unknown[0].state}"
+        return model.Milestone(goal=goal, promised_at_s=promised_at_s, unknown=why)
+    return model.Milestone(goal=goal, at_s=max(times), promised_at_s=promised_at_s, basis=_SCHEDULE)
+
+
+# --- The verdict
+
+
+_ON_TRACK = 0.05
+"""An end that moved by at most this share of the promised time is on track: every forecast moves a little."""
+
+_NOTABLE = 0.1
+_REASONS = 2
+_DAYS = 2.0
+
+_DOING = {
+    model.Goal.COPIED: "copying",
+    model.Goal.MOVED: "moving the last user",
+    model.Goal.CLEARED: "clearing the bricks",
+}
+_REACHED = {
+    model.Goal.COPIED: "everything is copied",
+    model.Goal.MOVED: "every user is moved",
+    model.Goal.CLEARED: "the migration is complete",
+}
+
+
+def verdict(
+    promise: model.Promise | None,
+    dates: Sequence[model.Milestone],
+    *,
+    now_s: float,
+    overall: model.Tally,
+    began_s: float | None,
+    work: model.ThroughputPoint | None,
+    since: model.SinceReport | None,
+) -> model.Verdict:
+    """The first date that is not reached against its promise; of a finished migration, the last one. `work` is the
+    throughput since copying began (`began_s`) or since the promise if that was later.
+    """
+    if promise is None or not dates:
+        return _verdict(model.Standing.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
+    # Bricks may be cleared before the last file is copied.
+    one = next((date for date in dates if not date.done), max(dates, key=lambda date: date.at_s or 0.0))
+    reached = (
+        "" if one is dates[0] and not one.done else _REACHED[(one if one.done else dates[dates.index(one) - 1]).goal]
+    )
+    lead = f"{reached[:1].upper()}{reached[1:]}" if reached else ""
+    late_s, at_least = _late_s(one, now_s)
+    if late_s is None:
+        known = f"; the date of {_DOING[one.goal]} is not known" if reached and not one.done else ""
+        words = f"{lead}{known}." if reached else f"Not known yet whether copying is on track: {one.unknown}."
+        return _verdict(model.Standing.UNKNOWN, None, words)
+    promised_s = max((one.promised_at_s or now_s) - promise.at_s, 1.0)
+    standing = _standing(late_s, promised_s, at_least=at_least, is_open=not one.done)
+    is_late = standing is model.Standing.BEHIND
+    reasons = (
+        tuple(_reasons(promise, overall, began_s=began_s, work=work, now_s=now_s, late_s=late_s)) if is_late else ()
+    )
+    because = f", because {' and '.join(reasons)}" if reasons and one.goal is model.Goal.COPIED else ""
+    if one.done:
+        words = f"{lead}, {_done_words(standing, late_s)}"
+    else:
+        least = "at least " if at_least and is_late else ""
+        words = f"{_DOING[one.goal]} is {least}{_open_words(standing, late_s)}"
+        words = f"{lead}; {words}" if lead else f"{words[:1].upper()}{words[1:]}"
+    moved = _moved_words(since) if one.goal is model.Goal.COPIED and not one.done else ""
+    return model.Verdict(
+        standing=standing, late_s=late_s, at_least=at_least, reasons=reasons, sentence=f"{words}{because}{moved}."
+    )
+
+
+def _verdict(standing: model.Standing, late_s: float | None, sentence: str) -> model.Verdict:
+    return model.Verdict(standing=standing, late_s=late_s, at_least=False, reasons=(), sentence=sentence)
+
+
+def _late_s(one: model.Milestone, now_s: float) -> tuple[float | None, bool]:
+    """How late a date is; what has no date is late at least since its promise."""
+    if one.promised_at_s is None:
+        return None, False
+    if one.at_s is not None:
+        return one.at_s - one.promised_at_s, False
+    return (now_s - one.promised_at_s, True) if now_s > one.promised_at_s and not one.done else (None, False)
+
+
+def _standing(late_s: float, promised_s: float, *, at_least: bool, is_open: bool) -> model.Standing:
+    if at_least and is_open:
+        return model.Standing.BEHIND
+    if abs(late_s) <= max(_ON_TRACK * promised_s, 60.0):
+        return model.Standing.AS_EXPECTED
+    return model.Standing.BEHIND if late_s > 0 else model.Standing.AHEAD
+
+
+def _open_words(standing: model.Standing, late_s: float) -> str:
+    if standing is model.Standing.AS_EXPECTED:
+        return "on track"
+    return f"{_about(late_s)} {'late' if late_s > 0 else 'ahead of the promise'}"
+
+
+def _done_words(standing: model.Standing, late_s: float) -> str:
+    if standing is model.Standing.AS_EXPECTED:
+        return "as promised"
+    return f"{_about(late_s)} {'later' if late_s > 0 else 'earlier'} than promised"
+
+
+def _moved_words(since: model.SinceReport | None) -> str:
+    if since is None or since.end_moved_s is None or since.standing is model.Standing.UNKNOWN:
+        return ""
+    if since.standing is model.Standing.AS_EXPECTED:
+        return "; the expected end is that of the last report"
+    way = "later" if since.end_moved_s > 0 else "earlier"
+    return f"; the expected end is {_about(since.end_moved_s)} {way} than in the last report"
+
+
+def _about(duration_s: float) -> str:
+    """A duration for management: whole days from two days on."""
+    days = abs(duration_s) / DAY_S
+    return f"{round(days):,} days" if days >= _DAYS else format_duration(abs(duration_s))
+
+
+def _reasons(
+    promise: model.Promise,
+    overall: model.Tally,
+    *,
+    began_s: float | None,
+    work: model.ThroughputPoint | None,
+    now_s: float,
+    late_s: float,
+) -> Iterator[str]:
+    """The main reasons for a delay, by the time that each has cost, the largest first."""
+    found = sorted(_costs(promise, overall, began_s=began_s, work=work, now_s=now_s), reverse=True)
+    for cost_s, words in found[:_REASONS]:
+        if cost_s >= _NOTABLE * late_s:
+            yield words
+
+
+def _costs(
+    promise: model.Promise,
+    overall: model.Tally,
+    *,
+    began_s: float | None,
+    work: model.ThroughputPoint | None,
+    now_s: float,
+) -> Iterator[tuple[float, str]]:
+    """What a late begin, idle streams, slow streams and growth have cost, in seconds."""
+    promised_s = max(promise.copied_at_s - promise.at_s, 1.0)
+    from_s = max(now_s if began_s is None else began_s, promise.at_s)
+    late_begin_s = from_s - promise.at_s
+    if began_s is None:
+        yield late_begin_s, "nothing was copied yet"
+        return
+    yield late_begin_s, f"copying began {_about(late_begin_s)} after the plan"
+    more_bytes = overall.total_bytes - promise.total_bytes
+    if promise.left_bytes > 0:
+        yield promised_s * more_bytes / promise.left_bytes, f"the plan grew by {format_size(max(more_bytes, 0))}"
+    span_s, busy_s = now_s - from_s, 0.0 if work is None else work.busy_s
+    if span_s <= 0:
+        return
+    share, was = min(busy_s / span_s, 1.0), min(promise.busy_s / promised_s, 1.0)
+    yield span_s * (was - share), f"streams ran {math.floor(share * 100)} % of the time"
+    if work is None or busy_s <= 0 or promise.busy_s <= 0:
+        return
+    ratios = [
+        done / busy_s / (left / promise.busy_s)
+        for done, left in ((work.size_bytes, promise.left_bytes), (work.files, promise.left_files))
+        if left > 0
+    ]
+    # Many small files are few bytes: streams are slow if neither files nor bytes come as fast as promised.
+    if ratios and max(ratios) < 1.0:
+        was_rate = format_rate(promise.left_bytes / promise.busy_s)
+        yield (
+            (1.0 - max(ratios)) * busy_s,
+            f"streams were slow ({format_rate(work.rate_bytes_per_s)} instead of {was_rate})",
+        )
