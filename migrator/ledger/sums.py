@@ -191,10 +191,11 @@ class LedgerFacts(Records):
         )
         return self._all(report.StreamSum, query)
 
-    def event_groups(self, limit: int) -> Sequence[report.Incident]:
-        """Warnings and errors by kind and subject, the latest first."""
+    def event_groups(self, limit: int, *, span: tuple[float, float] | None = None) -> Sequence[report.Incident]:
+        """Warnings and errors by kind and subject, the latest first; those of a span, without its begin, or all."""
         events = tables.events.c
-        query = _grouped().where(events.severity.in_(_WARNINGS)).order_by(func.max(events.id).desc())
+        within = () if span is None else (events.at_s > span[0], events.at_s <= span[1])
+        query = _grouped().where(events.severity.in_(_WARNINGS), *within).order_by(func.max(events.id).desc())
         return self._all(report.Incident, query.limit(limit))
 
 

@@ -73,11 +73,12 @@ def shortened(text: str, most: int) -> str:
     """
     if len(text) <= most:
         return text
-    words = re.sub(rf"[^ ]{{{most + 1},}}", lambda word: _cut(word[0], most), text)
-    return _cut(words, most * _TEXT_WORDS)
+    words = re.sub(rf"[^ ]{{{most + 1},}}", lambda word: cut(word[0], most), text)
+    return cut(words, most * _TEXT_WORDS)
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """Text of at most so many characters: its middle is left out."""
     if len(text) <= most:
         return text
     kept = most - len(_ELLIPSIS)
@@ -195,12 +196,23 @@ def first_page(document: Document, more: str) -> Document:
     return replace(document, sections=tuple(shown))
 
 
+def contents(document: Document) -> tuple[str, ...]:
+    """The titles of the sections behind the first page, for a table of contents; empty without a first page."""
+    details = [section.title for section in document.sections if not section.first_page]
+    return tuple(details) if len(details) < len(document.sections) else ()
+
+
 def sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
     """Sections of these titles and blocks. Tables without rows are left out, and so are sections without blocks."""
     for title, blocks in pairs:
         shown = tuple(block for block in blocks if not isinstance(block, Table) or block.rows)
         if shown:
             yield Section(title=title, blocks=shown)
+
+
+def first_sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
+    """The same, on the first page."""
+    return (replace(section, first_page=True) for section in sections(*pairs))
 
 
 def page(title: str, *parts: tuple[str, Iterable[Block]], subtitle: str = "") -> Document:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from migrator.core.errors import ToolFailed
 from migrator.hosts.ports import Command, Processes
 from migrator.render.charts import svg
-from migrator.render.document import FILE_CHARACTERS, Document, shown_rows
+from migrator.render.document import FILE_CHARACTERS, Document, contents, shown_rows
 
 _environment = Environment(
     loader=PackageLoader("migrator.render"),
@@ -32,6 +32,7 @@ def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
     live = live_interval_s is not None
     return _environment.get_template("report.html.j2").render(
         document=document,
+        contents=contents(document),
         style=Markup(_own("report.css")),  # noqa: S704 - the program's own style sheet
         policy=content_policy(live=live),
         interval_s=live_interval_s,

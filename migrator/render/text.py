@@ -44,7 +44,10 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!$@#]|:(?=//)|(?<=www)\.|(?<=WWW)\.|^[-+=]
 def to_markdown(document: render_document.Document) -> str:
     """A document as Markdown, ending with a line feed. Names are escaped: no markup, HTML or links."""
     lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
+    contents = render_document.contents(document)
     for section in document.sections:
+        if contents and not section.first_page:
+            lines, contents = [*lines, f"Details: {escape(', '.join(contents))}.", ""], ()
         lines += [f"## {escape(section.title)}", ""]
         for block in section.blocks:
             lines += [*_block(block), ""]

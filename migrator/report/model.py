@@ -186,6 +186,32 @@ class Verdict(Struct, frozen=True, kw_only=True):
     sentence: str
 
 
+class WeekFacts(Struct, frozen=True, kw_only=True):
+    """Seven days. Streams copied `files` and `size_bytes`, later changes included, in `busy_s`. Incidents are kinds of
+    warnings and errors by subject, freezes those that ended.
+    """
+
+    from_s: float
+    to_s: float
+    users_moved: int
+    files: int
+    size_bytes: int
+    busy_s: float
+    bricks_cleared: int
+    bricks_added: int
+    incidents: int
+    freezes: int
+    longest_freeze_s: float | None
+
+    @property
+    def busy_share(self) -> float:
+        return min(self.busy_s / (self.to_s - self.from_s), 1.0)
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
+
+
 class BrickOutlook(Struct, frozen=True, kw_only=True):
     """One brick of the source: its state as text, the files that its drain has left to move (None: unknown), and the
     time when it is free. `basis` is the source of that time: the pace of the drain or the schedule.
@@ -509,6 +535,14 @@ class Blocker(Struct, frozen=True, kw_only=True):
     hint: str
 
 
+class NextStep(Struct, frozen=True, kw_only=True):
+    """An ordinary next step of an operator: nothing is wrong with the subject, which waits in this state."""
+
+    subject: str
+    state: str
+    hint: str
+
+
 class StatusFacts(Struct, frozen=True, kw_only=True):
     """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
 
@@ -550,6 +584,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     runs: tuple[RunFacts, ...] = ()
     events: tuple[SeenEvent, ...] = ()
     blocked: tuple[Blocker, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
     probes: tuple[Probe, ...] = ()
     cutovers: tuple[CutoverRecord, ...] = ()
     drains: tuple[DrainStanding, ...] = ()
@@ -568,6 +603,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
     - `promise` is None without a plan; `verdict` compares `milestones` with it.
     - `since` is None without an earlier report.
+    - `weeks` are the last seven days, and the seven before if the migration is older.
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
     - `outlook` is the expected usage of the target.
     - `incidents` lists unresolved ones first.
@@ -583,6 +619,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     promise: Promise | None = None
     verdict: Verdict | None = None
     milestones: tuple[Milestone, ...] = ()
+    weeks: tuple[WeekFacts, ...] = ()
     since: SinceReport | None = None
     days: tuple[ThroughputPoint, ...] = ()
     capacity: tuple[CapacitySample, ...] = ()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
+from migrator.bricks.add.model import AdditionState
+from migrator.bricks.drain.model import DrainState
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
@@ -22,7 +24,7 @@ from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, UsageRanking
 from migrator.plan.usage import compare_usage
-from migrator.report import model, rules, rules_promise
+from migrator.report import model, rules, rules_promise, rules_week
 from migrator.report.status import first_start, read_done, read_status, work_between
 
 if TYPE_CHECKING:
@@ -134,12 +136,14 @@ def _compared(
         bricks=facts.bricks,
         promise=promise,
     )
+    weeks = _weeks(ledger, status)
     since_s = began_s if began_s is None or promise is None else max(began_s, promise.at_s)
     return replace(
         facts,
         since=since,
         promise=promise,
         milestones=dates,
+        weeks=weeks,
         verdict=rules_promise.verdict(
             promise,
             dates,
@@ -149,6 +153,28 @@ def _compared(
             work=_work(ledger, since_s, status.at_s),
             since=since,
         ),
+    )
+
+
+def _weeks(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.WeekFacts, ...]:
+    names = ledger.plans.names()
+    first = ledger.facts.plan(names[0]) if names else None
+    if first is None:
+        return ()
+    drains = [(one.times.get(DrainState.COMMITTED), len(one.bricks)) for one in ledger.drains.all()]
+    additions = [(one.times.get(AdditionState.SETTLED), len(one.bricks)) for one in ledger.additions.all()]
+    cutovers = ledger.cutovers.all()
+    return tuple(
+        rules_week.week(
+            span,
+            work=_work(ledger, *span),
+            trees=status.trees,
+            cutovers=cutovers,
+            cleared=[(at_s, bricks) for at_s, bricks in drains if at_s is not None],
+            added=[(at_s, bricks) for at_s, bricks in additions if at_s is not None],
+            incidents=ledger.facts.event_groups(INCIDENTS, span=span),
+        )
+        for span in rules_week.spans(status.at_s, first.created_at_s)
     )
 
 

@@ -505,7 +505,6 @@ _Found = Iterator[tuple[str, str, str]]
 
 def blockers(
     *,
-    site: str | None,
     scan: CatalogRecord | None,
     plan: model.PlanFacts | None,
     batches: Sequence[model.BatchFacts],
@@ -516,16 +515,13 @@ def blockers(
     returned: Sequence[bytes] = (),
     over: Collection[int] = (),
 ) -> tuple[model.Blocker, ...]:
-    """Everything that waits for an operator, in the order of the work. `scanning`: a scan is at work. `strange` has the files on bricks that bypassed
+    """Everything that failed or was interrupted and waits for an operator, in the order of the work. `scanning`: a scan is at work. `strange` has the files on bricks that bypassed
     Gluster, by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan
     could not read them; `returned` those that are in none because their users were rolled back after it was made; `over` the batches whose verification no longer counts (`verified_otherwise`).
     """
-    if site is None:
-        found = [("everything", "the site is not set up", "migrator init")]
-    else:
-        found = [*_scan(scan, plan, set_apart, returned, scanning=scanning), *_strange(strange)]
-        found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]
-        found += _runs(runs)
+    found = [*_scan(scan, plan, set_apart, returned, scanning=scanning), *_strange(strange)]
+    found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]
+    found += _runs(runs)
     return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
@@ -544,19 +540,16 @@ def _scan(
         on = f"in no batch of {plan.name}: their users were rolled back after it was made"
         yield f"rolled back: {_named(returned)}", on, "migrator scan, then migrator plan --activate"
     if scan is None:
-        yield "plan", "there is no catalog of the source", "migrator scan"
-    elif scan.finished_at_s is None:
+        return
+    if scan.finished_at_s is None:
         if not scanning:
             yield "plan", f"the scan {scan.name} has not ended", "migrator scan (it resumes)"
-    else:
-        if not scan.whole:
-            subject = (
-                f"a new plan for {_named(scan.set_apart)}" if scan.set_apart else "everything that deletes or switches"
-            )
-            on = f"the scan {scan.name} is not whole: {_shown(scan.reasons)}"
-            yield subject, on, "fix this, then migrator scan"
-        if plan is None:
-            yield "run", "there is no plan", "migrator plan"
+    elif not scan.whole:
+        subject = (
+            f"a new plan for {_named(scan.set_apart)}" if scan.set_apart else "everything that deletes or switches"
+        )
+        on = f"the scan {scan.name} is not whole: {_shown(scan.reasons)}"
+        yield subject, on, "fix this, then migrator scan"
 
 
 def _named(trees: Sequence[bytes]) -> str:
@@ -583,21 +576,18 @@ def _batch(batch: model.BatchFacts, *, over: bool) -> _Found:
             else f"{several(failed, 'chunk')} failed at every attempt"
         )
         yield subject, what, f"see the files that need attention, then {again}"
-    if batch.state in (BatchState.SEEDED, BatchState.CONVERGING) and not over:
-        for on, hint in _verification(batch):
+    if batch.verification is not None and batch.state in (BatchState.SEEDED, BatchState.CONVERGING) and not over:
+        for on, hint in _verification(batch.number, batch.verification):
             yield f"{subject}: cutover", on, hint
 
 
-def _verification(batch: model.BatchFacts) -> Iterator[tuple[str, str]]:
-    again, verification = f"migrator verify --user-batch {batch.number}", batch.verification
-    if verification is None:
-        yield "it is copied and not verified", again
-        return
+def _verification(batch: int, verification: VerificationRecord) -> Iterator[tuple[str, str]]:
     if differences := sum(verification.differences.values()):
         kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in verification.differences.items() if count)
         on = f"the verification found {several(differences, 'difference')} ({kinds})"
         yield on, after_differences(verification)
     if not verification.whole:
+        again = f"migrator verify --user-batch {batch}"
         yield f"the verification is not whole: {_shown(verification.reasons)}", again
 
 

@@ -155,7 +155,7 @@ def _moved(status: model.StatusFacts, plan: Plan | None) -> model.Milestone:
         return model.Milestone(goal=goal, unknown="the plan has no schedule that says when users are moved")
     copied_s = status.at_s if status.forecast is None else status.forecast.likely_at_s
     if at_s < copied_s:
-        why = "the schedule of the plan is overtaken by the copying; a new plan gives a new date"
+        why = "copying ends after the date that the schedule of the plan has; a new plan gives a new date"
         return model.Milestone(goal=goal, unknown=why)
     return model.Milestone(goal=goal, at_s=at_s, basis=_SCHEDULE)
 
@@ -167,7 +167,7 @@ def _cleared(bricks: Sequence[model.BrickOutlook], promised_at_s: float | None) 
         return model.Milestone(goal=goal, done=True, at_s=max(times, default=None), promised_at_s=promised_at_s)
     unknown = [one for one in left if one.free_at_s is None]
     if unknown:
-        why = unknown[0].basis or f"the drain of {unknown[0].brick} is {unknown[0].state}"
+        why = unknown[0].basis.removeprefix("late: ") or f"the drain of {unknown[0].brick} is {unknown[0].state}"
         return model.Milestone(goal=goal, promised_at_s=promised_at_s, unknown=why)
     return model.Milestone(goal=goal, at_s=max(times), promised_at_s=promised_at_s, basis=_SCHEDULE)
 
@@ -209,11 +209,17 @@ def verdict(
     """
     if promise is None or not dates:
         return _verdict(model.Standing.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
-    # Bricks may be cleared before the last file is copied.
-    one = next((date for date in dates if not date.done), max(dates, key=lambda date: date.at_s or 0.0))
-    reached = (
-        "" if one is dates[0] and not one.done else _REACHED[(one if one.done else dates[dates.index(one) - 1]).goal]
-    )
+    one = next((date for date in dates if not date.done), None)
+    if one is None:
+        # Bricks may be cleared before the last file is copied.
+        ends = [
+            max(filter(None, times), default=None)
+            for times in zip(*((d.at_s, d.promised_at_s) for d in dates), strict=True)
+        ]
+        one, before = replace(dates[-1], at_s=ends[0], promised_at_s=ends[1]), dates[-1]
+    else:
+        before = dates[max(dates.index(one) - 1, 0)]
+    reached = _REACHED[before.goal] if before.done else ""
     lead = f"{reached[:1].upper()}{reached[1:]}" if reached else ""
     late_s, at_least = _late_s(one, now_s)
     if late_s is None:
@@ -224,9 +230,11 @@ def verdict(
     standing = _standing(late_s, promised_s, at_least=at_least, is_open=not one.done)
     is_late = standing is model.Standing.BEHIND
     reasons = (
-        tuple(_reasons(promise, overall, began_s=began_s, work=work, now_s=now_s, late_s=late_s)) if is_late else ()
+        tuple(_reasons(promise, overall, began_s=began_s, work=work, now_s=now_s, late_s=late_s))
+        if is_late and one is dates[0]
+        else ()
     )
-    because = f", because {' and '.join(reasons)}" if reasons and one.goal is model.Goal.COPIED else ""
+    because = f", because {' and '.join(reasons)}" if reasons else ""
     if one.done:
         words = f"{lead}, {_done_words(standing, late_s)}"
     else:
@@ -339,5 +347,5 @@ def _costs(
         was_rate = format_rate(promise.left_bytes / promise.busy_s)
         yield (
             (1.0 - max(ratios)) * busy_s,
-            f"streams were slow ({format_rate(work.rate_bytes_per_s)} instead of {was_rate})",
+            f"the rate was {format_rate(work.rate_bytes_per_s)} instead of {was_rate}",
         )

@@ -28,6 +28,7 @@ from migrator.purge.model import SecondCopy
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
+from migrator.report.rules_next import next_steps
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
 from migrator.verify.model import VerificationRecord
@@ -192,6 +193,23 @@ def read_status(
     verbs = {run.verb for run in runs if run.life in model.ALIVE}
     governing = read_governing(ledger, at_work=at_work)
     name = None if site is None else site.name
+    blocked = (
+        *cutover_blockers(cutovers, at_work=[one.tree.path for one in cutovers if of_tree(one.tree.path) in held]),
+        *governing_blockers(governing),
+        *drain_blockers(bricks.drains, at_work=bool(verbs & {"brick-drain", "brick-stop"}), now_s=now_s),
+        *addition_blockers(bricks.additions, at_work="brick-add" in verbs, now_s=now_s),
+        *rules.blockers(
+            scan=scan,
+            scanning="scan" in held,
+            plan=chosen,
+            batches=batches,
+            runs=runs,
+            strange=ledger.scans.strange(),
+            set_apart=apart,
+            returned=returned,
+            over=over,
+        ),
+    )
     return model.StatusFacts(
         at_s=now_s,
         site=name,
@@ -213,23 +231,16 @@ def read_status(
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=tuple(runs),
         events=rules.seen_events(ledger.facts.incidents(events_limit), ledger.facts.endings(rules.ENDING_KINDS)),
-        blocked=(
-            *cutover_blockers(cutovers, at_work=[one.tree.path for one in cutovers if of_tree(one.tree.path) in held]),
-            *governing_blockers(governing),
-            *drain_blockers(bricks.drains, at_work=bool(verbs & {"brick-drain", "brick-stop"}), now_s=now_s),
-            *addition_blockers(bricks.additions, at_work="brick-add" in verbs, now_s=now_s),
-            *rules.blockers(
-                site=name,
-                scan=scan,
-                scanning="scan" in held,
-                plan=chosen,
-                batches=batches,
-                runs=runs,
-                strange=ledger.scans.strange(),
-                set_apart=apart,
-                returned=returned,
-                over=over,
-            ),
+        blocked=blocked,
+        next_steps=next_steps(
+            site=name,
+            scan=scan,
+            plan=chosen,
+            batches=batches,
+            trees=trees,
+            cutovers=cutovers,
+            busy={verb.partition(" ")[0] for verb in verbs} | {one.subject for one in blocked},
+            over=over,
         ),
         at_work=tuple(at_work),
         cutovers=tuple(cutovers),

@@ -16,53 +16,9 @@ from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
 from migrator.render.text import as_csv, csv_text, plain
 from migrator.report import model, view_status
+from migrator.report.view_first import first_sections, room_words, since_blocks
 from migrator.report.view_records import verification_blocks
 from migrator.transfer.view import batch_blocks, stream_blocks, tree_table
-
-# --- The head: progress, expected end, comparison with the last report
-
-
-_STANDINGS = {
-    model.Standing.AHEAD: "ahead",
-    model.Standing.AS_EXPECTED: "as expected",
-    model.Standing.BEHIND: "behind",
-    model.Standing.UNKNOWN: "not comparable",
-}
-
-
-def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
-    """The figures that management reads first."""
-    status = report.status
-    tally = status.overall
-    if report.verdict is not None:
-        yield doc.paragraph(report.verdict.sentence, alert=report.verdict.standing is model.Standing.BEHIND)
-    pairs = [
-        ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
-        ("users", view_status.users_words(status)),
-        ("expected end of copying", view_status.expected_end(report.status)),
-    ]
-    if report.since is not None:
-        pairs.append((f"against the report of {doc.when(report.since.earlier.at_s)}", _standing(report.since)))
-    if report.servers:
-        free = sum(server.free_bricks for server in report.servers)
-        pairs.append(("bricks free", f"{free} of {sum(server.bricks for server in report.servers)}"))
-    if status.attention_total:
-        pairs.append(("need attention", several(status.attention_total, "file")))
-    yield doc.facts(pairs)
-    if report.since is not None and report.since.reasons:
-        reasons = "; ".join(report.since.reasons)
-        yield doc.paragraph(f"{reasons[:1].upper()}{reasons[1:]}.")
-    if report.outlook is not None and report.outlook.full:
-        yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
-
-
-def _standing(since: model.SinceReport) -> str:
-    words = _STANDINGS[since.standing]
-    if since.end_moved_s is None or since.standing is model.Standing.UNKNOWN:
-        return words
-    moved = format_duration(abs(since.end_moved_s))
-    return f"{words}: the expected end is {moved} {'later' if since.end_moved_s > 0 else 'earlier'}"
-
 
 # --- Tables
 
@@ -199,15 +155,7 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
             alert=outlook.full,
         )
     yield _room_chart(samples, newest, outlook)
-    yield doc.facts((f"{side.value}, {doc.when(one.at_s)}", _full(one)) for side, one in sorted(newest.items()))
-
-
-def _full(sample: CapacitySample) -> str:
-    share = doc.percent(100 * sample.used_bytes / sample.total_bytes if sample.total_bytes else None)
-    words = f"{format_size(sample.used_bytes)} of {format_size(sample.total_bytes)} used ({share})"
-    if sample.used_inodes is None or sample.total_inodes is None:
-        return f"{words}, inodes unknown"
-    return f"{words}, {format_count(sample.used_inodes)} of {format_count(sample.total_inodes)} inodes"
+    yield doc.facts((f"{side.value}, {doc.when(one.at_s)}", room_words(one)) for side, one in sorted(newest.items()))
 
 
 def _room_chart(
@@ -251,9 +199,9 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     status = report.status
     speed = (*day_chart(report.days), *stream_blocks(report.streams))
     ups = speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows) if report.speed_ups else ()
-    yield from view_status.first_sections(status, (*headline_blocks(report), *burn_down(report)))
+    yield from first_sections(report)
     yield from doc.sections(
-        ("Progress", view_status.progress_blocks(status)),
+        ("Progress", (*view_status.progress_blocks(status), *since_blocks(report.since), *burn_down(report))),
         ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
         ("Users", [tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=rows)]),

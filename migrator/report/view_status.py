@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from msgspec.structs import replace
-
 from migrator.beegfs.model import StorageSample, StorageSeen, StorageTarget, TargetKind
 from migrator.beegfs.rules import room_words, state_words, target_problems
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
@@ -13,7 +11,7 @@ from migrator.core.events import Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import first_of, format_count, format_duration, format_rate, format_size, several
-from migrator.cutover.model import CutoverState
+from migrator.cutover.model import CutoverState, FrozenUser
 from migrator.cutover.rules import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
 from migrator.ledger.model import CALL, TREE, Holder
@@ -31,48 +29,79 @@ from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
 _COUNTED_STREAMS = 0.1
 
 
-_BLOCKED_ROWS = 6
+_BLOCKED_ROWS = 2
+_STEP_ROWS = 3
+_FROZEN_ROWS = 2
+_LINE = 76
+"""A line of a terminal of 80 characters."""
+_LINES = 144
+"""Two lines: words are not broken."""
 
 
-def first_sections(status: model.StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
-    """The first page: frozen users, `short` under the bars, and the first blockers."""
-    if status.plan is None:
-        short = [doc.paragraph("There is no plan yet: nothing is counted as copied or left.")]
-    frozen = frozen_blocks(status.frozen, now_s=status.at_s)
-    first = (
-        ("Frozen users", frozen),
-        ("In short", (*bars(status), *short)),
-        ("Blocked", [blocker_table(status.blocked[:_BLOCKED_ROWS])]),
+def _first_sections(status: model.StatusFacts) -> Iterator[doc.Section]:
+    """A screen of 80 x 24: frozen users, what is going on, what is wrong, what to do next."""
+    frozen = status.frozen[:_FROZEN_ROWS]
+    blocked = status.blocked[: _BLOCKED_ROWS - bool(frozen)]
+    steps = status.next_steps[: _STEP_ROWS - 2 * bool(blocked) - bool(frozen)]
+    yield from doc.first_sections(
+        (_counted_title("Frozen users", frozen, status.frozen), [_frozen_line(one, status.at_s) for one in frozen]),
+        ("In short", _short(status)),
+        (
+            _counted_title("Blocked", blocked, status.blocked),
+            [line for one in blocked for line in _lines(f"{one.subject}: {one.on}", one.hint, alert=True)],
+        ),
+        (
+            _counted_title("Next steps", steps, status.next_steps),
+            [line for one in steps for line in _lines(f"{one.subject}: {one.state}", one.hint)],
+        ),
     )
-    yield from (replace(section, first_page=True) for section in doc.sections(*first))
-    yield from doc.sections(("Also blocked", [blocker_table(status.blocked[_BLOCKED_ROWS:])]))
+    yield from doc.sections(
+        ("Frozen", frozen_blocks(status.frozen, now_s=status.at_s)),
+        ("Everything that is blocked", [blocker_table(status.blocked)]),
+        ("All next steps", [step_table(status.next_steps)]),
+    )
 
 
-def bars(status: model.StatusFacts) -> Iterator[doc.Block]:
-    """The amounts copied, verified, and moved (users work on the target)."""
-    if status.plan is not None:
-        yield _bar("copied", status.overall, "copied")
-        content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
-        yield _bar("verified", status.verified, doc.verified_words(content))
-        yield _bar("moved", status.moved, "moved")
+def _counted_title(title: str, shown: Sequence[object], found: Sequence[object]) -> str:
+    return title if len(shown) == len(found) else f"{title}: the first {len(shown)} of {len(found):,}"
+
+
+def _frozen_line(one: FrozenUser, now_s: float) -> doc.Block:
+    end = "a command is at work" if one.at_work else f"no command is at work: {one.hint}"
+    words = f"{doc.cut(one.tree.user, 20)} for {format_duration(max(now_s - one.since_s, 0.0))}, {end}"
+    return doc.paragraph(doc.cut(words, _LINES), alert=not one.at_work)
+
+
+def _lines(what: str, hint: str, *, alert: bool = False) -> tuple[doc.Block, doc.Block]:
+    """What waits, on one line, and the command on the next ones."""
+    return doc.paragraph(doc.cut(what, _LINE), alert=alert), doc.paragraph(doc.cut(f"  {hint}", _LINES))
 
 
 def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     tally = status.overall
+    if status.plan is None:
+        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
+    else:
+        content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
+        yield _bar(tally, "copied", f" of {format_size(tally.total_bytes)}")
+        yield _bar(status.verified, doc.verified_words(content))
+        yield _bar(status.moved, "moved")
     runs = {run.pid: run.verb for run in status.runs if run.life in model.ALIVE}
     at_work = dict.fromkeys([*runs.values(), *(one.purpose for one in status.at_work if one.pid not in runs)])
-    pairs = [
-        ("running", ", ".join(at_work) or "nothing"),
-        ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
-        ("users", users_words(status)),
-    ]
-    if status.rate is not None:
-        pairs.append(("rate", _rate(status.rate)))
+    running = doc.cut(", ".join(at_work) or "nothing", _LINE // 3)
+    pairs = [("running", running if status.rate is None else f"{running}: {rate_words(status.rate)}")]
     if status.plan is not None:
-        pairs.append(("expected end of copying", expected_end(status)))
-    if status.attention_total:
-        pairs.append(("need attention", several(status.attention_total, "file")))
+        bad = f", and {format_count(status.attention_total)} that need attention" if status.attention_total else ""
+        pairs.append(("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}{bad}"))
+        pairs.append(("users", users_words(status)))
+        pairs.append(("expected end", expected_end(status)))
     yield doc.facts(pairs)
+
+
+def rate_words(rate: model.ThroughputPoint) -> str:
+    """The rate now, on one line."""
+    streams = f", {rate.streams:.1f} streams" if rate.streams >= _COUNTED_STREAMS else ""
+    return f"{format_rate(rate.rate_bytes_per_s)}, {rate.rate_files_per_s:,.1f} files/s{streams}"
 
 
 def users_words(status: model.StatusFacts) -> str:
@@ -152,7 +181,7 @@ def _rate(rate: model.ThroughputPoint) -> str:
     )
 
 
-def _bar(label: str, tally: model.Tally, done: str) -> doc.Bar:
+def _bar(tally: model.Tally, done: str, more: str = "") -> doc.Bar:
     if not tally.total_bytes and tally.total_files:
         # Empty files are files too.
         share, what = tally.done_files / tally.total_files, f"{doc.percent(tally.percent_files)} of the files"
@@ -160,8 +189,8 @@ def _bar(label: str, tally: model.Tally, done: str) -> doc.Bar:
     else:
         share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
         what = f"{doc.percent(tally.percent_bytes)} of the bytes"
-        counts = f"{format_size(tally.done_bytes)} of {format_size(tally.total_bytes)}"
-    return doc.Bar(label=label, share=share, text=f"{what} {done}, {counts}")
+        counts = f"{format_size(tally.done_bytes)}{more}"
+    return doc.Bar(label="", share=share, text=f"{what} {done}, {counts}")
 
 
 # --- Findings of `doctor`
@@ -248,7 +277,7 @@ def migration_document(status: model.StatusFacts, subtitle: str, sections: Itera
 
 
 def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
-    yield from first_sections(status, _short(status))
+    yield from _first_sections(status)
     trees = tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=tree_rows)
     yield from doc.sections(
         ("Progress", progress_blocks(status)),
@@ -336,6 +365,12 @@ def blocker_table(blocked: Sequence[model.Blocker]) -> doc.Block:
     """The blockers, with reasons and next steps."""
     columns = [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")]
     return doc.table("", columns, [(one.subject, one.on, one.hint) for one in blocked])
+
+
+def step_table(steps: Sequence[model.NextStep]) -> doc.Block:
+    """Ordinary next steps."""
+    columns = [doc.paths("waits"), doc.paths("state"), doc.wide("next step")]
+    return doc.table("", columns, [(one.subject, one.state, one.hint) for one in steps])
 
 
 BAD_FILE: doc.Cells[FileProblem] = (

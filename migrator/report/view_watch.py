@@ -112,7 +112,9 @@ def _states(status: model.StatusFacts) -> Iterator[tuple[object, str]]:
         done = f"copied: {percent(status.overall.percent_bytes)}: {_done_words(status.overall)}"
         yield ("copied", status.overall), ", ".join((done, *left))
     for blocker in status.blocked:
-        yield (blocker.subject, blocker.hint), f"waits: {blocker.subject}: {blocker.on}, {blocker.hint}"
+        yield (blocker.subject, blocker.hint), f"blocked: {blocker.subject}: {blocker.on}, {blocker.hint}"
+    for step in status.next_steps:
+        yield (step.subject, step.hint), f"next: {step.subject}: {step.state}, {step.hint}"
 
 
 # --- On a terminal
@@ -144,7 +146,7 @@ def screen(facts: model.WatchFacts, problem: str = "", *, height: int) -> Render
         if len(rows) > most:
             body.append(Text(f"and {len(rows) - most} more", "dim"))
         if body:
-            grid.add_row(Text(label, "yellow" if label == "waits" else "dim"), Group(*body))
+            grid.add_row(Text(label, "yellow" if label == "blocked" else "dim"), Group(*body))
     head = [_line((problem, "bold red"))] if problem else []
     return Group(_title(facts.status), *head, grid)
 
@@ -157,7 +159,8 @@ def _parts(facts: model.WatchFacts) -> Iterator[_Part]:
     yield from _progress_parts(facts)
     bad = several(status.attention_total, "file needs", "files need")
     attention = _line((f"{bad} attention", "yellow")) if status.attention_total else None
-    yield "waits", attention, [_Row((one.subject, one.on, one.hint)) for one in status.blocked]
+    yield "blocked", attention, [_Row((one.subject, one.on, one.hint)) for one in status.blocked]
+    yield "next", None, [_Row((one.subject, one.state, one.hint)) for one in status.next_steps]
     yield f"streams {len(facts.streams) or ''}", None, list(_stream_rows(facts))
     limits = [block.text for block in governing_blocks(status.governing) if isinstance(block, Paragraph)]
     yield "allowed", None, [_Row((text,)) for text in limits]

@@ -76,11 +76,13 @@ def html_is_safe(page: Page) -> None:
     allowed = {
         *("html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "p", "dl", "dt"),
         *("dd", "div", "progress", "figure", "figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td"),
-        *("footer", "svg", "desc", "line", "text", "path", "circle", "rect"),
+        *("nav", "ul", "li", "a", "footer", "svg", "desc", "line", "text", "path", "circle", "rect"),
     }
     for tag, attributes in page.tags:
         assert tag in allowed
-        assert not {key for key in attributes if key.startswith("on") or key in ("src", "href", "style")}
+        assert not {key for key in attributes if key.startswith("on") or key in ("src", "style")}
+        # Only the table of contents links, within the page.
+        assert re.fullmatch(r"#section-\d+", attributes.get("href") or "#section-0")
 
 
 @pytest.mark.parametrize("name", HOSTILE)

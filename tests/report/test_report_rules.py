@@ -1,6 +1,7 @@
 """Decisions behind status and report, and their pages: the first one, and a plan's."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
-from migrator.cutover.model import CutoverState
+from migrator.cutover.model import CutoverState, FrozenUser
 from migrator.plan.model import Plan
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
@@ -172,7 +173,7 @@ RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=model.RunLife.EN
 
 def blocked(**facts: Any) -> list[tuple[str, str, str]]:
     assert SCAN is not None
-    given: dict[str, Any] = {"site": "s", "scan": replace(SCAN, finished_at_s=1.0, whole=True), "plan": PLAN}
+    given: dict[str, Any] = {"scan": replace(SCAN, finished_at_s=1.0, whole=True), "plan": PLAN}
     found = rules.blockers(**(given | {"batches": [], "runs": []} | facts))
     return [(one.subject, one.on, one.hint) for one in found]
 
@@ -452,30 +453,63 @@ MANY = tuple(Blocker(subject=f"batch {number}", on="it is not verified", hint="m
 BLOCKED = replace(STATUS, blocked=MANY)
 
 
-def printed(document: Document) -> str:
+def printed(document: Document, *, width: int = 132) -> str:
     stream = io.StringIO()
-    print_document(Console(file=stream, width=132), document)
+    print_document(Console(file=stream, width=width), document)
     return stream.getvalue().rstrip()
 
 
-@pytest.mark.parametrize(
-    "document", [status_document(BLOCKED), report_document(replace(REPORT, status=BLOCKED))], ids=("status", "report")
-)
-def test_the_first_page_fits_on_a_screen_and_further_blockers_are_details(document: Document) -> None:
+def test_the_first_page_is_short_and_further_blockers_are_details() -> None:
+    document = report_document(replace(REPORT, status=BLOCKED))
     flags = [section.first_page for section in document.sections]
     assert flags == sorted(flags, reverse=True)
-    shown = printed(first_page(document, "migrator status --details"))
-    assert len(shown.splitlines()) <= 40
-    assert shown.endswith("Details: migrator status --details")
+    shown = printed(first_page(document, "migrator report --details"))
+    assert len(shown.splitlines()) <= 70
+    assert shown.endswith("Details: migrator report --details")
     assert "41.3 % of the bytes copied" in shown
-    assert "expected end" in shown
     found = {section.title: section for section in document.sections}
     tables = [block for title in ("Blocked", "Also blocked") for block in found[title].blocks]
     rows = [row[0] for block in tables if isinstance(block, Table) for row in block.rows]
     assert rows == [one.subject for one in MANY]
     assert not found["Also blocked"].first_page
-    # On paper the details begin on a page of their own.
-    assert to_html(document).count('class="page-end"') == 1
+    # On paper the details begin on a page of their own, with a table of contents.
+    page, text = to_html(document), to_markdown(document)
+    assert page.count('class="first page-end"') == 1
+    details = [section.title for section in document.sections if not section.first_page]
+    links = re.findall(r'<li><a href="#(section-\d+)">([^<]+)</a>', page)
+    assert [title.replace("&#39;", "'") for _, title in links] == details
+    for number, title in links:
+        assert f'<h2 id="{number}">{title}</h2>' in page
+    assert f"Details: {', '.join(details)}." in text
+
+
+LONG = "lengthy " * 60 + "end"
+FROZEN = made(FrozenUser, tree=UserTree(path=b"home/x", user=LONG), at_work=False, hint=LONG)
+WORST = replace(
+    STATUS,
+    blocked=tuple(replace(one, subject=LONG, hint=LONG) for one in MANY),
+    next_steps=(model.NextStep(subject=LONG, state=LONG, hint=LONG),) * 5,
+    at_work=(),
+    runs=tuple(replace(STATUS.runs[0], pid=number, verb=LONG) for number in range(9)),
+    overall=model.Tally(total_bytes=999 * 2**40, done_bytes=998 * 2**40, total_files=10**9, total_users=5000),
+    verified=model.Tally(total_bytes=999 * 2**40, done_bytes=998 * 2**40),
+    moved=model.Tally(total_bytes=999 * 2**40, done_bytes=998 * 2**40),
+    verified_content_bytes=2**40,
+)
+
+
+@pytest.mark.parametrize("frozen", [(), (FROZEN,) * 30], ids=("nobody-frozen", "frozen"))
+@pytest.mark.parametrize("blocked", [(), WORST.blocked], ids=("nothing-blocked", "blocked"))
+def test_status_fits_on_a_small_screen(frozen: tuple[FrozenUser, ...], blocked: tuple[Blocker, ...]) -> None:
+    document = status_document(replace(WORST, frozen=frozen, blocked=blocked))
+    lines = printed(first_page(document, "migrator status --details"), width=80).splitlines()
+    # One line is left for the prompt.
+    assert len(lines) <= 23
+    assert any(line.startswith("Next steps") for line in lines) == (not (frozen and blocked))
+    titles = [section.title for section in document.sections if section.first_page]
+    assert titles[0].startswith("Frozen users" if frozen else "In short")
+    text = to_markdown(document)
+    assert text.count(LONG) >= len(blocked) + len(frozen)
 
 
 def test_a_plan_begins_with_one_screen() -> None:

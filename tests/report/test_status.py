@@ -164,14 +164,14 @@ def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: 
 def test_before_and_after_init(ledger: Ledger) -> None:
     status = read_status(ledger, now_s=T0_S)
     assert (status.site, status.scan, status.plan, status.batches) == (None, None, None, ())
-    assert [one.hint for one in status.blocked] == ["migrator init"]
+    assert ([one.hint for one in status.next_steps], status.blocked) == (["migrator init"], ())
     assert status.overall.percent_bytes is None
     with pytest.raises(UsageError, match="week9"):
         read_status(ledger, now_s=T0_S, plan="week9")
     ledger.site.create(SITE)
     report = read_report(ledger, OnePlan(plan=PLAN), now_s=T0_S)
     assert report.status.site == "rehearsal"
-    assert [one.hint for one in report.status.blocked] == ["migrator scan"]
+    assert ([one.hint for one in report.status.next_steps], report.status.blocked) == (["migrator scan"], ())
     assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
     assert (report.done, report.days) == ((), ())
     assert "Nothing has been copied yet" in to_markdown(report_document(report))
@@ -198,6 +198,7 @@ class TestHalfWay:
         assert (status.rate.busy_s, status.rate.size_bytes) == (120.0, 1200)
         assert status.rate.streams == 2.0
         assert status.rate.span_s == 130.0
+        assert status.next_steps == (), "what a command at work does is no next step"
         text = to_markdown(status_document(status)).replace("\\", "")
         assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min of work within 2 min 10 s." in text
 
@@ -281,7 +282,11 @@ class TestHalfWay:
         ledger.passes.set_state(pass_id, PassState.DONE, T0_S + 200)
         ledger.plans.set_batch_state("week1", 1, BatchState.SEEDED)
         status = read_status(ledger, now_s=T0_S + 200)
-        assert [one.on for one in status.blocked] == ["it is copied and not verified"]
+        assert status.blocked == ()
+        assert [one.hint for one in status.next_steps] == [
+            "migrator run --user-batch 2",
+            "migrator verify --user-batch 1",
+        ]
         assert status.overall.done_users == 1
         number = ledger.verifications.start(plan="week1", batch=1, at_s=T0_S + 200)
         ledger.verifications.finish(
@@ -301,11 +306,15 @@ class TestHalfWay:
         ledger.plans.set_batch_state("week1", 1, BatchState.VERIFIED)
         report = read_report(ledger, OnePlan(plan=PLAN), now_s=T0_S + 300)
         assert report.status.blocked == ()
+        assert [one.hint for one in report.status.next_steps] == [
+            "migrator run --user-batch 2",
+            "migrator cutover --user-batch 1 --dry-run",
+        ]
         assert (report.status.verified.done_bytes, report.status.verified.done_users) == (1000, 1)
         assert report.status.verified_content_bytes == 100
         text = to_markdown(report_document(report)).replace("\\", "")
         assert "the content of 100 B (10.0 %) was compared" in text
-        assert text.count("verified (content of 10.0 %)") == 4
+        assert text.count("verified (content of 10.0 %)") == 3
         assert "a sample of 10.0 % of the files, xxh3_128, seed 4" in text
         assert "f00d" in text
         assert "loss-acl" in text

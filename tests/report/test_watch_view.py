@@ -28,7 +28,7 @@ from migrator.cutover.rules import frozen_users
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import Bar
 from migrator.report.model import Blocker, RunLife, StatusFacts, Tally, WatchFacts
-from migrator.report.view_status import bars
+from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines, screen
 from migrator.report.watch import read_watch
 from migrator.transfer.model import Sample
@@ -88,8 +88,8 @@ def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
     (line,) = [line for line in drawn(seen, 80, 24).splitlines() if line.startswith("copied")]
     assert "75.0 %  0 B of 0 B, 3 of 4 files" in line
     assert line.count("█") == pytest.approx(3 * line.count("░"), abs=3)
-    bar = next(iter(bars(seen.status)))
-    assert isinstance(bar, Bar)
+    blocks = [block for section in status_document(seen.status).sections for block in section.blocks]
+    bar = next(block for block in blocks if isinstance(block, Bar))
     assert (bar.share, bar.text) == (0.75, "75.0 % of the files copied, 3 of 4")
 
 
@@ -155,7 +155,8 @@ def test_docs_reports_explains_every_part_and_no_other() -> None:
 FIRST = """\
 00:53:20 run (process 4711): for 16 min 40 s, last heartbeat 2.0 s ago
 00:53:20 copied: 41.3 %: 620 B of 1.5 KiB, 4 of 15 files, about 2 h 30 min left
-00:53:20 waits: alice: on alice, migrator verify --user-batch 1
+00:53:20 blocked: alice: on alice, migrator verify --user-batch 1
+00:53:20 next: alice: copied by alice, migrator verify --user-batch 2
 00:53:20 error: alice: m alice"""
 
 
@@ -182,7 +183,7 @@ def test_first_everything_is_printed_then_changes_and_events() -> None:
     assert [line.split(" ", 1)[1] for line in lines(FACTS, now)] == [
         "run (process 4711): was killed 2.0 s ago: run the same command again to resume",
         "copied: 41.3 %: 620 B of 1.5 KiB, 5 of 15 files, about 2 h 30 min left",
-        "waits: run: process 7 was killed, h",
+        "blocked: run: process 7 was killed, h",
     ]
 
 

@@ -148,6 +148,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
             ),
         ),
         blocked=(model.Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
+        next_steps=(model.NextStep(subject=text, state=f"copied by {text}", hint="migrator verify --user-batch 2"),),
     )
     return model.ReportFacts(
         status=status,

@@ -1,0 +1,193 @@
+"""The first page of a report, for management: the verdict, how far, until when, this week, who has to act, room."""
+
+from collections.abc import Iterator, Sequence
+
+from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
+from migrator.cutover.view import frozen_blocks
+from migrator.fs.model import CapacitySample
+from migrator.render import document as doc
+from migrator.report import model, view_status
+from migrator.report.rules import OUT_OF_THE_VOLUME
+
+_ROWS = 5
+_STEPS = 3
+
+
+def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
+    """The sections of the first page, and of the blockers that did not fit on it."""
+    status = report.status
+    yield from doc.first_sections(
+        ("Verdict", _verdict(report)),
+        ("Frozen users", frozen_blocks(status.frozen, now_s=status.at_s)),
+        ("How far", _bars(status)),
+        ("Until when", [_dates(report)]),
+        ("This week", _week(report)),
+        ("Blocked", _blocked(status)),
+        ("Next steps", [view_status.step_table(status.next_steps[:_STEPS])]),
+        ("Room", _room(report)),
+    )
+    yield from doc.sections(
+        ("Also blocked", [view_status.blocker_table(status.blocked[_ROWS:])]),
+        ("More next steps", [view_status.step_table(status.next_steps[_STEPS:])]),
+    )
+
+
+def _verdict(report: model.ReportFacts) -> Iterator[doc.Block]:
+    if report.verdict is not None:
+        yield doc.paragraph(report.verdict.sentence, alert=report.verdict.standing is model.Standing.BEHIND)
+    pairs = []
+    if report.promise is not None:
+        whose = "the baseline report" if report.promise.baseline else f"plan {report.promise.plan}"
+        pairs.append(("the promise", f"{whose} of {doc.when(report.promise.at_s)}"))
+    if report.since is not None:
+        pairs.append(("the last report", f"{doc.when(report.since.earlier.at_s)}"))
+    if pairs:
+        yield doc.facts(pairs)
+
+
+def _bars(status: model.StatusFacts) -> Iterator[doc.Block]:
+    """A bar each for users, files and bytes: of moved users, then of what is copied."""
+    for done, tally in (("moved", status.moved), ("copied", status.overall)):
+        for what, shown in (("users", format_count), ("files", format_count), ("bytes", format_size)):
+            total, part = getattr(tally, f"total_{what}"), getattr(tally, f"done_{what}")
+            if total:
+                share = doc.percent(getattr(tally, f"percent_{what}"))
+                words = f"{share} of the {what} {done}, {shown(part)} of {shown(total)}"
+                yield doc.Bar(label="", share=part / total, text=words)
+
+
+# --- Until when
+
+
+_GOALS = {
+    model.Goal.COPIED: "everything copied",
+    model.Goal.MOVED: "last user moved",
+    model.Goal.CLEARED: "last brick cleared",
+}
+_MINUTES_MATTER_S = 3 * DAY_S
+
+
+def _dates(report: model.ReportFacts) -> doc.Table:
+    now_s, rows = report.status.at_s, []
+    for one in report.milestones:
+        if one.goal is model.Goal.CLEARED:
+            rows += list(_next_brick(report))
+        rows.append((_GOALS[one.goal], _expected(one, now_s), _range(one, now_s), _day(one.promised_at_s, now_s)))
+    shares = {report.status.forecast.share} if report.status.forecast is not None else set()
+    between = f"between ({', '.join(f'{share * 100:.0f} %' for share in shares)})" if shares else "between"
+    columns = [doc.text("date"), doc.wide("expected"), doc.wide(between), doc.text("promised")]
+    return doc.table("", columns, rows)
+
+
+def _expected(one: model.Milestone, now_s: float) -> str:
+    if one.done:
+        return "done" if one.at_s is None else f"done, {_day(one.at_s, now_s)}"
+    if one.at_s is None:
+        return f"not known, because {one.unknown}" if one.unknown else "not known"
+    return f"{_day(one.at_s, now_s)}, {one.basis}" if one.basis else _day(one.at_s, now_s)
+
+
+def _range(one: model.Milestone, now_s: float) -> str:
+    if one.earliest_at_s is None or one.latest_at_s is None:
+        return doc.NONE
+    return f"{_day(one.earliest_at_s, now_s)} and {_day(one.latest_at_s, now_s)}"
+
+
+def _next_brick(report: model.ReportFacts) -> Iterator[tuple[str, str, str, str]]:
+    """The brick that is cleared next, if more than one is left."""
+    left = [one for one in report.bricks if one.state not in OUT_OF_THE_VOLUME]
+    dated = [one for one in left if one.free_at_s is not None]
+    if len(left) > 1 and dated:
+        first = min(dated, key=lambda one: one.free_at_s or 0.0)
+        yield "next brick cleared", f"{_day(first.free_at_s, report.status.at_s)}, {first.brick}", doc.NONE, doc.NONE
+
+
+def _day(at_s: float | None, now_s: float) -> str:
+    """A date; a time only of what is near."""
+    words = doc.when(at_s)
+    return words if at_s is None or abs(at_s - now_s) < _MINUTES_MATTER_S else words.partition(" ")[0]
+
+
+# --- This week
+
+
+def _week(report: model.ReportFacts) -> Iterator[doc.Block]:
+    if not report.weeks:
+        return
+    status, weeks = report.status, report.weeks
+    names = ("last 7 days", "7 days before")[: len(weeks)]
+    open_now = sum(one.resolved_at_s is None for one in report.incidents)
+    rows = [
+        ("users moved", *(format_count(one.users_moved) for one in weeks)),
+        (
+            "copied, with later changes",
+            *(f"{format_size(one.size_bytes)} in {several(one.files, 'file')}" for one in weeks),
+        ),
+        ("streams ran", *map(_ran, weeks)),
+        ("freezes of users", *map(_freezes, weeks)),
+    ]
+    if report.bricks or status.additions:
+        bricks = (f"{format_count(one.bricks_cleared)}, {format_count(one.bricks_added)}" for one in weeks)
+        rows.append(("bricks cleared, added", *bricks))
+    newest, *older = (format_count(one.incidents) for one in weeks)
+    rows.append(("incidents", f"{newest}; {format_count(open_now)} not resolved" if open_now else newest, *older))
+    yield doc.table("", [doc.text("figure"), *map(doc.figure, names)], rows)
+    yield doc.paragraph(_now(status))
+
+
+def _ran(week: model.WeekFacts) -> str:
+    share = f"{week.busy_share * 100:.0f} % of the time"
+    return f"{share}, at {format_rate(week.rate_bytes_per_s)}" if week.busy_s else share
+
+
+def _now(status: model.StatusFacts) -> str:
+    if status.rate is not None:
+        return f"Now: {view_status.rate_words(status.rate)}."
+    if status.last_rate is None:
+        return "Nothing has been copied yet."
+    last = f"{view_status.rate_words(status.last_rate)}, until {doc.when(status.last_rate.at_s)}"
+    return f"Nothing is being copied now. Last: {last}."
+
+
+def _freezes(week: model.WeekFacts) -> str:
+    if week.longest_freeze_s is None:
+        return "0"
+    return f"{format_count(week.freezes)}, longest {format_duration(week.longest_freeze_s)}"
+
+
+# --- Who has to act, and room
+
+
+def _blocked(status: model.StatusFacts) -> Iterator[doc.Block]:
+    if not status.blocked:
+        yield doc.paragraph("Nothing is blocked.")
+    yield view_status.blocker_table(status.blocked[:_ROWS])
+
+
+def _room(report: model.ReportFacts) -> Iterator[doc.Block]:
+    newest = {sample.side: sample for sample in report.capacity}
+    pairs = [(side.value, room_words(one)) for side, one in sorted(newest.items())]
+    outlook = report.outlook
+    if outlook is not None and newest:
+        share = doc.share(outlook.used_bytes, outlook.total_bytes)
+        pairs.append(("target when all is copied", f"{format_size(outlook.used_bytes)} used ({share}), without growth"))
+    if pairs:
+        yield doc.facts(pairs)
+    if outlook is not None and outlook.full:
+        yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
+
+
+def room_words(sample: CapacitySample) -> str:
+    """The used bytes and inodes of a side."""
+    share = doc.share(sample.used_bytes, sample.total_bytes)
+    words = f"{format_size(sample.used_bytes)} of {format_size(sample.total_bytes)} used ({share})"
+    if sample.used_inodes is None or sample.total_inodes is None:
+        return f"{words}, inodes unknown"
+    return f"{words}, {format_count(sample.used_inodes)} of {format_count(sample.total_inodes)} inodes"
+
+
+def since_blocks(since: model.SinceReport | None) -> Sequence[doc.Block]:
+    """What has changed since the last report, for the details."""
+    if since is None or not since.reasons:
+        return ()
+    return [doc.paragraph(f"Since the report of {doc.when(since.earlier.at_s)}: {'; '.join(since.reasons)}.")]

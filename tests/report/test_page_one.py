@@ -1,0 +1,187 @@
+"""The first page of a report: this week, who has to act, and what a manager finds on it at each stage of a migration."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from migrator.core.entry import UserTree
+from migrator.core.states import BatchState, ChunkState
+from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.ledger.ledger import open_ledger
+from migrator.render.document import Bar, Facts, Paragraph, Section, Table
+from migrator.report import model, rules_week
+from migrator.report.model import ReportFacts, TreeState
+from migrator.report.report import read_report
+from migrator.report.rules_next import next_steps
+from migrator.report.view import report_document
+from tests.support.facts import report
+from tests.support.making import made
+from tests.support.report_world import DAY_S, OnePlan, Weeks
+
+# --- This week
+
+NOW_S = 100 * DAY_S
+THIS, BEFORE = rules_week.spans(NOW_S, 10 * DAY_S)
+
+
+def tree(path: bytes, user: str, state: TreeState = TreeState.MOVED) -> model.TreeFacts:
+    return made(model.TreeFacts, tree=UserTree(path=path, user=user), state=state, plan="p", batch=1)
+
+
+def cutover(path: bytes, thawed_day: float | None, *, froze_s: float = 60.0) -> CutoverRecord:
+    thawed_at_s = None if thawed_day is None else thawed_day * DAY_S
+    frozen_at_s = None if thawed_at_s is None else thawed_at_s - froze_s
+    own = UserTree(path=path, user="u")
+    return made(CutoverRecord, tree=own, state=CutoverState.THAWED, frozen_at_s=frozen_at_s, thawed_at_s=thawed_at_s)
+
+
+def week(span: tuple[float, float], **facts: Any) -> model.WeekFacts:
+    given: dict[str, Any] = {"work": None, "trees": (), "cutovers": (), "cleared": (), "added": (), "incidents": ()}
+    return rules_week.week(span, **(given | facts))
+
+
+def test_the_week_before_is_shown_when_there_was_one() -> None:
+    assert (THIS, BEFORE) == ((93 * DAY_S, NOW_S), (86 * DAY_S, 93 * DAY_S))
+    assert rules_week.spans(NOW_S, 95 * DAY_S) == (THIS,)
+
+
+def test_a_user_is_moved_with_the_last_of_their_trees() -> None:
+    trees = (tree(b"a", "ann"), tree(b"b", "ann"), tree(b"c", "bob"), tree(b"d", "cem", TreeState.COPIED))
+    cutovers = [cutover(b"a", 87), cutover(b"b", 94), cutover(b"c", 90), cutover(b"d", 95)]
+    weeks = [week(span, trees=trees, cutovers=cutovers).users_moved for span in (THIS, BEFORE)]
+    assert weeks == [1, 1]
+    one_left = (*trees[:1], replace(trees[1], state=TreeState.COPIED))
+    assert rules_week.moved_at_s(one_left, cutovers) == {}
+
+
+def test_freezes_count_whatever_came_of_them() -> None:
+    """The user who was thawed on the source was frozen too."""
+    cutovers = [cutover(b"a", 94, froze_s=500.0), cutover(b"a", 95), cutover(b"b", 90), cutover(b"c", None)]
+    found = week(THIS, cutovers=cutovers)
+    assert (found.freezes, found.longest_freeze_s) == (2, 500.0)
+
+
+def test_a_time_belongs_to_one_week() -> None:
+    cleared = [(93 * DAY_S, 2), (99 * DAY_S, 3)]
+    assert [week(span, cleared=cleared).bricks_cleared for span in (THIS, BEFORE)] == [3, 2]
+
+
+# --- Next steps
+
+STATUS = report().status
+BATCH = replace(
+    STATUS.batches[0],
+    chunks={ChunkState.DONE: 4},
+    attention=model.AttentionCount(bad=0, vanished=0),
+    verification=None,
+)
+
+
+def batch(number: int, state: BatchState, **changed: Any) -> model.BatchFacts:
+    return replace(BATCH, number=number, state=state, **changed)
+
+
+def steps(*batches: model.BatchFacts, **facts: Any) -> list[str]:
+    given: dict[str, Any] = {"site": "s", "scan": STATUS.scan, "plan": made(model.PlanFacts, name="p")}
+    given |= {"batches": batches, "trees": (), "cutovers": (), "busy": ()}
+    return [one.hint for one in next_steps(**(given | facts))]
+
+
+@pytest.mark.parametrize(
+    ("facts", "hints"),
+    [
+        ({"site": None, "scan": None, "plan": None}, ["migrator init"]),
+        ({"scan": None, "plan": None}, ["migrator scan"]),
+        ({"scan": None, "plan": None, "busy": ("scan",)}, []),
+        ({"plan": None}, ["migrator plan"]),
+        ({"batches": [batch(3, BatchState.PLANNED)]}, ["migrator run --user-batch 3"]),
+        ({"batches": [batch(3, BatchState.PLANNED)], "busy": ("run",)}, []),
+        ({"batches": [batch(3, BatchState.SEEDED), batch(4, BatchState.CONVERGING)]}, ["migrator verify --all"]),
+        ({"batches": [batch(3, BatchState.SEEDED)], "over": (3,)}, []),
+        # Files that could not be copied are a blocker, not a next step.
+        ({"batches": [batch(3, BatchState.SEEDED, attention=model.AttentionCount(bad=1, vanished=0))]}, []),
+        ({"trees": [tree(b"a", "ann", TreeState.VERIFIED)]}, ["migrator cutover --user-batch 1 --dry-run"]),
+        ({"trees": [replace(tree(b"a", "ann", TreeState.VERIFIED), plan="old")]}, []),
+        (
+            {
+                "trees": [tree(b"a", "ann")],
+                "cutovers": [replace(cutover(b"a", 1), state=CutoverState.RETAINED)],
+            },
+            ["migrator purge --all --dry-run"],
+        ),
+    ],
+)
+def test_the_next_step_of_everything_that_waits_for_one(facts: dict[str, Any], hints: list[str]) -> None:
+    assert steps(**({"batches": ()} | facts)) == hints
+
+
+# --- The page
+
+
+def facts_of(directory: Path, *, days: float, share: float, **world: Any) -> ReportFacts:
+    weeks = Weeks(days=days, **world)
+    weeks.fill(directory / "ledger.db", share=share)
+    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+        return read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
+
+
+def page(facts: ReportFacts) -> dict[str, Section]:
+    return {section.title: section for section in report_document(facts).sections if section.first_page}
+
+
+def table(section: Section) -> dict[str, tuple[str, ...]]:
+    (found,) = [block for block in section.blocks if isinstance(block, Table)]
+    return {row[0]: row[1:] for row in found.rows}
+
+
+def test_a_late_migration(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, days=30, share=0.6)
+    found = page(facts)
+    assert list(found) == ["Verdict", "How far", "Until when", "This week", "Blocked", "Next steps", "Room"]
+    assert isinstance(found["Verdict"].blocks[0], Paragraph)
+    assert found["Verdict"].blocks[0].alert
+    bars = [block.text for block in found["How far"].blocks if isinstance(block, Bar)]
+    assert len(bars) == 6
+    assert bars[0].startswith("20.8 % of the users moved")
+    dates = table(found["Until when"])
+    assert list(dates) == ["everything copied", "last user moved", "next brick cleared", "last brick cleared"]
+    assert dates["everything copied"][1] != "\N{EN DASH}"
+    assert dates["last user moved"][0].startswith("not known, because ")
+    this_week = table(found["This week"])
+    assert this_week["users moved"] == ("0", "3")
+    assert this_week["bricks cleared, added"] == ("0, 0", "1, 0")
+    assert "batch 1" in table(found["Blocked"])
+    assert isinstance(found["Room"].blocks[0], Facts)
+    assert [name for name, _ in found["Room"].blocks[0].pairs] == ["source", "target", "target when all is copied"]
+
+
+def test_a_young_migration(tmp_path: Path) -> None:
+    found = page(facts_of(tmp_path, days=0.5, share=0.01))
+    assert not any(isinstance(block, Table) for block in found["Blocked"].blocks)
+    dates = table(found["Until when"])
+    assert dates["everything copied"][0].startswith("not known, because ")
+    assert dates["last user moved"][0].startswith("2025-11-18")
+    assert len(table(found["This week"])["users moved"]) == 1
+
+
+def test_a_finished_migration(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, days=56, share=1.01, moved=24, drained=4)
+    assert facts.verdict is not None
+    assert facts.verdict.standing is model.Standing.BEHIND
+    assert facts.verdict.reasons == ()
+    assert all(one.done for one in facts.milestones)
+    dates = table(page(facts)["Until when"])
+    assert list(dates) == ["everything copied", "last user moved", "last brick cleared"]
+    assert all(expected.startswith("done, ") for expected, *_ in dates.values())
+
+
+def test_before_the_first_plan(tmp_path: Path) -> None:
+    weeks = Weeks()
+    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+        facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
+    found = page(facts)
+    assert list(found) == ["Verdict", "Blocked", "Next steps"]
+    assert facts.verdict is not None
+    assert facts.verdict.standing is model.Standing.UNKNOWN
