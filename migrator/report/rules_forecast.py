@@ -78,7 +78,8 @@ _LEAST_COST = (1e-4, 1e-11)
 def forecast_copy(
     *, now_s: float, slots: Sequence[WorkSlot], left: Tally, cost: TransferCost, cost_groups: Sequence[CostSums]
 ) -> CopyForecast | None:
-    """The end of the copying; None if nothing is left or the history is too short. `slots` are without gaps, oldest
+    """The end of the copying; None if nothing is left, the history is too short, or almost nothing of it is recent: an end
+    in a century is none. `slots` are without gaps, oldest
     first. `cost_groups` are random groups of the measured attempts.
     """
     if (left.left_files <= 0 and left.left_bytes <= 0) or len(slots) < LEAST_SLOTS:
@@ -92,6 +93,8 @@ def forecast_copy(
     history_s = sum(slot.seen_s for slot in slots)
     shares = _work_left(slots, left, costs, cost_groups)
     likely_s = _mean(shares, [1.0] * len(shares)) / pace
+    if likely_s >= FARTHEST_S:
+        return None
     spread = min(math.hypot(_pace_spread(rates, weights, history_s, likely_s), _cost_spread(shares)), _MOST_SPREAD)
     ends_s = [min(likely_s * math.exp(times * spread), FARTHEST_S) for times in (-_QUANTILE, 0.0, _QUANTILE)]
     return CopyForecast(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.core.units import DAY_S, format_duration, format_rate, format_size
 from migrator.plan.model import Plan
 from migrator.report import model
@@ -119,7 +120,8 @@ def milestones(
         moved = replace(moved, promised_at_s=promise.moved_at_s)
     if not bricks:
         return copied, moved
-    return copied, moved, _cleared(bricks, None if promise is None else promise.cleared_at_s)
+    cleared = _cleared(bricks, is_whole=_has_all_bricks(plan, status.retirement))
+    return copied, moved, replace(cleared, promised_at_s=None if promise is None else promise.cleared_at_s)
 
 
 def is_copied(status: model.StatusFacts) -> bool:
@@ -160,16 +162,24 @@ def _moved(status: model.StatusFacts, plan: Plan | None) -> model.Milestone:
     return model.Milestone(goal=goal, at_s=at_s, basis=_SCHEDULE)
 
 
-def _cleared(bricks: Sequence[model.BrickOutlook], promised_at_s: float | None) -> model.Milestone:
+def _has_all_bricks(plan: Plan | None, retirement: Retirement | None) -> bool:
+    """Whether the known bricks are all bricks of the source: drains alone do not tell."""
+    is_retired = retirement is not None and retirement.state is RetirementState.RETIRED
+    return is_retired or (plan is not None and plan.schedule is not None and bool(plan.schedule.orders))
+
+
+def _cleared(bricks: Sequence[model.BrickOutlook], *, is_whole: bool) -> model.Milestone:
     goal, left = model.Goal.CLEARED, [one for one in bricks if one.state not in OUT_OF_THE_VOLUME]
     times = [one.free_at_s for one in left or bricks if one.free_at_s is not None]
+    if not is_whole:
+        return model.Milestone(goal=goal, unknown="the plan has no schedule with all bricks")
     if not left:
-        return model.Milestone(goal=goal, done=True, at_s=max(times, default=None), promised_at_s=promised_at_s)
+        return model.Milestone(goal=goal, done=True, at_s=max(times, default=None))
     unknown = [one for one in left if one.free_at_s is None]
     if unknown:
         why = unknown[0].basis.removeprefix("late: ") or f"the drain of {unknown[0].brick} is {unknown[0].state}"
-        return model.Milestone(goal=goal, promised_at_s=promised_at_s, unknown=why)
-    return model.Milestone(goal=goal, at_s=max(times), promised_at_s=promised_at_s, basis=_SCHEDULE)
+        return model.Milestone(goal=goal, unknown=why)
+    return model.Milestone(goal=goal, at_s=max(times), basis=_SCHEDULE)
 
 
 # --- The verdict

@@ -197,3 +197,21 @@ def test_a_broken_report_is_passed_over(ledger: Ledger, tmp_path: Path) -> None:
     found = reports.comparisons(now_s=WEEKS.now_s + 120)
     assert found.earlier is not None
     assert found.earlier.at_s == WEEKS.now_s - 60
+
+
+def test_drained_bricks_are_not_all_bricks(ledger: Ledger) -> None:
+    """Without a schedule nothing says which other bricks the source has."""
+    plan = replace(WEEKS.plan, schedule=None)
+    facts = read_report(ledger, OnePlan(plan=plan), now_s=WEEKS.now_s)
+    assert [one.state for one in facts.bricks] == ["committed"]
+    cleared = facts.milestones[-1]
+    assert (cleared.goal, cleared.done, cleared.at_s) == (Goal.CLEARED, False, None)
+    assert cleared.unknown
+
+
+def test_a_migration_that_was_left_alone_for_a_year_has_no_expected_end(ledger: Ledger) -> None:
+    facts = read(ledger, WEEKS.now_s + 365 * DAY_S)
+    assert facts.status.forecast is None
+    assert facts.verdict is not None
+    assert (facts.verdict.standing, facts.verdict.at_least) == (Standing.BEHIND, True)
+    assert facts.verdict.reasons
