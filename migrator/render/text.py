@@ -47,7 +47,7 @@ def to_markdown(document: render_document.Document) -> str:
     contents = render_document.contents(document)
     for section in document.sections:
         if contents and not section.first_page:
-            lines, contents = [*lines, f"Details: {escape(', '.join(contents))}.", ""], ()
+            lines, contents = [*lines, "## Details", "", f"{escape(', '.join(contents))}.", ""], ()
         lines += [f"## {escape(section.title)}", ""]
         for block in section.blocks:
             lines += [*_block(block), ""]

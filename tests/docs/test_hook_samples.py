@@ -82,16 +82,18 @@ def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
 def test_the_report_is_a_mail_with_its_page_beside_it(tmp_path: Path) -> None:
     directory = tmp_path / "weekly caf\u00e9"
     directory.mkdir()
-    (directory / "report.md").write_text("# Migration of gl\n\n62.0 %\n", encoding="utf-8")
+    (directory / "report.md").write_text("# Migration of gl\n\n62.0 %\n\n## Details\n\n17 rows\n", encoding="utf-8")
+    (directory / "report.json").write_text('{"verdict": {"sentence": "Copying is 2 days late."}}')
     (directory / "report.html").write_text("<!DOCTYPE html><p>62.0 %</p>", encoding="utf-8")
     facts = document()
     facts["stage"], facts["report"] = "post-report", percent_escape(os.fsencode(directory))
     result = run("post-report.d/50-mail-report", facts)
     assert result.returncode == 0, result.stderr
     mail = email.message_from_string(result.stdout, policy=email.policy.default)
-    assert mail["Subject"] == "Migration gl-to-beegfs: report"
+    assert mail["Subject"] == "Migration gl-to-beegfs: Copying is 2 days late."
     text, page = mail.iter_parts()
     assert "62.0 %" in text.get_content()
+    assert "17 rows" not in text.get_content()
     assert (page.get_filename(), page.get_content_type()) == ("report.html", "text/html")
     facts["version"] = 2
     assert run("post-report.d/50-mail-report", facts).returncode == 1

@@ -480,7 +480,7 @@ def test_the_first_page_is_short_and_further_blockers_are_details() -> None:
     assert [title.replace("&#39;", "'") for _, title in links] == details
     for number, title in links:
         assert f'<h2 id="{number}">{title}</h2>' in page
-    assert f"Details: {', '.join(details)}." in text
+    assert f"## Details\n\n{', '.join(details)}." in text
 
 
 LONG = "lengthy " * 60 + "end"
