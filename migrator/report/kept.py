@@ -23,10 +23,10 @@ class KeptReports(Struct, frozen=True, kw_only=True):
 
     directory: Path
 
-    def comparisons(self, *, now_s: float) -> model.Comparisons:
+    def comparisons(self, *, now_s: float) -> model.EarlierReports:
         """What a report of now compares with. A report that cannot be read (cut off, edited) is passed over."""
         kept = self._all()
-        return model.Comparisons(
+        return model.EarlierReports(
             earlier=self._first(rules_promise.earlier_reports(kept, now_s=now_s)),
             baseline=self._first(rules_promise.baselines(kept)),
         )

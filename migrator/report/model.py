@@ -100,7 +100,7 @@ class EarlierReport(Struct, frozen=True, kw_only=True):
     cleared_at_s: float | None = None
 
 
-class Comparisons(Struct, frozen=True, kw_only=True):
+class EarlierReports(Struct, frozen=True, kw_only=True):
     """The earlier reports that a report compares with: the last one, and the one that `report --baseline` marked."""
 
     earlier: EarlierReport | None = None
@@ -174,7 +174,7 @@ class Milestone(Struct, frozen=True, kw_only=True):
     basis: str = ""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class PromiseVerdict(Struct, frozen=True, kw_only=True):
     """The next open date against the promised one. `late_s` is negative if it is early, None if it is not known; with
     `at_least` it may get more. `sentence` has all of it.
     """
@@ -617,7 +617,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     plan: Plan | None
     plan_problem: str
     promise: Promise | None = None
-    verdict: Verdict | None = None
+    verdict: PromiseVerdict | None = None
     milestones: tuple[Milestone, ...] = ()
     weeks: tuple[WeekFacts, ...] = ()
     since: SinceReport | None = None

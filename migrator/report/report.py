@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CHART_POINTS = 240
 """The most spans that a chart on paper can show."""
 
-NOTHING_EARLIER = model.Comparisons()
+NOTHING_EARLIER = model.EarlierReports()
 
 INCIDENTS = 200
 _ATTENTION, _EVENTS = 200, 30
@@ -49,7 +49,7 @@ def read_report(
     now_s: float,
     plan: str | None = None,
     holders: Holders = tuple,
-    against: model.Comparisons = NOTHING_EARLIER,
+    against: model.EarlierReports = NOTHING_EARLIER,
     usage: UsageRanking | None = None,
 ) -> model.ReportFacts:
     """The report, with the batches of `plan` (default: the active one), compared with earlier reports; `usage` is what
@@ -119,7 +119,7 @@ def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
 
 
 def _compared(
-    ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts, against: model.Comparisons
+    ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts, against: model.EarlierReports
 ) -> model.ReportFacts:
     """The report with its dates, and the verdict on them."""
     status, began_s = facts.status, first_start(ledger, facts.status.trees)

@@ -213,7 +213,7 @@ def verdict(
     began_s: float | None,
     work: model.ThroughputPoint | None,
     since: model.SinceReport | None,
-) -> model.Verdict:
+) -> model.PromiseVerdict:
     """The first date that is not reached against its promise; of a finished migration, the last one. `work` is the
     throughput since copying began (`began_s`) or since the promise if that was later.
     """
@@ -252,13 +252,13 @@ def verdict(
         words = f"{_DOING[one.goal]} is {least}{_open_words(standing, late_s)}"
         words = f"{lead}; {words}" if lead else f"{words[:1].upper()}{words[1:]}"
     moved = _moved_words(since) if one.goal is model.Goal.COPIED and not one.done else ""
-    return model.Verdict(
+    return model.PromiseVerdict(
         standing=standing, late_s=late_s, at_least=at_least, reasons=reasons, sentence=f"{words}{because}{moved}."
     )
 
 
-def _verdict(standing: model.Standing, late_s: float | None, sentence: str) -> model.Verdict:
-    return model.Verdict(standing=standing, late_s=late_s, at_least=False, reasons=(), sentence=sentence)
+def _verdict(standing: model.Standing, late_s: float | None, sentence: str) -> model.PromiseVerdict:
+    return model.PromiseVerdict(standing=standing, late_s=late_s, at_least=False, reasons=(), sentence=sentence)
 
 
 def _late_s(one: model.Milestone, now_s: float) -> tuple[float | None, bool]:

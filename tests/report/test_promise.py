@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report import model, rules_promise
 from migrator.report.kept import KeptReports
-from migrator.report.model import Comparisons, Goal, Milestone, ReportFacts, Standing
+from migrator.report.model import EarlierReports, Goal, Milestone, ReportFacts, Standing
 from migrator.report.report import read_report
 from tests.support.making import made
 from tests.support.report_world import BEGAN_S, DAY_S, PLANNED_DAYS, OnePlan, Weeks
@@ -62,7 +62,7 @@ MOVED = Milestone(goal=Goal.MOVED, promised_at_s=PROMISE.moved_at_s, unknown="th
 CLEARED = Milestone(goal=Goal.CLEARED, promised_at_s=PROMISE.cleared_at_s, at_s=36 * DAY_S)
 
 
-def judged(*dates: Milestone, now_day: float = 10.0, **facts: Any) -> model.Verdict:
+def judged(*dates: Milestone, now_day: float = 10.0, **facts: Any) -> model.PromiseVerdict:
     given: dict[str, Any] = {
         "overall": made(model.Tally, total_bytes=1000),
         "began_s": 0.0,
@@ -142,8 +142,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
         yield opened
 
 
-def read(ledger: Ledger, now_s: float = WEEKS.now_s, against: Comparisons | None = None) -> ReportFacts:
-    return read_report(ledger, OnePlan(plan=WEEKS.plan), now_s=now_s, against=against or Comparisons())
+def read(ledger: Ledger, now_s: float = WEEKS.now_s, against: EarlierReports | None = None) -> ReportFacts:
+    return read_report(ledger, OnePlan(plan=WEEKS.plan), now_s=now_s, against=against or EarlierReports())
 
 
 def test_the_first_plan_is_the_promise_until_a_report_is_the_baseline(ledger: Ledger, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.kept import read_earlier
-from migrator.report.model import Comparisons, ReportFacts, Standing
+from migrator.report.model import EarlierReports, ReportFacts, Standing
 from migrator.report.report import read_report
 from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document, to_csv
@@ -224,7 +224,7 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
         ledger,
         OnePlan(plan=WEEKS.plan),
         now_s=WEEKS.now_s + 10 * DAY_S,
-        against=Comparisons(earlier=read_earlier(tmp_path)),
+        against=EarlierReports(earlier=read_earlier(tmp_path)),
     )
     assert later.since is not None
     assert later.since.standing is Standing.BEHIND
