@@ -97,6 +97,17 @@ def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target
     assert status["retirement"]["state"] == "retired"
     assert site.call("doctor").returncode == 0, "a finished migration is a success"
     assert [(one["side"], one["state"]) for one in status["additions"]] == [("target", "settled")]
+    report = site.json("report")
+    assert [(one["goal"], one["done"]) for one in report["milestones"]] == [
+        ("copied", True),
+        ("moved", True),
+        ("cleared", True),
+    ]
+    (week,) = report["weeks"]
+    assert (week["users_moved"], week["bricks_cleared"], week["bricks_added"]) == (3, 1, 1)
+    assert week["freezes"] >= 4, "one user was moved twice"
+    assert (status["blocked"], status["next_steps"]) == ([], [])
+    assert report["verdict"]["late_s"] is not None
     given = json.loads((directory / "given.json").read_text())
     assert len(given) == 1, "all disks but the last one"
     assert os.statvfs(lab.target).f_blocks > 1.8 * room_bytes, "the target has grown by the disk of a brick"
