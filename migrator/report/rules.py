@@ -279,7 +279,8 @@ def together(points: Sequence[model.ThroughputPoint]) -> model.ThroughputPoint |
 OUT_OF_THE_VOLUME = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
 """States of a brick that has left the source."""
 _SCHEDULED = "by the schedule of the plan; bytes are the most that its drain has to move"
-_LATE = "late: the schedule of the plan has it free by now; a new plan gives a new date"
+LATE = "late: "
+_LATE = f"{LATE}the schedule of the plan has it free by now; a new plan gives a new date"
 
 
 def brick_outlooks(

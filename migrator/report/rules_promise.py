@@ -9,7 +9,7 @@ from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.core.units import DAY_S, format_duration, format_rate, format_size
 from migrator.plan.model import Plan
 from migrator.report import model
-from migrator.report.rules import MOVED, OUT_OF_THE_VOLUME, left_to_people
+from migrator.report.rules import LATE, MOVED, OUT_OF_THE_VOLUME, left_to_people
 
 # --- The reports to compare with
 
@@ -118,9 +118,9 @@ def milestones(
     if promise is not None:
         copied = replace(copied, promised_at_s=promise.copied_at_s)
         moved = replace(moved, promised_at_s=promise.moved_at_s)
-    if not bricks:
+    if not bricks and (plan is None or plan.schedule is None):
         return copied, moved
-    cleared = _cleared(bricks, is_whole=_has_all_bricks(plan, status.retirement))
+    cleared = _cleared(bricks, plan, status.retirement)
     return copied, moved, replace(cleared, promised_at_s=None if promise is None else promise.cleared_at_s)
 
 
@@ -154,7 +154,7 @@ def _moved(status: model.StatusFacts, plan: Plan | None) -> model.Milestone:
         return model.Milestone(goal=goal, done=True, at_s=max(ends, default=None))
     at_s, _ = _scheduled(plan)
     if at_s is None:
-        return model.Milestone(goal=goal, unknown="the plan has no schedule that says when users are moved")
+        return model.Milestone(goal=goal, unknown=_no_schedule(plan))
     copied_s = status.at_s if status.forecast is None else status.forecast.likely_at_s
     if at_s < copied_s:
         why = "copying ends after the date that the schedule of the plan has; a new plan gives a new date"
@@ -162,24 +162,31 @@ def _moved(status: model.StatusFacts, plan: Plan | None) -> model.Milestone:
     return model.Milestone(goal=goal, at_s=at_s, basis=_SCHEDULE)
 
 
-def _has_all_bricks(plan: Plan | None, retirement: Retirement | None) -> bool:
-    """Whether the known bricks are all bricks of the source: drains alone do not tell."""
-    is_retired = retirement is not None and retirement.state is RetirementState.RETIRED
-    return is_retired or (plan is not None and plan.schedule is not None and bool(plan.schedule.orders))
-
-
-def _cleared(bricks: Sequence[model.BrickOutlook], *, is_whole: bool) -> model.Milestone:
+def _cleared(bricks: Sequence[model.BrickOutlook], plan: Plan | None, retirement: Retirement | None) -> model.Milestone:
     goal, left = model.Goal.CLEARED, [one for one in bricks if one.state not in OUT_OF_THE_VOLUME]
     times = [one.free_at_s for one in left or bricks if one.free_at_s is not None]
-    if not is_whole:
-        return model.Milestone(goal=goal, unknown="the plan has no schedule with all bricks")
+    is_retired = retirement is not None and retirement.state is RetirementState.RETIRED
+    if not is_retired and (plan is None or plan.schedule is None or not plan.schedule.orders):
+        # Drains alone do not tell which other bricks there are.
+        return model.Milestone(goal=goal, unknown=_no_schedule(plan))
     if not left:
         return model.Milestone(goal=goal, done=True, at_s=max(times, default=None))
     unknown = [one for one in left if one.free_at_s is None]
     if unknown:
-        why = unknown[0].basis.removeprefix("late: ") or f"the drain of {unknown[0].brick} is {unknown[0].state}"
-        return model.Milestone(goal=goal, unknown=why)
+        late = [one.basis.removeprefix(LATE) for one in unknown if one.basis.startswith(LATE)]
+        drained = [f"the drain of {one.brick} is {one.state}" for one in unknown if not one.basis]
+        return model.Milestone(goal=goal, unknown=next(iter((*late, *drained)), "") or _no_schedule(plan))
     return model.Milestone(goal=goal, at_s=max(times), basis=_SCHEDULE)
+
+
+def _no_schedule(plan: Plan | None) -> str:
+    """Why the plan has no date for the last user and the last brick."""
+    if plan is None or plan.schedule is None:
+        return "the plan has no schedule of users and bricks"
+    if plan.schedule.problem is not None or not plan.schedule.orders:
+        return f"the plan has no schedule: {plan.schedule.problem}"
+    obstacle = plan.schedule.orders[0].outcome.obstacle
+    return "the schedule of the plan ends before" + (f": {obstacle.kind.value}" if obstacle is not None else "")
 
 
 # --- The verdict
