@@ -91,7 +91,8 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     running = doc.cut(", ".join(at_work) or "nothing", _LINE // 3)
     pairs = [("running", running if status.rate is None else f"{running}: {rate_words(status.rate)}")]
     if status.plan is not None:
-        bad = f", and {format_count(status.attention_total)} that need attention" if status.attention_total else ""
+        waiting = several(status.attention_total, "file needs", "files need")
+        bad = f"; {waiting} attention" if status.attention_total else ""
         pairs.append(("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}{bad}"))
         pairs.append(("users", users_words(status)))
         pairs.append(("expected end", expected_end(status)))
