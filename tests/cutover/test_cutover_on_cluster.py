@@ -30,19 +30,31 @@ from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
-USERS = 5
+USERS = 7
 _WRITE = f"{HOLD}\nos.write(held, b'written')"
 _FLAGS = "os.O_WRONLY | os.O_APPEND"
 
 
 @dataclass
 class Cluster:
-    """A site whose users have been copied, and have links that lead to their trees. Each test takes users of its own."""
+    """A site whose users have been copied, and have links that lead to their trees. Each test takes users of its own; `apart`
+    are two of different batches.
+    """
 
     lab: LabHandle
     runs: BrickRuns
     links: Path
     left: list[str] = field(default_factory=list)
+    apart: tuple[str, str] = ("", "")
+
+    def set_two_apart(self) -> None:
+        of = self.batches()
+        first = min(of)
+        self.apart = first, min(name for name in of if of[name] != of[first])
+        self.left[:] = sorted(set(of).difference(self.apart))
+
+    def batches(self) -> dict[str, int]:
+        return {tree["tree"]["user"]: tree["batch"] for tree in self.runs.site.json("status")["trees"]}
 
     def take(self, count: int = 1) -> list[str]:
         """Users who work on the source, and whom no other test has taken."""
@@ -125,7 +137,9 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
             # How much a user at work takes away meanwhile depends on how long these tests take.
             more = {"transfer": 'max_shrink = "100%"\n', "cutover": 'compare_limit = "10min"\n'}
             with users_copied(lab, Path(name), via=via, **more) as (runs, links):
-                yield Cluster(lab, runs, links, sorted(path.name for path in links.iterdir()))
+                made = Cluster(lab, runs, links)
+                made.set_two_apart()
+                yield made
     finally:
         lab_parent.chmod(mode)
         take_down(directory)
@@ -133,10 +147,9 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
 
 @pytest.mark.guarantee("one-stream")
 def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, scratch: Path) -> None:
-    (user,) = cluster.take()
-    site, runs = cluster.runs.site, cluster.runs
-    of = {tree["tree"]["user"]: tree["batch"] for tree in site.json("status")["trees"]}
-    mine, other = str(of[user]), next(name for name in cluster.left if of[name] != of[user])
+    user, other = cluster.apart
+    site, runs, of = cluster.runs.site, cluster.runs, cluster.batches()
+    mine = str(of[user])
     at_work = [name for name in cluster.left if of[name] == of[other] and name != other]
     theirs = str(of[other])
     write(cluster.source(other) / "big", "x" * 4 * MIB)
