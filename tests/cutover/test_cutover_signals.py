@@ -49,8 +49,7 @@ def test_a_terminal_that_is_closed_in_a_freeze(site: CutSite, hangup: bool) -> N
         in_a_terminal(theirs)()
         os.close(ours)
         os.close(theirs)
-        if not hangup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL if hangup else signal.SIG_IGN)
 
     call = site.start("cutover", "--user", "ann", before=enter)
     os.close(theirs)

@@ -192,11 +192,12 @@ class Slurm:
         """A node that has lost its power: its programs are gone, and Slurm waits for it for minutes (SlurmdTimeout)."""
         (slurmd,) = (one for one in self._others if one.args == self._slurmd(node))
         slurmd.send_signal(signal.SIGSTOP)
-        for name in ("slurmstepd", "python3"):
-            for pid in self.programs(name):
-                if f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    os.kill(pid, signal.SIGKILL)
         try:
+            for name in ("slurmstepd", "python3"):
+                for pid in self.programs(name):
+                    with suppress(FileNotFoundError, ProcessLookupError):
+                        if f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                            os.kill(pid, signal.SIGKILL)
             yield
         finally:
             slurmd.send_signal(signal.SIGCONT)
