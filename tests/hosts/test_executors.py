@@ -126,7 +126,7 @@ def test_a_running_copy_takes_another_limit(world: World) -> None:
     async def copy() -> None:
         program = await placing(world.remote)()
         places = (b"--source", world.view.source_tree, b"--target", world.view.target_tree)
-        argv = (program, b"copy", *places, b"--kind", b"files", b"--bwlimit", b"1")
+        argv = (program, b"copy", *places, b"--kind", b"files", b"--name-seed", b"1", b"--bwlimit", b"1")
         task = asyncio.create_task(world.executed(argv, b":file\0"))
         # At one byte a second the first piece alone takes days.
         await until(lambda: re.search(rb"P 0 [1-9]", world.stdout) or task.done())
