@@ -23,6 +23,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
+from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import TaskProgress, VolumeState
@@ -154,6 +155,10 @@ class CallMachine(Engine[Called, Snapshot, State, Step, Notes, Summary]):
     @property
     def site_locks(self) -> Locks:
         return self.call.world.locks
+
+    @property
+    def blocking(self) -> Blocking:
+        return self.call.world.blocking
 
     @property
     def poll_s(self) -> float:

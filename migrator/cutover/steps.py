@@ -23,7 +23,7 @@ from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
-from migrator.core.tasks import to_the_end, told
+from migrator.core.tasks import Blocking, to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
@@ -521,6 +521,10 @@ class TreeMachine(
     @property
     def site_locks(self) -> Locks:
         return self.cutting.run.locks
+
+    @property
+    def blocking(self) -> Blocking:
+        return self.cutting.run.blocking
 
     def shown(self, record: model.CutoverRecord) -> str:
         return record.tree.user

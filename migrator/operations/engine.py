@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from msgspec import Struct
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
+from migrator.core.tasks import Blocking
 from migrator.hooks.model import HookFacts
 from migrator.hooks.stage import Check, HookedStep, StepHooks
 from migrator.ledger.locks import Locks
@@ -29,6 +31,9 @@ Snapshot = TypeVar("Snapshot")
 Outcome = TypeVar("Outcome")
 
 LOG = logging.getLogger(__name__)
+
+_NOTE_TIMEOUT_S = 60.0
+"""Longer than the journal itself waits for the target."""
 
 LOOKS = 3
 """How often a failed snapshot is retried before it counts."""
@@ -97,6 +102,11 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     @abstractmethod
     def site_locks(self) -> Locks:
         """The locks of the site, which note each step in its journal."""
+
+    @property
+    @abstractmethod
+    def blocking(self) -> Blocking:
+        """Runs work on a file system that may not answer."""
 
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
@@ -288,9 +298,10 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         if act.step in self.waits:
             return
         try:
-            await asyncio.to_thread(self.site_locks.note, f"{self.shown(record)}: {act.step.value}")
-        except MigratorError as error:
-            LOG.warning("step %s of %s is not in the journal: %s", act.step.value, self.shown(record), error.message)
+            note = partial(self.site_locks.note, f"{self.shown(record)}: {act.step.value}")
+            await self.blocking(note, timeout_s=_NOTE_TIMEOUT_S)
+        except (MigratorError, TimeoutError) as error:
+            LOG.warning("step %s of %s is not in the journal: %s", act.step.value, self.shown(record), reason_of(error))
 
     async def _carry_out(self, record: Record, act: Act[Step, State]) -> Done[State, Notes]:
         work, hooking = self.acts[act.step], self.hooking()

@@ -16,7 +16,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
-from migrator.core.tasks import told
+from migrator.core.tasks import Blocking, told
 from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
@@ -140,6 +140,10 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     @property
     def site_locks(self) -> Locks:
         return self.call.world.locks
+
+    @property
+    def blocking(self) -> Blocking:
+        return self.call.world.blocking
 
     @property
     def acts(
