@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainState, DrainStep, PlaceSeen
 from migrator.bricks.drain.stage import DrainCall
 from migrator.bricks.model import Ending
-from migrator.core.errors import MigratorError
+from migrator.core.errors import MigratorError, ToolFailed
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.hooks.model import HookOutcome, HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
@@ -107,6 +107,15 @@ class Disturbed(Glusterd):
             self.events[0] = (self.events[0][0] - 1, self.events[0][1])
         return await super().state_and_tasks()
 
+    async def start(self, bricks: Sequence[str]) -> str:
+        """Refused if somebody has begun one since the last look, never because the program has."""
+        assert self.ledger is not None
+        record, task = self.ledger.drains.latest("v", (LEAVING,)), self.volume.task
+        if task is not None:
+            assert record is None or task.id != record.notes.task_id
+            raise ToolFailed("An earlier remove-brick task exists for volume v")
+        return await super().start(bricks)
+
     async def stop(self, bricks: Sequence[str]) -> TaskProgress:
         """Only a drain that the ledger knows is ended."""
         assert self.ledger is not None
@@ -144,6 +153,15 @@ CALLS = st.lists(st.tuples(st.integers(1, 250), st.sampled_from([False, False, T
 @given(EVENTS, CALLS, st.sampled_from([None, NORMAL]))
 @example(
     [(0, "glusterd comes"), (3, "files are moved"), (0, "files are moved"), (5, "a late write")], [(250, False)], None
+)
+@example(
+    [
+        *((number, "a file cannot be moved") for number in (2, 3, 4)),
+        (1, "the option is set by hand"),
+        (3, "begun by hand"),
+    ],
+    [(93, False), (61, False)],
+    None,
 )
 def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
     events: list[tuple[int, str]], calls: list[tuple[int, bool]], throttle: str | None
