@@ -19,20 +19,17 @@ from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, C
 from migrator.bricks.retire.model import Retirement, RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
-from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
-from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.call import say
-from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import Engine, Snapshot, reason_of
+from migrator.operations.engine import Engine, Snapshot, StepPorts, reason_of
 from migrator.operations.model import Act, Finished, Halt, Notes, State, Step, StepRecord, StepResult
 from migrator.operations.run_files import CallPorts
 
@@ -149,16 +146,8 @@ class CallMachine(Engine[Called, Snapshot, State, Step, Notes, Summary]):
     call: BrickCall
 
     @property
-    def clock(self) -> Clock:
-        return self.call.world.clock
-
-    @property
-    def site_locks(self) -> Locks:
-        return self.call.world.locks
-
-    @property
-    def blocking(self) -> Blocking:
-        return self.call.world.blocking
+    def ports(self) -> StepPorts:
+        return self.call.world
 
     @property
     def poll_s(self) -> float:

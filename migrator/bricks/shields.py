@@ -232,7 +232,7 @@ def shown(listed: Iterable[Listed]) -> list[str]:
 def shield_blockers(
     directory: Path, drains: Sequence[DrainStanding], additions: Sequence[AdditionStanding]
 ) -> Iterator[Blocker]:
-    """The shields that stay on files although no drain or rebalance is under way. Raises OSError."""
+    """Shields that are left on files although no drain or rebalance is in progress. Raises OSError."""
     files = sorted(directory.iterdir()) if directory.exists() else []
     moving = [one for one in drains if one.state not in DRAIN_ENDED_STATES | OUT_STATES | UNTOUCHED_STATES]
     if not files or moving or any(one.state is AdditionState.BALANCING for one in additions):

@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from queue import SimpleQueue
@@ -333,3 +333,23 @@ class WorkPool(Generic[Wide, Narrow]):
                 with self._changed:
                     self._busy -= 1
                     self._changed.notify_all()
+
+
+async def work_through(blocks: Iterator[Sequence[Narrow]], work: Callable[[Narrow], None], *, workers: int) -> None:
+    """Do blocking work for each item of some blocks, a block at a time in each of the threads. Raises and stops as `WorkPool`."""
+
+    def read(blocks: Iterator[Sequence[Narrow]]) -> None:
+        for block in blocks:
+            if pool.stopped:
+                return
+            pool.put_narrow(block)
+
+    def do(block: Sequence[Narrow]) -> None:
+        for item in block:
+            if pool.stopped:
+                return
+            work(item)
+
+    pool = WorkPool[Iterator[Sequence[Narrow]], Sequence[Narrow]](workers, do_wide=read, do_narrow=do)
+    pool.put_wide(blocks)
+    await pool.run()

@@ -16,14 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.catalog.queries import CatalogReads
-from migrator.core.clock import Clock
 from migrator.core.durable import write_durably
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
-from migrator.core.tasks import Blocking, to_the_end, told
+from migrator.core.tasks import to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
@@ -39,9 +38,8 @@ from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
-from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
+from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, StepPorts, reason_of
 from migrator.operations.model import Finished, Halt
 from migrator.operations.run_files import RunFiles
 from migrator.plan.limits import set_confirmed
@@ -515,16 +513,8 @@ class TreeMachine(
         return self.cutting.ledger.cutovers
 
     @property
-    def clock(self) -> Clock:
-        return self.cutting.run.clock
-
-    @property
-    def site_locks(self) -> Locks:
-        return self.cutting.run.locks
-
-    @property
-    def blocking(self) -> Blocking:
-        return self.cutting.run.blocking
+    def ports(self) -> StepPorts:
+        return self.cutting.run
 
     def shown(self, record: model.CutoverRecord) -> str:
         return record.tree.user

@@ -252,8 +252,8 @@ PROBE_TIMEOUT_S = 300.0
 class DoctorWorld(Struct, frozen=True, kw_only=True):
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine. By default no
     command is at work. `confinement_problem` returns why streams cannot be confined here, None if they can. `find_driver`
-    raises ToolFailed if the driver cannot be used. `require_newest` raises Refused if the ledger is an older one. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
-    or if `storage` is (the target has no storage targets).
+    raises ToolFailed if the driver cannot be used. `require_newest` raises Refused if the ledger is an older one. Checks
+    are left out if `hosts`, `hooks` or `target_writers` is None, or if `storage` is (the target has no storage targets).
     """
 
     site: Site

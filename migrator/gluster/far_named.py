@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from typing import Any
+from uuid import UUID
 
 from migrator.gluster import far_brick
 
@@ -21,9 +22,9 @@ def inodes_of(root: int, gfids: list[str]) -> dict[int, str]:
     """The gfid of each of these files that has a name, by inode number."""
     found = {}
     for gfid in gfids:
-        name = "-".join((gfid[:8], gfid[8:12], gfid[12:16], gfid[16:20], gfid[20:]))
+        handle = f".glusterfs/{gfid[:2]}/{gfid[2:4]}/{UUID(gfid)}"
         try:
-            facts = os.stat(f".glusterfs/{gfid[:2]}/{gfid[2:4]}/{name}", dir_fd=root, follow_symlinks=False)
+            facts = os.stat(handle, dir_fd=root, follow_symlinks=False)
         except FileNotFoundError:
             continue
         if facts.st_nlink > 1:

@@ -332,8 +332,8 @@ _LAYOUTS: Mapping[VolumeType, tuple[str, ...]] = {
 
 
 async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Mount the volume with ACLs, visible to the whole machine, without a cache of names (docs/cutover.md), and wait until the client is connected to every
-    brick.
+    """Mount the volume with ACLs, visible to the whole machine, without a cache of names (docs/cutover.md), and wait
+    until the client is connected to every brick.
     """
     options = f"acl,entry-timeout=0,log-file={os.fsdecode(state.spec.directory)}/client.log"
     argv = (

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -68,6 +68,19 @@ class Around(Struct, frozen=True, kw_only=True):
     check: Check | None = None
 
 
+class StepPorts(Protocol):
+    """The part of every kind's world that the engine touches. `locks` note each step in the journal of the site."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def locks(self) -> Locks: ...
+
+    @property
+    def blocking(self) -> Blocking: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     """Drives one operation, in one call of a verb. Each kind is a subclass.
@@ -95,18 +108,13 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @property
     @abstractmethod
+    def ports(self) -> StepPorts:
+        """What the engine itself touches."""
+
+    @property
     def clock(self) -> Clock:
         """The time."""
-
-    @property
-    @abstractmethod
-    def site_locks(self) -> Locks:
-        """The locks of the site, which note each step in its journal."""
-
-    @property
-    @abstractmethod
-    def blocking(self) -> Blocking:
-        """Runs work on a file system that may not answer."""
+        return self.ports.clock
 
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
@@ -298,8 +306,8 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         if act.step in self.waits:
             return
         try:
-            note = partial(self.site_locks.note, f"{self.shown(record)}: {act.step.value}")
-            await self.blocking(note, timeout_s=_NOTE_TIMEOUT_S)
+            note = partial(self.ports.locks.note, f"{self.shown(record)}: {act.step.value}")
+            await self.ports.blocking(note, timeout_s=_NOTE_TIMEOUT_S)
         except (MigratorError, TimeoutError) as error:
             LOG.warning("step %s of %s is not in the journal: %s", act.step.value, self.shown(record), reason_of(error))
 

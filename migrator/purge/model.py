@@ -120,10 +120,11 @@ class TreePurge(Struct, frozen=True, kw_only=True):
     """The result of one tree. `due_at_s` is the end of its retention, if that is not over.
 
     `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their ctime
-    or inode changed. `reread` is what is read again on the target, None before that is known. `changed` and `gone` count names that the user changed or removed on the target
-    after the move. `outside` counts files with names outside the tree, which stay. `findings` lists the first of
-    `open_paths` paths that are not known to be on the target. `kept_in` is the directory that holds them, None if
-    nothing was moved. `archives` are the archives of the site that are proven to hold the tree.
+    or inode changed. `reread` is what is read again on the target, None before that is known. `changed` and `gone`
+    count names that the user changed or removed on the target after the move. `outside` counts files with names outside
+    the tree, which stay. `findings` lists the first of `open_paths` paths that are not known to be on the target.
+    `kept_in` is the directory that holds them, None if nothing was moved. `archives` are the archives of the site that
+    are proven to hold the tree.
     """
 
     tree: UserTree

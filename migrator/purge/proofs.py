@@ -78,8 +78,8 @@ def open_proofs(
     `scratch` and is removed at the end.
 
     Manifests in `newer` take precedence, later ones over earlier ones. `archives` has the sizes of the tree's proven
-    archives in `archive_directory` by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the manifest is
-    missing or unreadable. Blocking.
+    archives in `archive_directory` by number; `skipped` has the rows of the plan's reap list that it skips. Raises
+    Refused if the manifest is missing or unreadable. Blocking.
     """
     with own_directory(scratch.directory) as directory:
         database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
@@ -196,8 +196,8 @@ class IndexedProofs:
             self._database.executemany("INSERT OR IGNORE INTO unchanged VALUES (?)", [(path,) for path in paths])
 
     def units(self, algorithm: str) -> Iterator[Unit]:
-        """The noted files that have digests of this algorithm, for hosts to read. A unit has the same name as long as the manifests
-        are the same, whichever of its files are noted.
+        """The noted files that have digests of this algorithm, for hosts to read. A unit has the same name as long as
+        the manifests are the same, whichever of its files are noted.
         """
         query = """
             SELECT path, size, EXISTS (SELECT 1 FROM unchanged WHERE unchanged.path = proofs.path) AS noted FROM proofs
@@ -292,8 +292,8 @@ class IndexedProofs:
         with self._lock:
             self._database.executemany("INSERT OR IGNORE INTO surveyed VALUES (?)", [(path,) for path in paths])
 
-    def not_surveyed(self, after: bytes) -> Iterator[Sequence[tuple[Proof, int]]]:
-        """The proofs of all other paths behind one in blocks, in order of path, each with the number of names of its file."""
+    def not_surveyed(self) -> Iterator[Sequence[tuple[Proof, int]]]:
+        """The proofs of all other paths below the top in blocks, in order of path, each with the number of names of its file."""
         query = """
             SELECT *, max(1, (SELECT count(*) FROM proofs AS other WHERE other.ino = proofs.ino)) AS names FROM proofs
             WHERE path > ? AND NOT EXISTS (SELECT 1 FROM surveyed WHERE surveyed.path = proofs.path)
@@ -301,6 +301,7 @@ class IndexedProofs:
         """
         with self._lock:
             self._database.execute("CREATE INDEX IF NOT EXISTS proofs_by_ino ON proofs (ino)")
+        after = b""
         while True:
             with self._lock:
                 rows = [dict(row) for row in self._database.execute(query, (after, _ASKED_AT_ONCE))]

@@ -21,7 +21,7 @@ from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.progress import PurgeProgress
-from migrator.core.tasks import WorkPool, beside, task_group
+from migrator.core.tasks import WorkPool, beside, task_group, work_through
 from migrator.core.units import NS_PER_S, several
 from migrator.cutover.model import CutoverRecord, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
@@ -538,23 +538,11 @@ class Survey:
         return self.found
 
     async def _count_removed(self) -> None:
-        def count(proofs: Sequence[tuple[model.Proof, int]]) -> None:
-            for proof, names in proofs:
-                if pool.stopped:
-                    return
-                self._judge.count_removed(proof, self.found, names=names)
+        def count(removed: tuple[model.Proof, int]) -> None:
+            proof, names = removed
+            self._judge.count_removed(proof, self.found, names=names)
 
-        def read(after: bytes) -> None:
-            for block in self._proofs.not_surveyed(after):
-                if pool.stopped:
-                    return
-                pool.put_narrow(block)
-
-        pool = WorkPool[bytes, Sequence[tuple[model.Proof, int]]](
-            self._call.request.workers, do_wide=read, do_narrow=count
-        )
-        pool.put_wide(b"")
-        await pool.run()
+        await work_through(self._proofs.not_surveyed(), count, workers=self._call.request.workers)
 
     def _read_directory(self, path: bytes) -> None:
         for block in self._source.read_directory(path, block_entries=_BLOCK_ENTRIES):

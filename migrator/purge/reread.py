@@ -1,13 +1,12 @@
 """What the user has not changed on the target is read there again before a tree is freed: by hosts, as for a verification."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.core.events import EventKind, Severity
-from migrator.core.tasks import WorkPool
+from migrator.core.tasks import work_through
 from migrator.purge import model
 from migrator.purge.proofs import IndexedProofs
 from migrator.purge.removal import Call, Found, Judge, progress_shown
@@ -77,19 +76,8 @@ class Rereading:
         await asyncio.to_thread(lambda: self.proofs.take_readings(self.parts.files(), world.scratch))
 
     async def _through_the_mount(self, judge: Judge, found: Found) -> None:
-        def read(proofs: Sequence[model.Proof]) -> None:
-            for proof in proofs:
-                if pool.stopped:
-                    return
-                judge.read_again(proof, found)
-                self._files += 1
+        def read(proof: model.Proof) -> None:
+            judge.read_again(proof, found)
+            self._files += 1
 
-        def find(_: bytes) -> None:
-            for block in self.proofs.not_read_again():
-                if pool.stopped:
-                    return
-                pool.put_narrow(block)
-
-        pool = WorkPool[bytes, Sequence[model.Proof]](self.call.request.workers, do_wide=find, do_narrow=read)
-        pool.put_wide(b"")
-        await pool.run()
+        await work_through(self.proofs.not_read_again(), read, workers=self.call.request.workers)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
-from migrator.core.tasks import Blocking, told
+from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
@@ -25,10 +24,10 @@ from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import freeing_problems
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
-from migrator.ledger.locks import VOLUME, Locks, of_tree
+from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.ledger.operations import CutoverRecords
-from migrator.operations.engine import Done, Engine, Events
+from migrator.operations.engine import Done, Engine, Events, StepPorts
 from migrator.operations.model import Finished, Halt
 from migrator.purge import model, rules
 from migrator.purge.copies import Answers
@@ -134,16 +133,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return self.call.world.ledger.cutovers
 
     @property
-    def clock(self) -> Clock:
-        return self.call.world.clock
-
-    @property
-    def site_locks(self) -> Locks:
-        return self.call.world.locks
-
-    @property
-    def blocking(self) -> Blocking:
-        return self.call.world.blocking
+    def ports(self) -> StepPorts:
+        return self.call.world
 
     @property
     def acts(

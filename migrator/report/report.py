@@ -53,7 +53,8 @@ def read_report(
     usage: UsageRanking | None = None,
 ) -> model.ReportFacts:
     """The report, with the batches of `plan` (default: the active one), compared with earlier reports; `usage` is what
-    was known before the scan. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
+    was known before the scan. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the
+    plan is not in the ledger.
     """
     status = read_status(
         ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, holders=holders

@@ -516,9 +516,11 @@ def blockers(
     returned: Sequence[bytes] = (),
     over: Collection[int] = (),
 ) -> tuple[model.Blocker, ...]:
-    """Everything that failed or was interrupted and waits for an operator, in the order of the work. `scanning`: a scan is at work. `strange` has the files on bricks that bypassed
-    Gluster, by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan
-    could not read them; `returned` those that are in none because their users were rolled back after it was made; `over` the batches whose verification no longer counts (`verified_otherwise`).
+    """Everything that failed or was interrupted and waits for an operator, in the order of the work. `scanning`: a scan
+    is at work. `strange` has the files on bricks that bypassed Gluster, by the newest scan of the bricks; `set_apart`
+    the trees that are in no batch because the scan of the plan could not read them; `returned` those that are in none
+    because their users were rolled back after it was made; `over` the batches whose verification no longer counts
+    (`verified_otherwise`).
     """
     found = [*_scan(scan, plan, set_apart, returned, scanning=scanning), *_strange(strange)]
     found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]

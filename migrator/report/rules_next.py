@@ -26,13 +26,16 @@ def next_steps(
     """The next step of everything that waits for one, in the order of the work. `busy` are the verbs that are at work or
     blocked, `over` the batches that need no verification of their own (`verified_otherwise`).
     """
-    found = [("everything", "the site is not set up", "migrator init")]
-    if site is not None:
+    if site is None:
+        found = [("everything", "the site is not set up", "migrator init")]
+    elif scan is None:
         found = [("source", "there is no catalog of it", "migrator scan")]
-    if site is not None and scan is not None:
-        found = [("source", "it was scanned, and there is no plan", "migrator plan")] * (scan.finished_at_s is not None)
-    if site is not None and scan is not None and plan is not None:
+    elif plan is not None:
         found = [*_of_batches(plan, batches, trees, over), *_of_kept(trees, cutovers)]
+    elif scan.finished_at_s is not None:
+        found = [("source", "it was scanned, and there is no plan", "migrator plan")]
+    else:
+        found = []
     return tuple(
         model.NextStep(subject=subject, state=state, hint=hint)
         for subject, state, hint in found

@@ -135,7 +135,7 @@ def _copied(status: model.StatusFacts, copied_at_s: float | None) -> model.Miles
     if is_copied(status):
         return model.Milestone(goal=goal, done=True, at_s=copied_at_s)
     if forecast is None:
-        why = "too little was copied to tell" if status.overall.done_files else "nothing was copied yet"
+        why = "too little was copied for a forecast" if status.overall.done_files else "nothing was copied yet"
         return model.Milestone(goal=goal, unknown=why)
     return model.Milestone(
         goal=goal,
@@ -229,11 +229,12 @@ def verdict(
     one = next((date for date in dates if not date.done), None)
     if one is None:
         # Bricks may be cleared before the last file is copied.
-        ends = [
-            max(filter(None, times), default=None)
-            for times in zip(*((d.at_s, d.promised_at_s) for d in dates), strict=True)
-        ]
-        one, before = replace(dates[-1], at_s=ends[0], promised_at_s=ends[1]), dates[-1]
+        before = dates[-1]
+        one = replace(
+            before,
+            at_s=max((date.at_s for date in dates if date.at_s is not None), default=None),
+            promised_at_s=max((date.promised_at_s for date in dates if date.promised_at_s is not None), default=None),
+        )
     else:
         before = dates[max(dates.index(one) - 1, 0)]
     reached = _REACHED[before.goal] if before.done else ""

@@ -73,8 +73,8 @@ def _dates(report: model.ReportFacts) -> doc.Table:
         if one.goal is model.Goal.CLEARED:
             rows += list(_next_brick(report))
         rows.append((_GOALS[one.goal], _expected(one, now_s), _range(one, now_s), _day(one.promised_at_s, now_s)))
-    shares = {report.status.forecast.share} if report.status.forecast is not None else set()
-    between = f"between ({', '.join(f'{share * 100:.0f} %' for share in shares)})" if shares else "between"
+    forecast = report.status.forecast
+    between = "between" if forecast is None else f"between ({forecast.share * 100:.0f} %)"
     columns = [doc.text("date"), doc.wide("expected"), doc.wide(between), doc.text("promised")]
     return doc.table("", columns, rows)
 

@@ -159,7 +159,7 @@ def expected_end(status: model.StatusFacts) -> str:
     """The expected end of the copying, with its range, in words."""
     forecast = status.forecast
     if forecast is None:
-        return all_copied(status) or "not known: too little was copied to tell"
+        return all_copied(status) or "not known: too little was copied for a forecast"
     earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
 

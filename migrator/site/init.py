@@ -307,8 +307,9 @@ def record_site(
     """Record both file systems and write the sentinels; a repeated call adds the missing ones.
 
     If a device number changed (after a reboot) and the sentinel is right, the new number is recorded. `new_site_id`
-    returns a random UUID; `make_journal` makes the journal if it is missing, and returns whether it was; `mounts` are this machine's, for the notes. Raises Refused if a file system is not the
-    expected one, and MigratorError if the target cannot be written.
+    returns a random UUID; `make_journal` makes the journal if it is missing, and returns whether it was; `mounts` are
+    this machine's, for the notes. Raises Refused if a file system is not the expected one, and MigratorError if the
+    target cannot be written.
     """
     done: list[str] = []
     source_now = look(source, site.source.kind, "the source")

@@ -57,7 +57,7 @@ PROMISE = model.Promise(
     moved_at_s=20 * DAY_S,
     cleared_at_s=30 * DAY_S,
 )
-OPEN = Milestone(goal=Goal.COPIED, promised_at_s=PROMISE.copied_at_s, unknown="too little was copied to tell")
+OPEN = Milestone(goal=Goal.COPIED, promised_at_s=PROMISE.copied_at_s, unknown="too little was copied for a forecast")
 COPIED = replace(OPEN, done=True, at_s=19.5 * DAY_S)
 MOVED = Milestone(goal=Goal.MOVED, promised_at_s=PROMISE.moved_at_s, unknown="there is no schedule")
 CLEARED = Milestone(goal=Goal.CLEARED, promised_at_s=PROMISE.cleared_at_s, at_s=36 * DAY_S)

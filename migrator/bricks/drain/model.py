@@ -544,8 +544,9 @@ class DrainCheck(Struct, frozen=True, kw_only=True):
 
 class DrainSummary(CallSummary, frozen=True, kw_only=True):
     """The result of a call. `back` is set if the call was to stop the drain. `left_behind` has the first paths that an
-    audit found on the bricks, `left_file` names the full list, and `commands_file` the commands for them. `confirm` is the word that allows wiping;
-    `wipe_problems` are the reasons against a wipe. `check` is set if the preflight checks ran.
+    audit found on the bricks, `left_file` names the full list, and `commands_file` the commands for them. `confirm` is
+    the word that allows wiping; `wipe_problems` are the reasons against a wipe. `check` is set if the preflight checks
+    ran.
     """
 
     bricks: tuple[str, ...]

@@ -5,6 +5,7 @@ what takes a name away compares before.
 """
 
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from migrator.bricks.drain.model import LeftKind, Leftover, VolumeName
 from migrator.core.entry import EntryType
@@ -91,10 +92,8 @@ def _compared(one: Leftover, mount: bytes, what: str) -> Iterator[str]:
     """Two files that are equal are enough. Otherwise people decide which one is wanted."""
     host, root = _place(one)
     name, on_host = shell_quoted(b"./" + base(one.path)), shell_quoted(host)
-    gfid = one.gfid.hex()
-    handle = f".glusterfs/{gfid[:2]}/{gfid[2:4]}/" + "-".join(
-        (gfid[:8], gfid[8:12], gfid[12:16], gfid[16:20], gfid[20:])
-    )
+    gfid = str(UUID(bytes=one.gfid))
+    handle = f".glusterfs/{gfid[:2]}/{gfid[2:4]}/{gfid}"
     remove = _within(root, one.path, f"rm -- {name} {shell_quoted(_below(root, handle.encode()))}")
     yield f"# The volume shows {what} under this name. Equal content: remove it from the brick. Otherwise decide which one is wanted."
     if one.type is EntryType.FILE:

@@ -137,7 +137,8 @@ class DrainLooker(BrickLooker):
     are the last ones.
 
     `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
-    walk that only names leftovers and decides nothing. `host_was_away` is set if a snapshot of this call missed a host. The newest snapshot was judged by `samples`.
+    walk that only names leftovers and decides nothing. `host_was_away` is set if a snapshot of this call missed a host.
+    The newest snapshot was judged by `samples`.
     """
 
     call: DrainCall

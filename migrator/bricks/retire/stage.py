@@ -76,8 +76,8 @@ def cover_paths(
     catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, name_seed: int, scratch: Scratch
 ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
     """Yield every path of a catalog that is not a directory, in blocks, with its row in the manifest of its moved tree.
-    `moved` has the manifest of each tree; `name_seed` is that of the site. Queries spill to `scratch`. Raises UsageError if there is no such catalog,
-    and Refused if the catalog or a manifest cannot be read. Blocking.
+    `moved` has the manifest of each tree; `name_seed` is that of the site. Queries spill to `scratch`. Raises
+    UsageError if there is no such catalog, and Refused if the catalog or a manifest cannot be read. Blocking.
     """
     closed = catalogs.open(catalog)
     try:
