@@ -15,7 +15,7 @@ from migrator.app.doctor import target_writers
 from migrator.app.hosts import connecting, endpoints, host_specs, reached
 from migrator.app.scan import marks_reader
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
-from migrator.app.verification import proven_archives, readers_of, reading_hosts, verification
+from migrator.app.verification import archive_folders, proven_archives, readers_of, reading_hosts, verification
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -40,7 +40,7 @@ from migrator.plan.model import Plan
 from migrator.purge.files import MountedPlaces
 from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, Rows
-from migrator.reap.files import MemberReader, MountedArchiveFolders
+from migrator.reap.files import MemberReader
 from migrator.reap.model import ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
@@ -61,7 +61,7 @@ def archiving_world(
         source=source,
         target=target,
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
-        folders=MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed),
+        folders=archive_folders(wiring, ledger),
         rows=reap_rows(wiring, plan, ReapAction.ARCHIVE),
         ledger=ledger,
         progress=progress,
@@ -79,7 +79,7 @@ def restoring_world(
     if to is not None and not to.is_dir():
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
     return RestoringWorld(
-        folders=MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed),
+        folders=archive_folders(wiring, ledger),
         destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
         capabilities=(capabilities if to is None else None) or TargetCapabilities(),
         ledger=ledger,

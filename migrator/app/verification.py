@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from migrator.verify.stage import Verification
 
 
+def archive_folders(wiring: Wiring, ledger: "Ledger") -> MountedArchiveFolders:
+    """Where the archives of trees are on the target."""
+    return MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed)
+
+
 def proven_archives(wiring: Wiring, ledger: "Ledger") -> ProvenArchives:
     """Archived paths, for verification and purge."""
-    return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed))
+    return ProvenArchives(ledger.archives, archive_folders(wiring, ledger))
 
 
 def verification(

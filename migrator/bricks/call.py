@@ -260,7 +260,8 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
             return
         try:
             state, tasks = await world.volume.state_and_tasks()
-            if not parts_missing(state) and not any(task.unfinished for task in tasks):
+            # A host without bricks, such as one that was drained and switched off, holds no file.
+            if all(brick.online for brick in state.bricks) and not any(task.unfinished for task in tasks):
                 await world.shields.take_off(state)
         except (MigratorError, OSError, TimeoutError) as error:
             self.doubt(record, f"shields stay on files: {reason_of(error)}")

@@ -108,8 +108,10 @@ class Disturbed(Glusterd):
         return await super().state_and_tasks()
 
     async def start(self, bricks: Sequence[str]) -> str:
-        """Refused if somebody has begun one since the last look, never because the program has."""
+        """Refused if somebody has begun one or taken the brick out since the last look, never because the program has."""
         assert self.ledger is not None
+        if LEAVING not in self.volume.inside:
+            raise ToolFailed(f"Incorrect brick {LEAVING} for volume v")
         record, task = self.ledger.drains.latest("v", (LEAVING,)), self.volume.task
         if task is not None:
             assert record is None or task.id != record.notes.task_id
@@ -163,6 +165,8 @@ CALLS = st.lists(st.tuples(st.integers(1, 250), st.sampled_from([False, False, T
     [(93, False), (61, False)],
     None,
 )
+@example([(2, "a late write"), (6, "committed by hand"), (5, "the host goes")], [(172, False)], None)
+@example([(1, "a file cannot be moved"), (6, "forced out by hand")], [(2, False), (33, False), (57, False)], None)
 def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
     events: list[tuple[int, str]], calls: list[tuple[int, bool]], throttle: str | None
 ) -> None:
