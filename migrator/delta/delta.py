@@ -18,7 +18,7 @@ from migrator.catalog.rules_packing import ChunkLimits, pack
 from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
-from migrator.core.paths import is_beneath, parent, show
+from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, several
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
@@ -67,8 +67,8 @@ class Moved:
     """The result of one call of `apply_moves`, without earlier calls.
 
     `renamed` paths have their new names. `displaced` paths blocked a new name, or were no directory although one is
-    needed there; they are in the trash. `trashed` counts the vanished paths; `left` ones are on the source again, or
-    could not be looked up: they stay.
+    needed there; they are in the trash. `trashed` counts the vanished paths. `left` are paths, by their names now, that
+    are on the source again or could not be looked up there: they stay, and the next pass decides.
 
     `to_send`: renames whose paths were not on the target, or not as listed; complete unless the call was stopped. The
     new names have to be sent; for a directory, everything in it.
@@ -79,7 +79,7 @@ class Moved:
     renamed: int = 0
     displaced: int = 0
     trashed: int = 0
-    left: int = 0
+    left: list[bytes] = field(default_factory=list)
     to_send: list[Rename] = field(default_factory=list)
     stop: tuple[StopReason, str] | None = None
 
@@ -259,10 +259,28 @@ class _Carrying:
 
     async def _proven(self, there: Sequence[_StillThere]) -> Sequence[Gone]:
         """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their
-        name is unused, or exactly one of source and target has a directory there.
+        name is unused, or exactly one of source and target has a directory there. If both have one, each entry in the
+        target's directory is looked up the same way.
 
-        What vanished need not be on the target: another pass may have sent a new entry of this name since that catalog.
+        A vanished name may be in use again: by an entry that another pass has sent since, or by one that was made since
+        the scan.
         """
+        proven: list[Gone] = []
+        while there:
+            absent, again = await self._compare_names(there)
+            proven += absent
+            there = await self._call("looking at vanished directories on the target", partial(self._within, again))
+        return proven
+
+    def _within(self, directories: Sequence[Gone]) -> Sequence[_StillThere]:
+        return [
+            (Gone(tree=one.tree, path=join(one.path, name)), standing.type)
+            for one in directories
+            for name, standing in self._moves.entries(self._location(one)[0])
+        ]
+
+    async def _compare_names(self, there: Sequence[_StillThere]) -> tuple[Sequence[Gone], Sequence[Gone]]:
+        """The paths that are proven absent, and those that are directories on both sides."""
         await self._check_health()
         source = self._world.source
         seen = await self._call(
@@ -272,6 +290,7 @@ class _Carrying:
         )
         await self._check_health()
         proven: list[Gone] = []
+        again: list[Gone] = []
         for (gone, kind), entry in zip(there, seen, strict=True):
             if entry is None:
                 proven.append(gone)
@@ -280,13 +299,15 @@ class _Carrying:
                 reason = stop_reason(entry.errno)
                 if reason is not None and reason is not StopReason.IO_ERROR:
                     raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_words(entry)}")
-                self.moved.left += 1
+                self.moved.left.append(self._location(gone)[1])
             elif (entry.type is EntryType.DIRECTORY) is not (kind is EntryType.DIRECTORY):
                 # The new source entry of this name cannot be created on the target until this one is gone.
                 proven.append(gone)
+            elif kind is EntryType.DIRECTORY:
+                again.append(gone)
             else:
-                self.moved.left += 1
-        return proven
+                self.moved.left.append(self._location(gone)[1])
+        return proven, again
 
     def _trash_one(self, gone: Gone) -> None:
         with _saying(f"moving {show(gone.path)}, which vanished, to the trash"):
@@ -344,6 +365,7 @@ def _words(error: OSError) -> str:
 
 
 _NOT_RENAMED = "renamed on the source, and not found as it was on the target: the next pass sends it"
+_LEFT = "not in the scan of the source, but there again or not readable before its removal from the target: the next pass decides"
 
 
 async def carry_out_moves(
@@ -375,7 +397,7 @@ async def carry_out_moves(
         words = await under_way.storage.full_words() if reason is StopReason.TARGET_FULL and under_way.storage else ""
         under_way.stop(reason, f"{detail}; {words}" if words else detail)
         return
-    world.ledger.passes.note(record.id, _not_renamed(moved), world.clock.now_s())
+    world.ledger.passes.note(record.id, [*_not_renamed(moved), *_left(moved)], world.clock.now_s())
     world.ledger.passes.moves_done(record.id, world.clock.now_s())
 
 
@@ -394,7 +416,7 @@ def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
             (moved.renamed, "renamed"),
             (moved.trashed, "moved to the trash"),
             (moved.displaced, "in the way of others, moved to the trash"),
-            (moved.left, "on the source again or not known to be gone, left alone"),
+            (len(moved.left), "on the source again or not known to be gone, left to the next pass"),
             (len(moved.to_send), "to be sent with the next pass instead of being renamed"),
         )
         if count
@@ -411,6 +433,13 @@ def _not_renamed(moved: Moved) -> list[FileProblem]:
     paths = {one.tree if one.type is EntryType.DIRECTORY else one.new for one in moved.to_send}
     return [
         FileProblem(path=path, kind=FileProblemKind.CHANGED, errno=None, reason=_NOT_RENAMED) for path in sorted(paths)
+    ]
+
+
+def _left(moved: Moved) -> list[FileProblem]:
+    return [
+        FileProblem(path=path, kind=FileProblemKind.CHANGED, errno=None, reason=_LEFT)
+        for path in sorted(set(moved.left))
     ]
 
 
@@ -858,6 +887,7 @@ class DeltaPass(Copying):
             trees=trees,
             unsettled=(*missing.paths, *in_chunks, *differing, *emptied, *deltas.again),
             unsettled_trees=missing.trees,
+            leftovers=missing.paths,
             reap_list=deltas.reap_lists.checked(self.plan.reap),
         ) as comparison:
             shrunk = shrunk_trees(comparison.changes, deltas.max_shrink)

@@ -24,6 +24,7 @@ from migrator.catalog.rules_packing import Listing
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.paths import tree_of
 from migrator.core.units import NS_PER_S
 from migrator.delta import model
 from migrator.delta.model import ChangeKind, Gone, Rename, TreeChanges
@@ -78,16 +79,22 @@ _SETTINGS = f"""
     CREATE TEMP MACRO from_byte(path, place) AS array_slice(path, place, octet_length(path));
     CREATE TEMP TABLE wanted (tree BLOB, resend BOOLEAN);
     CREATE TEMP TABLE unsettled (path BLOB);
+    CREATE TEMP TABLE leftover (path BLOB, tree BLOB);
     CREATE TEMP VIEW base AS
     SELECT {_LISTED},
         (type <> 'directory' AND (ctime_ns > {{after_ns}} OR mtime_ns > {{after_ns}} AND mtime_ns <= {{until_ns}}))
             OR tree IN (SELECT tree FROM wanted WHERE resend) OR path IN (SELECT path FROM unsettled) AS unsettled
-    FROM (SELECT *, {_BY_MOUNT.format(from_bricks="{base_from_bricks}")} FROM base_rows) WHERE {_SELECTED};
+    FROM (SELECT *, {_BY_MOUNT.format(from_bricks="{base_from_bricks}")} FROM base_rows) WHERE {_SELECTED}
+    UNION ALL BY NAME
+    SELECT path, tree, 'file' AS type, 0 AS size, 0 AS blocks, true AS unsettled FROM leftover;
     CREATE TEMP VIEW now AS SELECT {_LISTED}
     FROM (SELECT *, {_BY_MOUNT.format(from_bricks="{now_from_bricks}")} FROM now_rows) WHERE {_SELECTED}
 """
 """`resend`: no path of the tree is known to have arrived. A change of the base between these times may have left no trace.
+`leftover`: paths that only the target has. Their attributes are unknown, so they differ from every entry.
 """
+
+_ONLY_ON_TARGET = "DELETE FROM leftover WHERE path IN (SELECT path FROM base_rows SEMI JOIN leftover USING (path))"
 
 _WANTED_ROWS = """
     SELECT count(*) FROM (SELECT tree FROM base_rows UNION ALL SELECT tree FROM now_rows)
@@ -293,7 +300,9 @@ _GONE_PATHS = """
 """
 
 _BEFORE = f"""
-    SELECT tree, count(*), sum(bytes)::BIGINT FROM base_rows WHERE {_SELECTED} GROUP BY tree
+    SELECT tree, count(*), sum(bytes)::BIGINT FROM (
+        SELECT tree, path, bytes FROM base_rows UNION ALL SELECT tree, path, 0 FROM leftover
+    ) WHERE {_SELECTED} GROUP BY tree
 """
 
 _TALLIES = f"""
@@ -354,10 +363,12 @@ class Comparisons:
         trees: Collection[bytes],
         unsettled: Collection[bytes] = (),
         unsettled_trees: Collection[bytes] = (),
+        leftovers: Collection[bytes] = (),
         reap_list: Path | None = None,
     ) -> Iterator["Comparison"]:
         """Compare two closed catalogs. `unsettled` are paths, and `unsettled_trees` whole trees, that are not known to
-        have arrived: they are sent again whether they changed or not.
+        have arrived: they are sent again whether they changed or not. `leftovers` are paths that the target may have
+        although the base lacks them: they count as paths of the base that changed.
 
         Files of `reap_list` (see `ReapLists.checked`) are not on the target. While they keep content and place, they
         are not sent, even in an unsettled tree. If they or a directory above were renamed, they are sent, never
@@ -398,6 +409,11 @@ class Comparisons:
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
+            if leftovers:
+                of_trees = ((path, tree_of(path, set(trees))) for path in leftovers)
+                placed = {path: tree for path, tree in of_trees if tree is not None and tree != path}
+                _insert(connection, "leftover", {"path": list(placed), "tree": list(placed.values())})
+                connection.execute(_ONLY_ON_TARGET)
             # A catalog of everything may have a thousand times the rows of these trees.
             (rows,) = connection.execute(_WANTED_ROWS).fetchone() or (0,)
             require_room(self._scratch, rows)

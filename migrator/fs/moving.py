@@ -82,6 +82,13 @@ class MovingTarget(HeldRoot):
             mtime_ns=time_of_entry_ns(facts.st_mtime_ns),
         )
 
+    def entries(self, path: bytes) -> list[tuple[bytes, Standing]]:
+        """The names in a directory, with their entries. Raises OSError if it cannot be listed."""
+        with held(self.beneath.open(path, os.O_RDONLY | os.O_DIRECTORY)) as fd:
+            names = sorted(map(os.fsencode, os.listdir(fd)))
+        found = ((name, self.look(join(path, name))) for name in names)
+        return [(name, standing) for name, standing in found if standing is not None]
+
     def move(self, old: bytes, new: bytes, *, shared: bool = False) -> None:
         """Rename a path; a directory moves with its content. Missing directories above `new` are made, owned by root
         with mode 0700. `shared`: a user may create `new` at any time.

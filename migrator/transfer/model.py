@@ -19,7 +19,8 @@ from migrator.hosts.model import ProcessIdentity
 class FileProblemKind(StrEnum):
     """Why a listed file did not arrive, or not as listed. `vanished` is confirmed by a look-up, and normal; `bad` needs
     attention. `moved`: the file is no longer on its brick, or a link-to file is in its place; the mount is read
-    instead. `changed`: the file arrived while a user wrote to it; the next pass sends it again.
+    instead. `changed`: the file arrived while a user wrote to it, or its name was in use again when it was to be removed
+    from the target; the next pass sends or removes it.
     """
 
     VANISHED = "vanished"

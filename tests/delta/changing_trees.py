@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -222,6 +222,17 @@ class Target:
         self.roots = source.roots
         self.sent: list[Path] = []
         self.removed = 0
+
+    def leave(self, places: Collection[tuple[int, int]]) -> list[Path]:
+        """Leave files of an earlier pass under free names of directories; returns their paths."""
+        directories = sorted(path for path, copy in self.names.items() if copy.type is EntryType.DIRECTORY)
+        found = []
+        for number, name in sorted(places):
+            path = directories[number % len(directories)] + b"/" + NAMES[name]
+            if path not in self.names:
+                found.append(path)
+                self.names[path] = made(Copy, type=EntryType.FILE, mtime_ns=CHANGED_NOW, content=-7)
+        return found
 
     def _touch(self, path: Path) -> None:
         if parent(path) in self.names:

@@ -37,7 +37,7 @@ class Counted:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         real = getattr(self.real, name)
-        if name in ("look", "expire"):
+        if name in ("look", "entries", "expire"):
             return real  # type: ignore[no-any-return]
 
         def call(*args: Any, **options: Any) -> Any:

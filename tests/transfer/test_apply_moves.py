@@ -67,7 +67,8 @@ def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWor
     world.source.look_errors[TREE + b"/odd"] = code
     world.vanished(b"back", b"gone", b"never", b"odd")
     moved = world.apply()
-    assert (moved.trashed, moved.left, moved.stop) == (1, 2, None)
+    assert (moved.trashed, moved.stop) == (1, None)
+    assert sorted(moved.left) == [TREE + b"/back", TREE + b"/odd"]
     assert set(world.names()) == {b"back", b"odd"}
     # Nothing is asked of the source for what is not on the target.
     assert world.health_looks == 2
@@ -80,8 +81,23 @@ def test_a_path_in_a_renamed_directory_is_looked_at_under_its_name_of_now(world:
     world.renamed((b"d", b"e"), type=DIRECTORY)
     world.vanished(b"d/back", b"d/gone")
     moved = world.apply()
-    assert (moved.trashed, moved.left) == (1, 1)
+    assert (moved.trashed, moved.left) == (1, [TREE + b"/e/back"])
     assert set(world.names()) == {b"e", b"e/back"}
+
+
+def test_entries_of_a_directory_that_was_made_again_are_looked_up_one_by_one(world: MoveWorld) -> None:
+    for name in (b"d/back", b"d/gone", b"d/e/back", b"d/e/gone", b"d/other"):
+        world.file(name)
+    world.directory(b"d/empty/gone")
+    for name in (b"/d", b"/d/e", b"/d/empty", b"/d/other"):
+        world.source.add(TREE + name)
+    for name in (b"/d/back", b"/d/e/back"):
+        world.source.add(TREE + name, b"x")
+    world.vanished(b"d")
+    moved = world.apply()
+    assert sorted(moved.left) == [TREE + b"/d/back", TREE + b"/d/e/back"]
+    assert set(world.names()) == {b"d", b"d/back", b"d/e", b"d/e/back", b"d/empty"}
+    assert set(world.trashed()) >= {b"d/gone", b"d/e/gone", b"d/empty/gone", b"d/other"}
 
 
 @pytest.mark.parametrize("when", [0, 1])
