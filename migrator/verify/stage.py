@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets
+from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
@@ -457,6 +458,18 @@ class Verification:
         self._asked[record.id] = file
         return file
 
+    def _scans_before(self, trees: Collection[bytes]) -> tuple[list[str], list[CatalogRecord]]:
+        """The manifests of `_accounted`, and the earlier scans whose paths they do not have. Weeks of passes over other trees
+        leave hundreds of scans that list no path of these.
+        """
+        accounted, since_s = self._accounted(trees)
+        return accounted, [
+            one
+            for one in self.ledger.scans.all()
+            if (one.finished_at_s is None or one.finished_at_s >= since_s)
+            and (not one.scope or overlap(set(one.scope), set(trees)))
+        ]
+
     def _accounted(self, trees: Collection[bytes]) -> tuple[list[str], float]:
         """The manifests of the newest verifications that found these trees equal: with them, catalogs of scans that ended before
         the time returned need not be read again, however many weeks of passes leave. None and 0 if a tree has no such one.
@@ -489,8 +502,12 @@ class Verification:
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, comparison)
+        accounted, scans = await asyncio.to_thread(self._scans_before, trees)
+        # A scan that cannot be resumed discards its catalog when it is interrupted.
+        kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
         async with task_group() as group:
             listings = group.create_task(self._listings(tuple(trees), draft.scratch))
+            problems_before = group.create_task(asyncio.to_thread(draft.catalog_problems, kept))
             # Not if little is left to read because an earlier verification has read it, nor if no reading lasts.
             lasts = self.source.trusted_ctimes and self.target.trusted_ctimes
             if self.policy.algorithm == HOSTS_ALGORITHM and lasts and not earlier:
@@ -501,20 +518,8 @@ class Verification:
                 # What is mounted there can be looked at, but is not the file system's.
                 if problem.errno == errno.EXDEV:
                     tally.unreadable(problem, on_source=side is source)
-        accounted, since_s = await asyncio.to_thread(self._accounted, trees)
-        # Weeks of passes over other trees leave hundreds that list no path of these.
-        scans = [
-            one
-            for one in await asyncio.to_thread(self.ledger.scans.all)
-            if (one.finished_at_s is None or one.finished_at_s >= since_s)
-            and (not one.scope or overlap(set(one.scope), set(trees)))
-        ]
-        # A scan that cannot be resumed discards its catalog when it is interrupted.
-        kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
-        self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
-        # The catalog that lists the source now, from its bricks, is one of them.
-        listed_now = frozenset(source.files)
-        seen = [file for file in draft.catalog_files([one.name for one in scans]) if file not in listed_now]
+        self._reasons += problems_before.result()
+        seen = draft.catalog_files([one.name for one in scans])
         joined = await asyncio.to_thread(
             Joined,
             source,
