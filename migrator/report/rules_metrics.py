@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.bricks.add.model import AdditionSide, AdditionState
+from migrator.bricks.drain.model import OUT_STATES
 from migrator.core.probe import ProbeTimes
 from migrator.core.states import ChunkState
 from migrator.core.units import HOUR_S
@@ -153,6 +155,15 @@ def _purged(attribute: str) -> _Rows:
         return [(sum(getattr(one, attribute) for one in freed if one is not None),)]
 
     return rows
+
+
+def _cleared(facts: MetricFacts) -> _Values:
+    return [(sum(len(one.bricks) for one in facts.status.drains if one.state in OUT_STATES),)]
+
+
+def _added(facts: MetricFacts) -> _Values:
+    settled = [one for one in facts.status.additions if one.state is AdditionState.SETTLED]
+    return [(sum(len(one.bricks) for one in settled if one.side is side), side.value) for side in AdditionSide]
 
 
 # --- The metrics
@@ -309,6 +320,8 @@ CATALOGUE = (
     _counter("verification_read_files_total", "", "Files compared by verifications"),
     _gauge("verification_differences", "batch", "Differences in the newest verification of a batch", _differences),
     # Bricks.
+    _gauge("cleared_bricks", "", "Bricks that drains have taken out of the source", _cleared),
+    _gauge("added_bricks", "side", "Bricks that were added", _added),
     _gauge(
         "drain_state",
         "brick state",
