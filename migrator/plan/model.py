@@ -216,6 +216,38 @@ class Batch(Struct, frozen=True, kw_only=True):
     fits: bool
 
 
+class CleanUpKind(StrEnum):
+    """Files that a user could remove or pack before the move: those that the reap rule of the site lists, those that were not
+    changed for a year, and tiny ones (packed, so that only their number shrinks).
+    """
+
+    LISTED = "listed"
+    OLD = "old"
+    TINY = "tiny"
+
+
+class CleanUp(Struct, frozen=True, kw_only=True):
+    """What the user of a tree gains by cleaning up one kind of files, by itself: a file may be of several kinds. `size_bytes`
+    are freed on both sides; `earlier_s` is how much earlier the tree is copied.
+    """
+
+    tree: bytes
+    kind: CleanUpKind
+    files: int
+    size_bytes: int
+    earlier_s: float
+
+
+class TinyDirectory(Struct, frozen=True, kw_only=True):
+    """A directory in the top of a tree, or (by `path`) the top itself, and the tiny files in it. Those of the top are only
+    the ones directly in it.
+    """
+
+    tree: bytes
+    path: bytes
+    files: int
+
+
 EMPTYING_PERCENT = (25, 50, 75, 90, 100)
 
 
@@ -229,7 +261,8 @@ class EmptyingCurve(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
     the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch,
-    because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets.
+    because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets. `clean_ups` are what users
+    gain by cleaning up, `tiny` the directories with the most tiny files.
     """
 
     name: str
@@ -257,6 +290,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     owners: tuple[TreeOwner, ...] = ()
     set_apart: tuple[UserTree, ...] = ()
     metadata: tuple[MetadataForecast, ...] = ()
+    clean_ups: tuple[CleanUp, ...] = ()
+    tiny: tuple[TinyDirectory, ...] = ()
 
 
 class ListedPath(NamedTuple):

@@ -36,7 +36,8 @@ AGE_BOUNDS: tuple[tuple[str, int | None], ...] = (
 # --- Order of user trees
 
 
-def _key(order: Order, usage: TreeUsage) -> tuple[float, int, int, bytes]:
+def order_key(order: Order, usage: TreeUsage) -> tuple[float, int, int, bytes]:
+    """The place of a tree in an order: the smallest key goes first."""
     path = usage.tree.path
     match order:
         case Order.HEAVIEST:
@@ -57,7 +58,7 @@ def rank(usages: Iterable[TreeUsage], order: Order) -> Sequence[TreeUsage]:
 
     `coldest` sorts by the median time since a file was last changed (mtime).
     """
-    return sorted(usages, key=lambda usage: _key(order, usage))
+    return sorted(usages, key=lambda usage: order_key(order, usage))
 
 
 # --- Emptying curves

@@ -25,8 +25,9 @@ from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan import rules_surprises
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Accounts, Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
+from migrator.plan.model import Accounts, Batch, CleanUpKind, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
+from migrator.plan.rules_clean_up import clean_ups
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.reap.model import PlanReap, ReapAction
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
@@ -316,6 +317,10 @@ def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[
 # --- The plan
 
 
+_TINY_DIRECTORIES = 3
+"""The directories of one tree that its user is told of."""
+
+
 class PlanRequest(Struct, frozen=True, kw_only=True):
     """`name` None: the next free one; `catalog` None: the newest finished one."""
 
@@ -437,6 +442,9 @@ def make_plan(
                 capacity=capacity,
                 now_s=now_s,
             )
+        offers = tuple(clean_ups(ranking, request.order, cost, reap))
+        packed = {offer.tree for offer in offers if offer.kind is CleanUpKind.TINY}
+        tiny = tuple(queries.tiny_directories(packed, most=_TINY_DIRECTORIES))
         owners = tuple(one for one in queries.owners() if one.tree not in left_out)
         metadata = metadata_forecast(targets, ranking, arrived)
         directories = queries.largest_directories() if metadata else {}
@@ -476,6 +484,8 @@ def make_plan(
         owners=owners,
         set_apart=apart,
         metadata=metadata,
+        clean_ups=offers,
+        tiny=tiny,
     )
     path, checksum = documents.write(plan)
     before = ledger.plans.active()

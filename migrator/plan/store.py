@@ -1,7 +1,7 @@
 """Queries of planning over a catalog; all run out of core."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +17,11 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import UserTree
-from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
+from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, join, parent
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.losses import losses
-from migrator.plan.model import AgeBucket, NotedOwners, Surprise, SurpriseKind, TreeUsage, Usages
+from migrator.plan.model import AgeBucket, NotedOwners, Surprise, SurpriseKind, TinyDirectory, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
 from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow, describe_owners
 from migrator.reap.model import TreeRule
@@ -186,6 +186,18 @@ LARGEST_DIRECTORIES = f"""
     ) GROUP BY tree
 """
 
+TINY_IN = """
+    WITH tiny AS (
+        SELECT tree, substr(path::VARCHAR, length(tree::VARCHAR) + 2) AS below
+        FROM entries WHERE type = 'file' AND size < $tiny AND tree IS NOT NULL AND path <> tree
+    )
+    SELECT tree, CASE WHEN contains(below, '/') THEN split_part(below, '/', 1) ELSE '' END::BLOB AS top, count(*) AS names
+    FROM tiny GROUP BY tree, top
+    QUALIFY row_number() OVER (PARTITION BY tree ORDER BY names DESC, top) <= $most
+    ORDER BY tree, names DESC, top
+"""
+"""The directories in the top of each tree with the most tiny files in and below them; an empty name is the top itself."""
+
 MOST_LAID_OUT = 2000
 """The most directories of one tree with a layout of their own: those with the most bytes."""
 
@@ -285,6 +297,12 @@ class CatalogQueries:
     def largest_directories(self) -> Mapping[bytes, tuple[bytes, int]]:
         """The directory with the most entries in each tree, and their number."""
         return {tree: (path, names) for tree, path, names in self._all(LARGEST_DIRECTORIES)}
+
+    def tiny_directories(self, trees: Collection[bytes], *, most: int) -> Iterator[TinyDirectory]:
+        """For each of the trees, the `most` directories in its top that have the most tiny files in and below them."""
+        for tree, top, files in self._all(TINY_IN, {"tiny": TINY_BELOW_BYTES, "most": most}) if trees else ():
+            if tree in trees:
+                yield TinyDirectory(tree=tree, path=join(tree, top) if top else tree, files=files)
 
     def owner_ids(self) -> tuple[frozenset[int], frozenset[int]]:
         """The uids and the gids of all paths in the trees."""

@@ -12,6 +12,8 @@ from migrator.plan.model import (
     EMPTYING_PERCENT,
     SMALL_RANGES,
     Batch,
+    CleanUp,
+    CleanUpKind,
     EmptyingCurve,
     Plan,
     Surprise,
@@ -61,6 +63,7 @@ def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
         ("Inodes of metadata targets", [_metadata(plan.metadata)]),
         ("What is reaped", () if plan.reap is None else plan_reap_blocks(plan.reap)),
         ("What will surprise", [surprise_kinds(plan.surprises)]),
+        ("What users gain by cleaning up", [clean_up_table(plan.clean_ups, limit=ranking_rows)]),
         ("How each order would empty the source", [emptying_table(plan.emptying)]),
     )
     yield from schedule_section(plan)
@@ -365,6 +368,27 @@ _SURPRISE: document.Cells[Surprise] = (
 def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> document.Block:
     """Findings that users need before the move."""
     return document.records("", _SURPRISE, surprises, limit=limit)
+
+
+def clean_up_table(clean_ups: Sequence[CleanUp], *, limit: int | None) -> document.Block:
+    """Clean-ups, those that gain the most time first."""
+    cells: document.Cells[CleanUp] = (
+        (document.paths("tree"), lambda one: show(one.tree)),
+        (document.wide("clean-up"), lambda one: _CLEAN_UPS[one.kind]),
+        (document.figure("files"), lambda one: format_count(one.files)),
+        (document.figure("frees"), lambda one: _size(one.size_bytes)),
+        (document.figure("moves earlier by"), lambda one: format_duration(one.earlier_s)),
+    )
+    most_first = sorted(clean_ups, key=lambda one: (-one.earlier_s, -one.size_bytes, one.tree, one.kind))
+    note = "Each by itself: a file may be in several lines." if clean_ups else ""
+    return document.records("", cells, most_first, limit=limit, note=note)
+
+
+_CLEAN_UPS = {
+    CleanUpKind.LISTED: "delete what the reap rule lists",
+    CleanUpKind.OLD: "delete files not changed for a year",
+    CleanUpKind.TINY: "pack files below 4 KiB",
+}
 
 
 def emptying_table(curves: Sequence[EmptyingCurve]) -> document.Block:

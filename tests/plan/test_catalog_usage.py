@@ -310,3 +310,16 @@ def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> N
     ]
     mtimes = {entry.path: entry.mtime_ns for entry in entries}
     assert all(one.mtimes_ns == [mtimes[path] for path in one.paths] for one in listings)
+
+
+def test_tiny_files_are_counted_by_the_directory_in_the_top_that_holds_them(queries_of: Opener) -> None:
+    odd = b"home/alice/\xff\\\n"
+    entries = [directory(path) for path in (b"home", *TREES, odd, odd + b"/x", b"home/alice/big", b"home/bob/d")]
+    entries += [invented(b"%s/x/%d" % (odd, number), size_bytes=10) for number in range(3)]
+    entries += [invented(path, size_bytes=4095) for path in (b"home/alice/one", b"home/alice/two", odd + b"/three")]
+    entries += [invented(b"home/alice/big/1", size_bytes=4096), invented(b"home/bob/d/1", size_bytes=1)]
+    found = list(queries_of(entries).tiny_directories({b"home/alice"}, most=2))
+    assert [(one.tree, one.path, one.files) for one in found] == [
+        (b"home/alice", odd, 4),
+        (b"home/alice", b"home/alice", 2),
+    ]
