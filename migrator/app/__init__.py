@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.model import SiteRecord
+    from migrator.notices.model import NoticePlace
     from migrator.operations.journal import Journal
     from migrator.operations.run_files import RunFiles
     from migrator.plan.chunk_lists import ChunkListFiles
@@ -217,6 +218,25 @@ class Wiring:
         from migrator.catalog.manifest import ManifestDirectories
 
         return ManifestDirectories(self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), scratch=self.scratch)
+
+    @property
+    def switched_link(self) -> str | None:
+        """The path of users that a cutover switches; None if hooks make the switch."""
+        cutover = self.site.cutover
+        return cutover.link if cutover.switch == "symlink" else None
+
+    def notice_place(self, ledger: "Ledger") -> "NoticePlace":
+        """The site in notices to users. Raises UsageError before `init`."""
+        from migrator.notices.model import NoticePlace
+
+        known = ledger.site.required()
+        return NoticePlace(
+            site=known.name,
+            site_id=known.site_id,
+            source_root=self.source_root,
+            target_root=self.target_root,
+            link=self.switched_link,
+        )
 
     def plans(self, known: "SiteRecord | None") -> "PlanFiles":
         """The plan documents of the site in the ledger; None: of any site, read-only."""

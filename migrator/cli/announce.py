@@ -15,6 +15,7 @@ from migrator.cutover.model import BackupTold
 from migrator.cutover.view import announce_document
 from migrator.operations.run_files import CallPorts
 from migrator.render.document import Document, page, paragraph, when
+from migrator.report.status import read_status
 from migrator.transfer.bases import active_plan
 
 # --- `announce`
@@ -57,6 +58,9 @@ def announce_command(
     dry_run: bool,
 ) -> ExitCode:
     """Announce the move to users: calls the hooks of post-announce.d for each."""
+    # Loaded here because the template engine takes long to load.
+    from migrator.notices.files import AnnouncedNotices, read_facts  # noqa: PLC0415
+
     wiring = open_wiring(invocation)
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger:
@@ -65,14 +69,17 @@ def announce_command(
             plan=plan.name,
             trees=choice.trees(plan),
             begins_at_s=begins_at_s,
-            link=site.cutover.link if site.cutover.switch == "symlink" else None,
+            link=wiring.switched_link,
             pid=os.getpid(),
             dry_run=dry_run,
             again=again,
         )
+        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan.name)
+        facts = read_facts(ledger, status, plan, wiring.notice_place(ledger))
+        notices = AnnouncedNotices(site.site.state_dir / "notices", facts)
         summary = run_shown(
             wiring,
-            lambda shown: announce(request, CallPorts(**wiring.operation_ports(ledger, shown))),
+            lambda shown: announce(request, CallPorts(**wiring.operation_ports(ledger, shown)), notices),
             when_interrupted="run the same command again for the users who were not told",
         )
     return present(invocation, summary, announce_document)

@@ -12,6 +12,7 @@ from migrator.cli.call import details_option, open_wiring, plan_option, present,
 from migrator.cli.invocation import Invocation
 from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.notices.model import USERS
 from migrator.operations.run_files import CallPorts
 from migrator.plan.usage import kept_usage
 from migrator.render.document import Document
@@ -96,7 +97,10 @@ def report_command(
         click.echo("migrator: later reports compare with the dates of this one", err=True)
     directory = output or (kept.place(facts) if send else None)
     if directory is not None:
-        written = _write(directory, facts, report_document(facts), pdf=pdf)
+        written = [
+            *_write(directory, facts, report_document(facts), pdf=pdf),
+            *_write_notices(wiring, directory, facts),
+        ]
         click.echo(f"migrator: wrote {', '.join(written)} to {directory}", err=True)
     present(
         invocation,
@@ -145,6 +149,17 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
     return [*forms, *(["report.pdf"] if pdf else [])]
 
 
+def _write_notices(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> list[str]:
+    from migrator.notices.files import read_facts, write_notices  # noqa: PLC0415 - loads the template engine, as above
+
+    if facts.status.site is None:
+        return []  # before `init`
+    with wiring.ledger(read_only=True) as ledger:
+        notice_facts = read_facts(ledger, facts.status, facts.plan, wiring.notice_place(ledger))
+    with MigratorError.of_files(f"notices to users cannot be written to {directory}", hint="name another directory"):
+        return write_notices(directory, notice_facts)
+
+
 def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
     plan = None if facts.status.plan is None else facts.status.plan.name
     with wiring.ledger() as ledger:
@@ -154,6 +169,7 @@ def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
                 CallPorts(**wiring.operation_ports(ledger, shown)),
                 os.fsencode(directory.resolve()),
                 plan,
+                notices=os.fsencode(directory.resolve() / USERS),
                 pid=os.getpid(),
             ),
             when_interrupted=f"the report lies in {directory}; run the same command again to send it",

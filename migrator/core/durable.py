@@ -17,25 +17,27 @@ def temporary_name(file: Path) -> Path:
 
 
 @contextmanager
-def replacing(file: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
+def replacing(file: Path, *, exclusive: bool = False, synced: bool = True) -> Iterator[BinaryIO]:
     """Write a file under a temporary name; at the end of the block, sync it and rename it into place.
 
     If the block raises, the temporary file is removed and the old file stays. With `exclusive`, an existing file is
-    never replaced: FileExistsError. Raises OSError.
+    never replaced: FileExistsError. `synced` False: one of many files that can be made again. Raises OSError.
     """
     temporary = temporary_name(file)
     try:
         with open(temporary, "wb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            if synced:
+                os.fsync(stream.fileno())
         if exclusive:
             os.link(temporary, file)
         else:
             temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
-    sync(file.parent)
+    if synced:
+        sync(file.parent)
 
 
 def write_durably(file: Path, content: bytes | memoryview) -> None:

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
-from migrator.core.errors import Interrupted, Refused, UsageError
+from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.units import format_duration
@@ -42,6 +44,13 @@ class AnnounceRequest(Struct, frozen=True, kw_only=True):
     again: bool = False
 
 
+class Notices(Protocol):
+    """Writes what users are told."""
+
+    def write(self, tree: UserTree, told: Sequence[model.AnnouncementRecord]) -> Path | None:
+        """The mail text of the tree's user, with these announcements; None if there is none. Raises OSError."""
+
+
 @asynccontextmanager
 async def hook_calls(
     world: CallPorts, step: HookStep, *, verb: str, doing: str, pid: int, interrupted: Interrupted
@@ -62,12 +71,12 @@ async def hook_calls(
             raise interrupted from None
 
 
-async def announce(request: AnnounceRequest, world: CallPorts) -> model.AnnounceSummary:
+async def announce(request: AnnounceRequest, world: CallPorts, notices: Notices) -> model.AnnounceSummary:
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
     users who were told of the same time, unless the request says `again`.
 
     Raises UsageError (a time in the past, a site without `init`), Refused (a user without a plain name, no announce
-    hook, a hook refuses), LockHeld, Interrupted.
+    hook, a hook refuses), LockHeld, Interrupted, and MigratorError if a notice cannot be written.
     """
     if request.begins_at_s <= world.clock.now_s():
         raise UsageError(
@@ -89,7 +98,7 @@ async def announce(request: AnnounceRequest, world: CallPorts) -> model.Announce
         ),
     ) as (calls, run):
         planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
-        told = [await _tell(request, calls, one, planned.get(one.tree.path)) for one in due]
+        told = [await _tell(request, calls, one, planned.get(one.tree.path), notices) for one in due]
         summary = _summary(request, told)
         run.exit_code = summary.exit_code
     return summary
@@ -160,12 +169,22 @@ def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
 
 
 async def _tell(
-    request: AnnounceRequest, calls: StepHooks, one: model.Announcement, planned: PlannedTree | None
+    request: AnnounceRequest,
+    calls: StepHooks,
+    one: model.Announcement,
+    planned: PlannedTree | None,
+    notices: Notices,
 ) -> model.Announcement:
     """Pass the facts of one user to the hooks. Raises Refused if one of them refuses."""
     if one.outcome is not model.Announced.WOULD_TELL:
         return one
     tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)
+    ledger, now_s = calls.ports.ledger, calls.ports.clock.now_s()
+    record = model.AnnouncementRecord(plan=request.plan, tree=tree.path, begins_at_s=request.begins_at_s, at_s=now_s)
+    with MigratorError.of_files(
+        "the notice of a user cannot be written", hint="make room, then run the same command again"
+    ):
+        notice = notices.write(tree, (*ledger.announcements.all(), record))
     facts = HookFacts(
         run_id=calls.run_id,
         plan=request.plan,
@@ -178,8 +197,9 @@ async def _tell(
         files=planned.files if planned else 0,
         size_bytes=planned.size_bytes if planned else 0,
         freeze_s=one.freeze_s,
+        notice=None if notice is None else bytes(notice.absolute()),
         begins_at_s=request.begins_at_s,
-        started_at_s=calls.ports.clock.now_s(),
+        started_at_s=now_s,
     )
     try:
         told = await calls.tell(step, facts)
@@ -188,6 +208,7 @@ async def _tell(
     if not told:
         reason = "a hook that tells users failed: see the events of `migrator status`"
         return replace(one, outcome=model.Announced.FAILED, reason=reason)
+    ledger.announcements.record(record)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
     begins = model.begins_words(request.begins_at_s)
     message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"

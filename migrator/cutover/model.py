@@ -796,6 +796,15 @@ class AnnounceSummary(Struct, frozen=True, kw_only=True):
         return ExitCode.FAILED if failed else ExitCode.DONE
 
 
+class AnnouncementRecord(Struct, frozen=True, kw_only=True):
+    """A user was told at `at_s` that the cutover of their tree begins at `begins_at_s`."""
+
+    plan: str
+    tree: bytes
+    begins_at_s: float
+    at_s: float
+
+
 # Backups of the target.
 
 

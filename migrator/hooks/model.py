@@ -129,7 +129,8 @@ class HookFacts(Struct, frozen=True, kw_only=True):
     Before a purge, `manifest` is the absolute path of the newest manifest of the tree, `digest` the algorithm of its
     digests, and `archives` the directory for answers.
 
-    `report` is the absolute directory of a report that is sent.
+    `report` is the absolute directory of a report that is sent. `notice` is the absolute path of the mail text of a user
+    who is told of a cutover; beside it are their page and calendar. `notices` is the directory of those of all users.
 
     `side` is the file system that gets the bricks, `source` or `target`.
 
@@ -159,6 +160,8 @@ class HookFacts(Struct, frozen=True, kw_only=True):
     digest: str | None = None
     archives: bytes | None = None
     report: bytes | None = None
+    notice: bytes | None = None
+    notices: bytes | None = None
     begins_at_s: float | None = None
     files: int | None = None
     size_bytes: int | None = None

@@ -103,7 +103,7 @@ def environment(stage: model.HookStage, site: model.HookSite, facts: model.HookF
 
 _VARIABLES = (
     *("run_id", "plan", "batch", "pass_kind", "pass_number", "brick", "side", "state", "failed", "reason"),
-    *("user", "link", "old_path", "new_path", "manifest", "digest", "archives", "report"),
+    *("user", "link", "old_path", "new_path", "manifest", "digest", "archives", "report", "notice", "notices"),
 )
 """Facts that are variables as they are, but for the reason."""
 

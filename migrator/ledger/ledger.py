@@ -57,6 +57,7 @@ class Ledger:
         self.archives = plans.ArchiveRecords(database)
         self.releases = plans.ReleaseRecords(database)
         self.target_backups = plans.BackupRecords(database)
+        self.announcements = plans.AnnouncementRecords(database)
         self.owner_limits = plans.LimitRecords(database)
         self.second_copies = plans.SecondCopyRecords(database)
         self.benchmarks = measures.BenchmarkRecords(database)

@@ -12,6 +12,7 @@ from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
+from migrator.cutover.model import AnnouncementRecord
 from migrator.ledger import tables
 from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
@@ -320,6 +321,20 @@ class BackupRecords(Records):
         """Whether no backup of a tree began since then; with None, none counts."""
         newest_s: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
         return newest_s is None or since_s is None or newest_s < since_s
+
+
+# Announced cutovers.
+
+
+class AnnouncementRecords(Records):
+    """The times of cutovers that users were told of."""
+
+    def record(self, told: AnnouncementRecord) -> None:
+        self._put(tables.announcements, [columns_of(tables.announcements, told)])
+
+    def all(self) -> Sequence[AnnouncementRecord]:
+        """All of them, over all plans, oldest first."""
+        return self._all(AnnouncementRecord, select(tables.announcements).order_by(tables.announcements.c.id))
 
 
 # Limits of owners on the target.

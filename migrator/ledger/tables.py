@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
@@ -313,6 +313,9 @@ verifications = _table(
 target_backups = _table(
     "target_backups", "id:int! tree:bytes at_s:float note:text", sa.Index("ix_target_backups_tree", "tree")
 )
+
+# Cutovers that users were told of, by the hooks of `announce`.
+announcements = _table("announcements", "id:int! plan:text tree:bytes begins_at_s:float at_s:float")
 
 # Limits on the target that were confirmed, in place of those of the source on `trees`.
 owner_limits = _table("owner_limits", "uid:int! size_bytes:int trees:text")

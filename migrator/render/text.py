@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -91,6 +92,58 @@ def _table(block: render_document.Table) -> Iterator[str]:
     if block.note:
         yield ""
         yield escape(block.note)
+
+
+# --- Plain text, for mails
+
+
+_WIDTH = 76
+
+
+def to_plain_text(document: render_document.Document) -> str:
+    """A document as text of at most 76 columns (longer words stay whole), ending with a line feed. Rows of tables are lists. The
+    title is the first line, whole: it can be the subject of a mail.
+    """
+    lines = [document.title, *_wrapped(document.subtitle)]
+    for section in document.sections:
+        lines += ["", section.title, "-" * min(len(section.title), _WIDTH)]
+        for block in section.blocks:
+            lines += _plain_block(block)
+    return "\n".join(lines) + "\n"
+
+
+def _plain_block(block: render_document.Block) -> Iterator[str]:
+    match block:
+        case render_document.Paragraph():
+            yield ""
+            yield from _wrapped(block.text)
+        case render_document.Facts():
+            for name, value in block.pairs:
+                yield from _wrapped(f"{name}: {value}", later="  ")
+        case render_document.Bar():
+            yield from _wrapped(": ".join(filter(None, (block.label, block.text))))
+        case render_document.Table():
+            for row in block.rows:
+                yield from _wrapped(row[0], first="- ", later="  ")
+                for column, cell in zip(block.columns[1:], row[1:], strict=True):
+                    if cell not in ("", render_document.NONE):
+                        yield from _wrapped(f"{column.name}: {cell}", first="  ", later="    ")
+            yield from _wrapped(block.note)
+        case render_document.Chart():
+            yield from _wrapped(f"{block.title}. {block.summary}")
+        case _:
+            assert_never(block)
+
+
+def _wrapped(text: str, *, first: str = "", later: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 # --- JSON: the fields and properties of values under their own names

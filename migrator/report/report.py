@@ -248,9 +248,9 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
         )
 
 
-async def send_report(world: CallPorts, directory: bytes, plan: str | None, *, pid: int) -> str:
-    """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory. Returns why it was
-    not sent; empty if it was. A second call sends it again. Raises as `hook_calls`.
+async def send_report(world: CallPorts, directory: bytes, plan: str | None, *, notices: bytes | None, pid: int) -> str:
+    """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory, and for the notices to
+    users in another. Returns why it was not sent; empty if it was. A second call sends it again. Raises as `hook_calls`.
     """
     async with hook_calls(
         world,
@@ -260,7 +260,7 @@ async def send_report(world: CallPorts, directory: bytes, plan: str | None, *, p
         pid=pid,
         interrupted=Interrupted("sending the report was interrupted", hint="run the same command again"),
     ) as (calls, run):
-        facts = HookFacts(run_id=run.id, plan=plan, report=directory, started_at_s=world.clock.now_s())
+        facts = HookFacts(run_id=run.id, plan=plan, report=directory, notices=notices, started_at_s=world.clock.now_s())
         try:
             sent = await calls.tell(_step(directory), facts)
             problem = "" if sent else "a hook failed: see the events in `migrator status`"

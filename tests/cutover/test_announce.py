@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.notices.test_calendar import read
 from tests.support.cli_site import Site
 from tests.support.hook_site import HookSite
 from tests.support.operations import FROZEN, cut_over
@@ -54,6 +55,7 @@ def site(scratch: Path) -> Announcing:
 def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
     assert site.announce(*BOTH, "--dry-run")[:2] == (0, [("alice", "would-tell"), ("bob", "would-tell")])
     assert site.hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
+    assert not (site.directory / "state" / "notices").exists()
     code, told, document = site.announce(*BOTH)
     assert (code, told) == (0, [("alice", "told"), ("bob", "told")])
     assert document["begins_at_s"] == datetime(2999, 1, 31, 19, tzinfo=UTC).timestamp()
@@ -63,6 +65,11 @@ def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
     assert (bob["old_path"], bob["new_path"]) == tuple(
         str(side / "home" / "bob") for side in (site.hooked.site.source, site.hooked.site.target)
     )
+    notice = Path(bob["notice"])
+    assert notice.parent == site.directory / "state" / "notices"
+    assert "2999-01-31 19:00" in notice.read_text()
+    assert notice.with_suffix(".html").exists()
+    assert [one["SEQUENCE"] for one in read(notice.with_suffix(".ics").read_bytes())] == ["0"]
     assert bob["files"] > 0
     assert bob["size_bytes"] > 0
     assert site.hooked.rows("SELECT subject, message FROM events WHERE kind = 'user-told' ORDER BY id") == [
@@ -75,6 +82,12 @@ def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
     assert site.announce(*same, "--again")[1] == [("bob", "told")]
     assert site.announce("--user-batch", "2", "--begins", "2999-02-01")[1] == [("bob", "told")]
     assert site.told("bob")["begins_at"] == "2999-02-01T00:00:00Z"
+    (moved,) = read(notice.with_suffix(".ics").read_bytes())
+    assert (moved["SEQUENCE"], moved["DTSTART"]) == ("1", "29990201T000000Z")
+    assert site.hooked.rows("SELECT tree, begins_at_s FROM announcements WHERE tree = CAST('home/bob' AS BLOB)") == [
+        (b"home/bob", datetime(2999, month, day, hour, tzinfo=UTC).timestamp())
+        for month, day, hour in ((1, 31, 19), (1, 31, 19), (2, 1, 0))
+    ]
     assert site.hooked.copied() == []
 
 

@@ -177,7 +177,7 @@ class TestBackup:
         assert not (tmp_path / "b").exists()
 
 
-SCHEMA = (14, "3df20ac3725c09c0")
+SCHEMA = (15, "8cc12b063e808789")
 """The schema version and the digest of its tables. A change of the tables needs a new version, and with it a new digest here."""
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -62,7 +63,9 @@ class TestReport:
     def test_every_report_is_kept_whatever_it_replaces(self, hook_site: HookSite, tmp_path: Path) -> None:
         place, kept = tmp_path / "weekly", kept_reports(hook_site)
         hook_site.site.works("report", "--output", str(place))
-        assert sorted(file.name for file in place.iterdir()) == FILES
+        assert sorted(file.name for file in place.iterdir()) == [*FILES, "users"]
+        assert sorted(os.listdir(place / "users")) == ["alice.html", "alice.txt", "bob.html", "bob.txt"]
+        assert (place / "users" / "bob.txt").stat().st_mode == (place / "report.md").stat().st_mode
         first = facts(place)
         assert first["since"] is None
         assert first["promise"]["plan"] == first["status"]["plan"]["name"]
@@ -124,13 +127,13 @@ class TestSend:
     @pytest.mark.exhaustive
     def test_the_hook_gets_the_directory_and_a_failure_is_told(self, hook_site: HookSite, tmp_path: Path) -> None:
         seen, kept = tmp_path / "seen", kept_reports(hook_site)
-        text = f'echo "$MIGRATOR_REPORT" >> {seen}; ls "$MIGRATOR_REPORT" >> {seen}'
+        text = f'echo "$MIGRATOR_REPORT" >> {seen}; ls "$MIGRATOR_REPORT" >> {seen}; [ "$MIGRATOR_NOTICES" = "$MIGRATOR_REPORT/users" ]'
         hook = hook_site.hook("post-report.d/50-send", text)
         try:
             hook_site.site.works("report", "--send")
             hook_site.site.works("report", "--send", "--output", str(tmp_path / "out"))
             directory, *files = seen.read_text().splitlines()
-            assert files == [*FILES, str(tmp_path / "out"), *FILES]
+            assert files == [*FILES, "users", str(tmp_path / "out"), *FILES, "users"]
             assert Path(directory).parent == kept
             hook.write_text("#!/bin/sh\nexit 7\n")
             done = hook_site.site.call("report", "--send")

@@ -1,0 +1,1 @@
+"""Notices to users: when they are moved, what they should do, and the calendar of announced cutovers."""
