@@ -1,5 +1,7 @@
 """The sample hooks around a cutover (real accounts in an /etc of their own, real Slurm) and around `brick add` do what they say."""
 
+import email
+import email.policy
 import json
 import os
 import shutil
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_hook_samples import HOOKS, document, run
+from migrator.core.paths import percent_escape
+from tests.docs.test_hook_samples import HOOKS, REPOSITORY, document, run
 from tests.support.slurm import Slurm
 
 TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
@@ -55,15 +58,48 @@ def test_a_user_is_told_what_they_have_to_know(hook: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     after = hook.startswith("post-thaw")
     subject = "your files have moved" if after else "your files move to the new file system"
-    assert done.stdout.startswith(
-        f"To: alice@example.org\nSubject: gl-to-beegfs: {subject}\nContent-Type: text/plain; charset=utf-8\n\nDear alice,\n"
-    )
+    mail = email.message_from_string(done.stdout, policy=email.policy.default)
+    assert (mail["To"], mail["Subject"]) == ("alice@example.org", f"gl-to-beegfs: {subject}")
+    text = mail.get_content()
     wanted = ("/mnt/gl/home/alice\\n\\x1b[31m", "/mnt/beegfs/Grüße", "/home/alice", "4 min")
-    assert [words for words in wanted if words not in done.stdout] == []
-    assert ("2030-01-31T19:00:00Z" in done.stdout) is not after
+    assert [words for words in wanted if words not in text] == []
+    assert ("2030-01-31T19:00:00Z" in text) is not after
     for missing in ("link", "begins_at", "freeze_s", "frozen_s", "reason"):
         assert run(hook, facts | {missing: None}).returncode == 0
     assert "go back" in run(hook, facts | {"back": True}).stdout or after
+
+
+def test_an_announcement_is_the_notice_with_its_calendar(tmp_path: Path) -> None:
+    notice = tmp_path / "caf\u00e9" / "alice.txt"
+    notice.parent.mkdir()
+    notice.write_text("gl: your files move\nfor alice\n\nWhen\n----\nannounced: Gr\u00fc\u00dfe\n", encoding="utf-8")
+    notice.with_suffix(".ics").write_bytes(b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n")
+    facts = facts_of(TELL[0], "alice", "done") | MOVE | {"notice": percent_escape(os.fsencode(notice))}
+    done = run(TELL[0], facts)
+    assert (done.returncode, done.stderr) == (0, "")
+    mail = email.message_from_string(done.stdout, policy=email.policy.default)
+    assert mail["Subject"] == "gl: your files move"
+    text, calendar = mail.iter_parts()
+    assert text.get_content() == notice.read_text(encoding="utf-8")
+    assert (calendar.get_content_type(), calendar.get_filename()) == ("text/calendar", "cutover.ics")
+    assert calendar.get_payload(decode=True) == notice.with_suffix(".ics").read_bytes()
+
+
+def test_a_sample_sends_by_sendmail_when_its_settings_say_so(tmp_path: Path) -> None:
+    """No hook has to be edited: mail.ini beside site.toml has all that differs between sites."""
+    sendmail = tmp_path / "bin" / "sendmail"
+    sendmail.parent.mkdir()
+    sendmail.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\ncat >> {tmp_path}/sent\n')
+    sendmail.chmod(0o755)
+    (tmp_path / "mail.ini").write_text((REPOSITORY / "docs" / "samples" / "mail.ini").read_text())
+    site = {"name": "gl", "id": "x", "file": percent_escape(os.fsencode(tmp_path / "site.toml"))}
+    path = f"{sendmail.parent}:{os.environ['PATH']}"
+    for hook in TELL:
+        done = run(hook, facts_of(hook, "alice", "done") | MOVE | {"site": site}, PATH=path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "called").read_text().splitlines() == ["-t -i"] * 3
+    sent = (tmp_path / "sent").read_text()
+    assert sent.count("From: storage@example.org\n") == sent.count("To: alice@example.org\n") == 3
 
 
 @pytest.mark.parametrize("hook", TELL)

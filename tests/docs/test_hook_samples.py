@@ -99,6 +99,25 @@ def test_the_report_is_a_mail_with_its_page_beside_it(tmp_path: Path) -> None:
     assert run("post-report.d/50-mail-report", facts).returncode == 1
 
 
+def test_each_user_who_waits_gets_their_notice_with_the_report(tmp_path: Path) -> None:
+    states = {"alice": "copied", "bob": "moved", "not an account": "planned", "dave": "purged", "erin": "planned"}
+    trees = [{"tree": {"user": user}, "state": state} for user, state in states.items()]
+    (tmp_path / "report.json").write_text(json.dumps({"status": {"trees": trees}}))
+    users = tmp_path / "users"
+    users.mkdir()
+    for user in states:
+        (users / f"{user}.txt").write_text(f"gl: your files move\nfor {user}\n")
+    (users / "erin.ics").write_bytes(b"BEGIN:VCALENDAR\r\n")
+    facts = document() | {"stage": "post-report"}
+    facts |= {name: percent_escape(os.fsencode(path)) for name, path in (("report", tmp_path), ("notices", users))}
+    done = run("post-report.d/60-mail-users", facts)
+    assert done.returncode == 1
+    assert "'not an account'" in done.stderr
+    assert re.findall("^To: (.*)$", done.stdout, re.MULTILINE) == ["alice@example.org", "erin@example.org"]
+    assert done.stdout.count("text/calendar") == 1
+    assert run("post-report.d/60-mail-users", facts | {"version": 2}).returncode == 1
+
+
 @pytest.mark.parametrize(
     ("failed", "words"), [("drain", "the drain"), ("stop", "taking back"), ("add", "the addition")]
 )
