@@ -19,7 +19,15 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.plan.accounts import look_up
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
-from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
+from migrator.plan.stage import (
+    PlanReaping,
+    PlanRequest,
+    PlanResult,
+    activate_plan,
+    check_request,
+    make_plan,
+    needs_scan,
+)
 from migrator.plan.usage import keep_usage, read_usage
 from migrator.schedule.stage import PlanScheduling
 from migrator.transfer.bases import active_plan
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option("--name", metavar="NAME", help="Name of the plan (default: next free plan-NNNN).")
 @click.option("--catalog", metavar="NAME", help="Catalog to plan from (default: newest finished one).")
+@click.option("--no-scan", is_flag=True, help="Plan from the newest catalog, however old it is.")
 @click.option(
     "--activate",
     is_flag=False,
@@ -63,6 +72,7 @@ def plan_command(
     order: str,
     name: str | None,
     catalog: str | None,
+    no_scan: bool,
     activate: str | None,
     accept_unknown_inodes: bool,
     quotas: bool,
@@ -72,10 +82,11 @@ def plan_command(
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json.
 
-    The first plan is active: verbs work by it. A later one is a draft until it is activated.
+    The first plan is active: verbs work by it. A later one is a draft until it is activated. Scans the source first if its
+    newest catalog is older than 7 days, or if there is none.
     """
     if usage is not None:
-        if quotas or activate is not None or name is not None or catalog is not None:
+        if quotas or activate is not None or name is not None or catalog is not None or no_scan:
             raise UsageError("--usage makes no plan: give it with --order alone")
         wiring = open_wiring(invocation)
         ranking = read_usage(usage, Order(order), now_s=wiring.clock.now_s())
@@ -97,6 +108,8 @@ def plan_command(
         accept_unknown_inodes=accept_unknown_inodes,
         activate=activate is not None,
     )
+    if catalog is None and not no_scan:
+        _scan_if_needed(wiring, request)
     locks = wiring.locks().hold("plan", "plan")
     with wiring.ledger() as ledger, locks, wiring.source() as source, wiring.target() as target:
         again, asked = "run the command again", wiring.storage_targets()
@@ -128,6 +141,25 @@ def plan_command(
         trees = several(len(result.left_out), "user tree is", "user trees are")
         click.echo(f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}.")
     return ExitCode.DONE
+
+
+def _scan_if_needed(wiring: app.Wiring, request: PlanRequest) -> None:
+    """Scan the source if there is no fresh catalog. A request that would be refused afterwards is refused before."""
+    with wiring.ledger() as ledger, wiring.target() as target:
+        if not needs_scan(ledger, now_s=wiring.clock.now_s()):
+            return
+        storage = run_to_end(look_at_storage(wiring.storage_targets()), when_interrupted="run the command again")
+        check_request(
+            request,
+            site=wiring.site,
+            documents=wiring.plans(ledger.site.required()),
+            ledger=ledger,
+            capacity=storage.room(target.capacity()),
+        )
+    # Loaded here because few plans need it.
+    from migrator.cli.scan import scan_source  # noqa: PLC0415
+
+    scan_source(wiring, resumed_by="plan")
 
 
 def _show_limits(invocation: Invocation, *, confirm: bool) -> ExitCode:

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from migrator.app import Wiring
 from migrator.app.scan import bricks as bricks_of
 from migrator.app.scan import user_map
 from migrator.catalog.model import CatalogRecord
@@ -15,19 +16,15 @@ from migrator.render.progress import open_progress
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
 
+_JOBS = 8
 
-@click.command("scan")
-@click.option(
-    "--via", type=click.Choice(["auto", "bricks", "mount"]), help="How to read the source (default: site.toml)."
-)
-@click.option(
-    "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=8, show_default=True, help="Workers."
-)
-@click.option("--restart", is_flag=True, help="Start over instead of resuming.")
-@verb
-def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
-    """Scan the source into a new catalog; a killed scan of the mount is resumed."""
-    wiring = open_wiring(invocation)
+
+def scan_source(
+    wiring: Wiring, *, resumed_by: str, via: str | None = None, jobs: int = _JOBS, restart: bool = False
+) -> CatalogRecord:
+    """Scan the source, with progress on standard error; the verb `resumed_by` resumes it after an
+    interruption. Raises as `scan`.
+    """
     site = wiring.site
     request = ScanRequest(
         trees=site.users.trees,
@@ -57,6 +54,21 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
                         walks=walks,
                     )
 
-        record = run_to_end(scanned(), when_interrupted="run `migrator scan` again")
+        return run_to_end(scanned(), when_interrupted=f"run `migrator {resumed_by}` again")
+
+
+@click.command("scan")
+@click.option(
+    "--via", type=click.Choice(["auto", "bricks", "mount"]), help="How to read the source (default: site.toml)."
+)
+@click.option(
+    "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=_JOBS, show_default=True, help="Workers."
+)
+@click.option("--restart", is_flag=True, help="Start over instead of resuming.")
+@verb
+def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
+    """Scan the source into a new catalog; a killed scan of the mount is resumed."""
+    wiring = open_wiring(invocation)
+    record = scan_source(wiring, via=via, jobs=jobs, restart=restart, resumed_by="scan")
     present(invocation, record, "report.view_records:catalog_document")
     return ExitCode.DONE if record.whole else ExitCode.ATTENTION

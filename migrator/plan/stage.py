@@ -19,7 +19,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
-from migrator.core.units import format_size, several
+from migrator.core.units import DAY_S, format_size, several
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 # --- The catalog, and its trees that are still to be planned
 
 
+FRESH_S = 7 * DAY_S
+"""So long after its end a catalog is new enough to plan from: delta passes carry later changes."""
+
+
 def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
     """Return the requested catalog, or the newest finished one. Raises Refused, UsageError."""
     if wanted is not None:
@@ -60,6 +64,12 @@ def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
             hint="run `migrator scan` to resume it",
         )
     raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
+
+
+def needs_scan(ledger: "Ledger", *, now_s: float) -> bool:
+    """Whether there is no finished catalog of the whole source, or only one that is too old to plan from."""
+    latest = ledger.scans.latest()
+    return latest is None or latest.finished_at_s is None or now_s - latest.finished_at_s > FRESH_S
 
 
 def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
@@ -358,6 +368,19 @@ class PlanResult(Struct, frozen=True, kw_only=True):
     difference: PlanDifference | None = None
 
 
+def check_request(
+    request: PlanRequest, *, site: Site, documents: PlanFiles, ledger: "Ledger", capacity: Capacity
+) -> str:
+    """Return the name of the plan, before anything is scanned or queried for it. Raises UsageError if the name is taken,
+    Refused if the target's free inodes are unknown and not accepted as such.
+    """
+    _require_inodes(capacity, site.target.inodes_free, request)
+    # The ledger may have plans whose documents were deleted.
+    name = documents.next_name(taken=ledger.plans.names()) if request.name is None else request.name
+    documents.require_free(name)
+    return name
+
+
 def make_plan(
     request: PlanRequest,
     *,
@@ -389,10 +412,7 @@ def make_plan(
     written or of another site, or the target's free inodes are unknown and not accepted as such.
     """
     record = ledger.site.required()
-    _require_inodes(capacity, site.target.inodes_free, request)
-    # The ledger may have plans whose documents were deleted.
-    name = documents.next_name(taken=ledger.plans.names()) if request.name is None else request.name
-    documents.require_free(name)
+    name = check_request(request, site=site, documents=documents, ledger=ledger, capacity=capacity)
     now_s = clock.now_s()
     arrived = ledger.passes.arrived(before_plan=name)
     chosen = choose_catalog(request.catalog, ledger)

@@ -29,7 +29,7 @@ def open_progress(stream: TextIO, clock: Clock) -> ProgressView:
 
 
 class LineProgress(ProgressView):
-    """Plain lines: the first snapshot, then at most one every few seconds, and the last; every event."""
+    """Plain lines: the first snapshot that has something, then at most one every few seconds, and the last; every event."""
 
     def __init__(self, stream: TextIO, clock: Clock, *, interval_s: float = LINE_INTERVAL_S) -> None:
         self._stream = stream
@@ -48,6 +48,8 @@ class LineProgress(ProgressView):
 
     def show(self, snapshot: progress.Snapshot) -> None:
         """Write the snapshot, or keep it for later if the last line is recent."""
+        if isinstance(snapshot, progress.ScanProgress) and not (snapshot.rows or snapshot.problems):
+            return
         now_s = self._clock.monotonic_s()
         if self._written_s is not None and now_s - self._written_s < self._interval_s:
             self._waiting = snapshot

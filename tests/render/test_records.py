@@ -253,6 +253,16 @@ class TestLines:
         lines = stream.getvalue().splitlines()
         assert [int(re.search(r"scan: (\d+)", line).group(1)) for line in lines] == [0, 40, 79]  # type: ignore[union-attr]
 
+    def test_begin_when_a_scan_has_found_something(self) -> None:
+        stream = io.StringIO()
+        with LineProgress(stream, VirtualClock()) as progress:
+            progress.show(replace(scan(0), problems=0))
+            progress.show(replace(scan(3), problems=0))
+        assert re.findall(r"scan: (\d+)", stream.getvalue()) == ["3"]
+        with LineProgress(empty := io.StringIO(), VirtualClock()) as progress:
+            progress.show(replace(scan(0), problems=0))
+        assert empty.getvalue() == ""
+
     def test_say_what_matters(self) -> None:
         stream, clock = io.StringIO(), VirtualClock()
         with LineProgress(stream, clock, interval_s=0.0) as progress:
