@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     type=click.Choice([order.value for order in Order]),
     default=Order.HEAVIEST.value,
     show_default=True,
-    help="Order of the users.",
+    help="Order of the users; with smallest, those who clean up move earlier.",
 )
 @click.option("--name", metavar="NAME", help="Name of the plan (default: next free plan-NNNN).")
 @click.option("--catalog", metavar="NAME", help="Catalog to plan from (default: newest finished one).")

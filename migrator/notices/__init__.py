@@ -1,1 +1,1 @@
-"""Notices to users: when they are moved, what they should do, and the calendar of announced cutovers."""
+"""Notices to users: dates, advice and losses of their move, and the calendar of announced cutovers."""

@@ -55,7 +55,7 @@ class NoticeFacts(Struct, frozen=True, kw_only=True):
 
 
 class TreeNotice(Struct, frozen=True, kw_only=True):
-    """What its user is told of one tree. `at_s` is the announced time, the time of the move if it is over, or else the
+    """The part of a notice about one tree. `at_s` is the announced time, the time of the move if it is over, or else the
     expected one, with a range if it is known; `unknown` is the reason why there is none. `freeze_s` is predicted.
     `surprises` are those of the tree that concern its user.
     """
@@ -93,7 +93,7 @@ class CalendarEvent(Struct, frozen=True, kw_only=True):
 
 
 class UserNotice(Struct, frozen=True, kw_only=True):
-    """All that one user is told, and the announced cutovers of their trees."""
+    """The notice of one user, with the announced cutovers of their trees."""
 
     user: str
     site: str

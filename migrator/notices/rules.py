@@ -1,4 +1,4 @@
-"""What each user is told: dates, surprises and clean-ups of their trees. Pure."""
+"""The content of notices: dates, surprises and clean-ups of each user's trees. Pure."""
 
 import hashlib
 from collections import defaultdict

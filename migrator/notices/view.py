@@ -45,9 +45,9 @@ def _tree(tree: TreeNotice, *, alone: bool) -> Iterator[document.Section]:
     if tree.state is MoveState.MOVED:
         return
     yield from document.sections(
-        (f"What you should do{of}", _to_do(tree)),
-        (f"You move earlier when you clean up{of}", _to_clean(tree)),
-        (f"What does not arrive as it is{of}", _lost(tree)),
+        (f"Before the move{of}", _to_do(tree)),
+        (f"Move earlier: clean up{of}", _to_clean(tree)),
+        (f"Losses{of}", _lost(tree)),
     )
 
 
@@ -105,14 +105,14 @@ def _freeze(tree: TreeNotice) -> str:
     return f"during the move, for about {format_duration(max(round(tree.freeze_s / MINUTE_S), 1) * MINUTE_S)}"
 
 
-# --- What to do, and what is lost
+# --- Advice and losses
 
 
 def _to_do(tree: TreeNotice) -> Iterator[document.Block]:
     cells: document.Cells[Surprise] = (
-        (document.wide("what"), lambda one: _ADVICE[one.kind][0]),
+        (document.wide("links and files"), lambda one: _ADVICE[one.kind][0]),
         (document.figure("paths"), lambda one: format_count(one.count)),
-        (document.wide("what you can do"), lambda one: _ADVICE[one.kind][1]),
+        (document.wide("you can"), lambda one: _ADVICE[one.kind][1]),
         (document.paths("for example"), _examples),
     )
     yield document.records("", cells, [one for one in tree.surprises if one.kind in _ADVICE])
@@ -120,7 +120,7 @@ def _to_do(tree: TreeNotice) -> Iterator[document.Block]:
 
 def _lost(tree: TreeNotice) -> Iterator[document.Block]:
     cells: document.Cells[tuple[str, int, str]] = (
-        (document.wide("what"), lambda one: one[0]),
+        (document.wide("loss"), lambda one: one[0]),
         (document.figure("paths"), lambda one: format_count(one[1])),
         (document.paths("for example"), lambda one: one[2]),
     )
@@ -137,17 +137,18 @@ def _examples(one: Surprise) -> str:
     return ", ".join(map(show, one.examples[:_EXAMPLES]))
 
 
-# --- What to clean up
+# --- Clean-ups
 
 
 def _to_clean(tree: TreeNotice) -> Iterator[document.Block]:
     cells: document.Cells[CleanUp] = (
-        (document.paths("what"), lambda one: _clean_up(tree, one)),
+        (document.paths("clean-up"), lambda one: _clean_up(tree, one)),
+        (document.figure("you move earlier by"), lambda one: earlier(one.earlier_s)),
         (document.figure("files"), lambda one: format_count(one.files)),
         (document.figure("frees"), lambda one: format_size(one.size_bytes) if one.size_bytes else document.NONE),
-        (document.figure("you move earlier by"), lambda one: earlier(one.earlier_s)),
     )
-    yield document.records("", cells, tree.clean_ups)
+    note = "Each by itself: a file may be in several." if tree.clean_ups else ""
+    yield document.records("", cells, tree.clean_ups, note=note)
 
 
 def _clean_up(tree: TreeNotice, one: CleanUp) -> str:

@@ -227,8 +227,8 @@ class CleanUpKind(StrEnum):
 
 
 class CleanUp(Struct, frozen=True, kw_only=True):
-    """What the user of a tree gains by cleaning up one kind of files, by itself: a file may be of several kinds. `size_bytes`
-    are freed on both sides; `earlier_s` is how much earlier the tree is copied.
+    """The gain of a user who cleans up one kind of files in a tree, taken by itself: a file may be of several kinds.
+    `size_bytes` are freed on both sides; `earlier_s` is how much earlier the tree is copied.
     """
 
     tree: bytes
@@ -261,8 +261,8 @@ class EmptyingCurve(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
     the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch,
-    because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets. `clean_ups` are what users
-    gain by cleaning up, `tiny` the directories with the most tiny files.
+    because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets. `clean_ups` are the gains
+    of users who clean up, `tiny` the directories with the most tiny files.
     """
 
     name: str

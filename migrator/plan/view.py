@@ -63,7 +63,7 @@ def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
         ("Inodes of metadata targets", [_metadata(plan.metadata)]),
         ("What is reaped", () if plan.reap is None else plan_reap_blocks(plan.reap)),
         ("What will surprise", [surprise_kinds(plan.surprises)]),
-        ("What users gain by cleaning up", [clean_up_table(plan.clean_ups, limit=ranking_rows)]),
+        ("Gains of users who clean up", [clean_up_table(plan.clean_ups, limit=ranking_rows)]),
         ("How each order would empty the source", [emptying_table(plan.emptying)]),
     )
     yield from schedule_section(plan)

@@ -1,4 +1,4 @@
-"""Notices to users: what each is told, and the files."""
+"""Notices to users: their content, and the files."""
 
 import os
 from collections.abc import Iterator
@@ -114,7 +114,7 @@ def test_nobody_is_expected_before_the_schedule_has_them() -> None:
     assert (alone.at_s, alone.earliest_at_s) == (NOW_S + 5 * DAY_S, None)
 
 
-def test_without_forecast_and_schedule_the_reason_is_told() -> None:
+def test_without_forecast_and_schedule_the_reason_is_given() -> None:
     waiting = of("bob", facts(forecast=None))
     assert waiting.at_s is None
     assert waiting.unknown
@@ -164,7 +164,7 @@ def test_only_users_with_a_source_have_a_notice() -> None:
     ]
 
 
-# --- What
+# --- Surprises, losses, clean-ups
 
 
 def test_every_surprise_is_for_users_or_for_operators() -> None:
@@ -184,7 +184,7 @@ def test_every_surprise_is_for_users_or_for_operators() -> None:
     assert sum(len(block.rows) for block in tables if hasattr(block, "rows")) == len(found.surprises)
 
 
-def test_what_is_reaped_and_gained_is_told() -> None:
+def test_reaped_files_and_gains_are_in_the_notice() -> None:
     gain = plan.CleanUp(tree=ALICE.path, kind=plan.CleanUpKind.TINY, files=20_000, size_bytes=0, earlier_s=7200.0)
     tiny = plan.TinyDirectory(tree=ALICE.path, path=b"home/alice/runs", files=19_000)
     for action in ReapAction:
@@ -295,7 +295,7 @@ def test_names_of_users_stay_apart() -> None:
     assert len({file_name(user) for user in users}) == len(users)
 
 
-def test_the_page_and_the_text_say_the_same() -> None:
+def test_the_page_and_the_text_have_the_same_sections() -> None:
     document = notice_document(notices(facts(told=(announced(NOW_S + DAY_S),)))["alice"])
     page, text = "".join(Page(to_html(document)).text), to_plain_text(document)
     for section in document.sections:

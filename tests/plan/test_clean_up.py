@@ -1,4 +1,4 @@
-"""How much earlier users move when they clean up: the rule, and what a plan says of it."""
+"""How much earlier users move when they clean up."""
 
 from collections.abc import Sequence
 from typing import Any

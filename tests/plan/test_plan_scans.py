@@ -66,7 +66,7 @@ def test_an_old_catalog_is_replaced_unless_it_is_asked_for(site: Site) -> None:
     assert second != first
 
 
-def test_what_would_be_refused_afterwards_is_refused_before_the_scan(site: Site) -> None:
+def test_a_request_that_cannot_be_met_is_refused_before_the_scan(site: Site) -> None:
     planned_from(site, "--name", "mine")
     (first,) = catalogs(site)
     age(site, FRESH_S + 60)
@@ -74,7 +74,7 @@ def test_what_would_be_refused_afterwards_is_refused_before_the_scan(site: Site)
     assert catalogs(site) == [first]
 
 
-def test_nothing_is_said_of_a_scan_that_has_found_nothing_yet(site: Site) -> None:
+def test_a_scan_that_has_found_nothing_yet_prints_no_line(site: Site) -> None:
     done = site.call("plan")
     lines = [line for line in done.stderr.splitlines() if line.startswith("scan:")]
     assert lines
