@@ -18,7 +18,6 @@ from migrator.native.program import native_program
 from migrator.scan.marks import ReadMarks, read_marks
 from migrator.scan.rules import parse_user_map
 from migrator.scan.session import ScanRequest
-from migrator.scan.stage import scan
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -58,6 +57,22 @@ def user_map(site: Site) -> dict[bytes, str]:
         return parse_user_map(site.users.map.read_bytes())
 
 
+WORKERS = 8
+"""The readers of the mount, if nobody says how many."""
+
+
+def scan_request(site: Site, *, via: str | None = None, workers: int = WORKERS, restart: bool = False) -> ScanRequest:
+    """The request for a scan of the whole source. Raises UsageError."""
+    return ScanRequest(
+        trees=site.users.trees,
+        exclude=site.users.exclude,
+        users=user_map(site),
+        via=via or site.source.via,
+        workers=workers,
+        restart=restart,
+    )
+
+
 def whole_scan(
     wiring: Wiring,
     source: GlusterSource,
@@ -68,14 +83,11 @@ def whole_scan(
     via: str,
 ) -> Callable[[], Awaitable[CatalogRecord]]:
     """A complete new scan, as a step of another verb. The call raises MigratorError."""
-    users = wiring.site.users
+    from migrator.scan.stage import scan
 
     async def scanned() -> CatalogRecord:
-        request = ScanRequest(
-            trees=users.trees, exclude=users.exclude, users=user_map(wiring.site), via=via, restart=True
-        )
         return await scan(
-            request,
+            scan_request(wiring.site, via=via, restart=True),
             source=source,
             ledger=ledger,
             catalogs=wiring.catalogs(),

@@ -323,15 +323,12 @@ def _governing(wiring: Wiring, hosts: SiteHosts, ledger: "Ledger", bwlimit_bytes
 # Delta passes
 
 
-SCAN_WORKERS = 8
-
-
 def scanning(
     wiring: Wiring, world: World, *, hosts: SiteHosts, via: str
 ) -> Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]:
     """Scans of some user trees, which the plan has given to users."""
     # Imports for scans, only if there is one.
-    from migrator.app.scan import bricks
+    from migrator.app.scan import WORKERS, bricks
     from migrator.scan.session import ScanRequest
     from migrator.scan.stage import scan
 
@@ -342,7 +339,7 @@ def scanning(
             trees=site.users.trees,
             exclude=site.users.exclude,
             via=via,
-            workers=SCAN_WORKERS,
+            workers=WORKERS,
             only=tuple(trees),
         )
         catalogs = wiring.catalogs()

@@ -87,7 +87,8 @@ class CatalogRecord(Struct, frozen=True, kw_only=True):
     problem: the catalog is complete for all other trees (`whole_of`). `scope` has the paths of the covered user trees;
     empty: the whole source. A limited catalog has the rows of these trees and of the directories above them; it may
     have fewer names of a file than `nlink`. A tree of the scope that is not among `trees` did not exist when the scan
-    began. `size_bytes` counts a hard-linked file once per name.
+    began. `size_bytes` counts a hard-linked file once per name. `selected_by` are the settings of [users] by which the trees
+    were chosen and named.
 
     `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons`
     are the reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the
@@ -121,6 +122,7 @@ class CatalogRecord(Struct, frozen=True, kw_only=True):
     strange: tuple[StrangeFiles, ...] = ()
     digest: str = ""
     set_apart: tuple[bytes, ...] = ()
+    selected_by: tuple[str, ...] = ()
 
     def whole_of(self, trees: Iterable[bytes]) -> bool:
         """Whether every path of these user trees has a row: other paths did not exist."""

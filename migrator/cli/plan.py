@@ -82,8 +82,8 @@ def plan_command(
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json.
 
-    The first plan is active: verbs work by it. A later one is a draft until it is activated. Scans the source first if its
-    newest catalog is older than 7 days, or if there is none.
+    The first plan is active: verbs work by it. A later one is a draft until it is activated. Scans the source first if there
+    is no catalog of the last 7 days, or [users] has changed since.
     """
     if usage is not None:
         if quotas or activate is not None or name is not None or catalog is not None or no_scan:
@@ -145,8 +145,11 @@ def plan_command(
 
 def _scan_if_needed(wiring: app.Wiring, request: PlanRequest) -> None:
     """Scan the source if there is no fresh catalog. A request that would be refused afterwards is refused before."""
+    # Loaded here because other plans do not need it.
+    from migrator.app.scan import scan_request  # noqa: PLC0415
+
     with wiring.ledger() as ledger, wiring.target() as target:
-        if not needs_scan(ledger, now_s=wiring.clock.now_s()):
+        if not needs_scan(ledger, scan_request(wiring.site).selected_by, now_s=wiring.clock.now_s()):
             return
         storage = run_to_end(look_at_storage(wiring.storage_targets()), when_interrupted="run the command again")
         check_request(

@@ -6,34 +6,24 @@ import sys
 import click
 
 from migrator.app import Wiring
+from migrator.app.scan import WORKERS, scan_request
 from migrator.app.scan import bricks as bricks_of
-from migrator.app.scan import user_map
 from migrator.catalog.model import CatalogRecord
 from migrator.cli.call import open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.render.progress import open_progress
-from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
-
-_JOBS = 8
 
 
 def scan_source(
-    wiring: Wiring, *, resumed_by: str, via: str | None = None, jobs: int = _JOBS, restart: bool = False
+    wiring: Wiring, *, resumed_by: str, via: str | None = None, jobs: int = WORKERS, restart: bool = False
 ) -> CatalogRecord:
     """Scan the source, with progress on standard error; the verb `resumed_by` resumes it after an
     interruption. Raises as `scan`.
     """
     site = wiring.site
-    request = ScanRequest(
-        trees=site.users.trees,
-        exclude=site.users.exclude,
-        users=user_map(site),
-        via=via or site.source.via,
-        workers=jobs,
-        restart=restart,
-    )
+    request = scan_request(site, via=via, workers=jobs, restart=restart)
     with wiring.source() as source, open_progress(sys.stderr, wiring.clock) as shown:
 
         async def scanned() -> CatalogRecord:
@@ -62,7 +52,7 @@ def scan_source(
     "--via", type=click.Choice(["auto", "bricks", "mount"]), help="How to read the source (default: site.toml)."
 )
 @click.option(
-    "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=_JOBS, show_default=True, help="Workers."
+    "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=WORKERS, show_default=True, help="Workers."
 )
 @click.option("--restart", is_flag=True, help="Start over instead of resuming.")
 @verb

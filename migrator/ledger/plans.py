@@ -133,7 +133,9 @@ class ScanRecords(Records):
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one
         when called again for the same catalog.
         """
-        row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange", "set_apart"), encode(()))
+        row = blank(tables.scans) | dict.fromkeys(
+            ("trees", "parts", "reasons", "strange", "set_apart", "selected_by"), encode(())
+        )
         row |= {"catalog": catalog, "via": via, "scope": encode(scope), "started_at_s": at_s}
         with self._database.write() as connection:
             there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()

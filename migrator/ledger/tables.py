@@ -123,7 +123,7 @@ scans = _table(
     """
     id:int! catalog:text via:text scope:text started_at_s:float finished_at_s:float? trees:text parts:text
     whole:int reasons:text rows:int files:int directories:int size_bytes:int problems:int
-    health_fingerprint:text strange:text digest:text set_apart:text
+    health_fingerprint:text strange:text digest:text set_apart:text selected_by:text
     """,
     sa.UniqueConstraint("catalog"),
 )

@@ -66,10 +66,14 @@ def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
     raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
 
 
-def needs_scan(ledger: "Ledger", *, now_s: float) -> bool:
-    """Whether there is no finished catalog of the whole source, or only one that is too old to plan from."""
+def needs_scan(ledger: "Ledger", selected_by: Sequence[str], *, now_s: float) -> bool:
+    """Whether there is no catalog of the whole source to plan from, or only one that is too old, or whose user trees were
+    chosen by other settings of [users] than `selected_by`.
+    """
     latest = ledger.scans.latest()
-    return latest is None or latest.finished_at_s is None or now_s - latest.finished_at_s > FRESH_S
+    if latest is None or latest.finished_at_s is None or now_s - latest.finished_at_s > FRESH_S:
+        return True
+    return bool(latest.selected_by) and latest.selected_by != tuple(selected_by)
 
 
 def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:

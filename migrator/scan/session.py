@@ -100,6 +100,12 @@ class ScanRequest(Struct, frozen=True, kw_only=True):
     only: tuple[bytes, ...] = ()
 
     @property
+    def selected_by(self) -> tuple[str, ...]:
+        """The settings by which user trees are chosen and named, as lines."""
+        users = (f"user {user} of {show(tree)}" for tree, user in sorted(self.users.items()))
+        return (*self.trees, *(f"without {glob}" for glob in self.exclude), *users)
+
+    @property
     def begins_anew(self) -> bool:
         """Whether an unfinished scan is not resumed."""
         return self.restart or bool(self.only)
@@ -275,6 +281,7 @@ class Session:
             problems=0,
             health_fingerprint=fingerprint,
             scope=self.request.only,
+            selected_by=self.request.selected_by,
         )
 
     def show(

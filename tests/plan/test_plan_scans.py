@@ -66,6 +66,16 @@ def test_an_old_catalog_is_replaced_unless_it_is_asked_for(site: Site) -> None:
     assert second != first
 
 
+def test_other_settings_of_users_need_a_new_catalog(site: Site) -> None:
+    (site.source / "projects" / "apollo").mkdir(parents=True)
+    first = planned_from(site)
+    site.write(trees='["home/*", "projects/*"]')
+    assert planned_from(site, "--no-scan") == first
+    second = planned_from(site)
+    assert second != first
+    assert planned_from(site) == second
+
+
 def test_a_request_that_cannot_be_met_is_refused_before_the_scan(site: Site) -> None:
     planned_from(site, "--name", "mine")
     (first,) = catalogs(site)
