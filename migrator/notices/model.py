@@ -57,7 +57,7 @@ class NoticeFacts(Struct, frozen=True, kw_only=True):
 class TreeNotice(Struct, frozen=True, kw_only=True):
     """The part of a notice about one tree. `at_s` is the announced time, the time of the move if it is over, or else the
     expected one, with a range if it is known; `unknown` is the reason why there is none. `freeze_s` is predicted.
-    `surprises` are those of the tree that concern its user.
+    `surprises` are those of the tree that concern its user; `clean_ups` are empty once the tree is copied.
     """
 
     tree: UserTree

@@ -108,7 +108,7 @@ class _Known:
             freeze_s=self._freeze_s(one),
             surprises=tuple(self._surprises.get(path, ())),
             reaped=self._reaped.get(path),
-            clean_ups=tuple(self._clean_ups.get(path, ())),
+            clean_ups=() if one.state in _COPIED else tuple(self._clean_ups.get(path, ())),
             tiny=tuple(self._tiny.get(path, ())),
         )
 

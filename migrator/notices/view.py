@@ -46,7 +46,7 @@ def _tree(tree: TreeNotice, *, alone: bool) -> Iterator[document.Section]:
         return
     yield from document.sections(
         (f"Before the move{of}", _to_do(tree)),
-        (f"Move earlier: clean up{of}", _to_clean(tree)),
+        (f"Clean up{of}", _to_clean(tree) if tree.clean_ups else ()),
         (f"Losses{of}", _lost(tree)),
     )
 
@@ -143,12 +143,13 @@ def _examples(one: Surprise) -> str:
 def _to_clean(tree: TreeNotice) -> Iterator[document.Block]:
     cells: document.Cells[CleanUp] = (
         (document.paths("clean-up"), lambda one: _clean_up(tree, one)),
-        (document.figure("you move earlier by"), lambda one: earlier(one.earlier_s)),
+        (document.figure("copied earlier by"), lambda one: _earlier(one.earlier_s)),
         (document.figure("files"), lambda one: format_count(one.files)),
         (document.figure("frees"), lambda one: format_size(one.size_bytes) if one.size_bytes else document.NONE),
     )
-    note = "Each by itself: a file may be in several." if tree.clean_ups else ""
-    yield document.records("", cells, tree.clean_ups, note=note)
+    if tree.state is MoveState.WAITING:
+        yield document.paragraph("You move earlier if less has to be copied.")
+    yield document.records("", cells, tree.clean_ups, note="Each by itself: a file may be in several.")
 
 
 def _clean_up(tree: TreeNotice, one: CleanUp) -> str:
@@ -166,6 +167,6 @@ def _clean_up(tree: TreeNotice, one: CleanUp) -> str:
             return f"pack files below 4 KiB into archives{f': most are in {named}' if named else ''}"
 
 
-def earlier(earlier_s: float) -> str:
-    """How much earlier a tree moves, for people: less than a minute is nothing."""
+def _earlier(earlier_s: float) -> str:
+    """Less than a minute is nothing to a user."""
     return f"about {format_duration(earlier_s)}" if earlier_s >= MINUTE_S else document.NONE

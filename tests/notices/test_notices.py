@@ -197,6 +197,8 @@ def test_reaped_files_and_gains_are_in_the_notice() -> None:
         assert ("files below 1 KiB" in text) is (action is not ReapAction.LIST)
         assert "runs (19,000)" in text
         assert "2 h" in text
+        copied = facts(tree(ALICE, 1, report.TreeState.COPIED, done=1000), document=document)
+        assert of("alice", copied).clean_ups == ()
 
 
 # --- Calendar
