@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -29,6 +30,10 @@ from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
 
 __all__ = ["lab", "lab_parent", "make_lab"]  # fixtures of real clusters
+
+# Times are shown in the zone of the machine. Tests of other zones set and restore it.
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 MakeXfs = Callable[..., XfsMount]
 

@@ -1,6 +1,7 @@
-"""Sizes, durations, rates and counts: constants, and how they are shown."""
+"""Sizes, durations, times, rates and counts: constants, and how they are shown."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -15,6 +16,9 @@ YEAR_S = 365 * DAY_S
 NS_PER_S = 1_000_000_000
 
 _SIZE_STEPS = ((PIB, "PiB"), (TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+_LAST_S = 253402300799.0
+"""The end of the year 9999, the last year of `datetime`."""
+
 _DURATION_STEPS = ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min"), (1, "s"))
 
 
@@ -44,6 +48,19 @@ def format_duration(duration_s: float) -> str:
         if len(shown) == 2 or (shown and not count):
             break
     return " ".join(shown)
+
+
+def local_time(at_s: float) -> datetime | None:
+    """A time with the time zone of this machine (`TZ`, otherwise /etc/localtime); None beyond the years of `datetime`."""
+    if not -_LAST_S / 8 < at_s < _LAST_S - DAY_S:
+        return None
+    return datetime.fromtimestamp(at_s, UTC).astimezone()
+
+
+def format_time(at_s: float, form: str = "%Y-%m-%d %H:%M %Z") -> str:
+    """Show a time in the time zone of this machine: `2026-11-20 23:30 CET`."""
+    found = local_time(at_s)
+    return "beyond all dates" if found is None else found.strftime(form)
 
 
 def format_count(count: int) -> str:

@@ -1,7 +1,6 @@
 """The cutover of one user tree: states, steps, records, snapshots. Pure."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 
 from msgspec import Struct
@@ -9,7 +8,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
-from migrator.core.units import NS_PER_S, several
+from migrator.core.units import NS_PER_S, format_time, several
 from migrator.fs.model import FileLook, Mount, Side
 from migrator.operations.model import Act, Finished, Halt, Kind, Operation
 from migrator.transfer.model import RunRequest
@@ -751,8 +750,8 @@ class FreezeSpent(Struct, frozen=True, kw_only=True):
 
 
 def begins_words(at_s: float) -> str:
-    """When a move begins, for messages: `2026-01-01 19:00 UTC`."""
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    """When a move begins, for messages."""
+    return format_time(at_s)
 
 
 class Announced(StrEnum):

@@ -1,12 +1,12 @@
 """Records of the ledger: the site, runs, hooks, plans and passes."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 
 import xxhash
 from msgspec import Struct
 
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
+from migrator.core.units import format_time
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import HookOutcome, HookStep
 
@@ -144,5 +144,5 @@ class Holder(Struct, frozen=True):
         return min(taken, default=None)
 
     def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        at = format_time(self.since_s, "%Y-%m-%d %H:%M:%S %Z")
         return f"process {self.pid} ({self.purpose}), since {at}"

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from markupsafe import Markup
 
-from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_size
+from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_size, format_time, local_time
 from migrator.render.document import Chart
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -118,15 +118,38 @@ def _grid(plane: _Plane, step: float) -> Iterator[Markup]:
         y = plane.y(index * step)
         yield _rule("grid", _LEFT, y, _WIDTH - _RIGHT, y)
         yield _text(_LEFT - 8, y + 4, format_size(index * step), "end")
-    span_s, foot = plane.to_s - plane.from_s, _HEIGHT - _BOTTOM
-    tick_s = next((step_s for step_s in _TIME_STEPS_S if span_s / step_s <= _TICKS), math.ceil(span_s / _TICKS))
-    form = "%H:%M:%S" if tick_s < MINUTE_S else "%m-%d %H:%M" if tick_s < DAY_S else "%Y-%m-%d"
-    for index in range(math.ceil(plane.from_s / tick_s), math.floor(plane.to_s / tick_s) + 1):
-        x = plane.x(index * tick_s)
+    foot = _HEIGHT - _BOTTOM
+    for at_s, words in _ticks(plane.from_s, plane.to_s):
+        x = plane.x(at_s)
         yield _rule("tick", x, foot, x, foot + 5)
-        yield _text(x, foot + 19, datetime.fromtimestamp(index * tick_s, UTC).strftime(form), "middle")
-    yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, "time (UTC)", "middle", "axis")
+        yield _text(x, foot + 19, words, "middle")
+    yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, _axis_title(plane.from_s, plane.to_s), "middle", "axis")
     yield _text(8, 14, "bytes", kind="axis")
+
+
+def _ticks(from_s: float, to_s: float) -> Iterator[tuple[float, str]]:
+    """Round times of this machine's zone, each with its label. From a day on, they are beginnings of days."""
+    begin, end, span_s = local_time(from_s), local_time(to_s), to_s - from_s
+    if begin is None or end is None:
+        return
+    step_s = next((step_s for step_s in _TIME_STEPS_S if span_s / step_s <= _TICKS), span_s / _TICKS)
+    if step_s < DAY_S:
+        form = "%H:%M:%S" if step_s < MINUTE_S else "%m-%d %H:%M"
+        offset_s = (begin.utcoffset() or timedelta()).total_seconds()
+        for index in range(math.ceil((from_s + offset_s) / step_s), math.floor((to_s + offset_s) / step_s) + 1):
+            at_s = index * step_s - offset_s
+            yield at_s, format_time(at_s, form)
+        return
+    days = math.ceil(step_s / DAY_S)
+    for day in range(math.ceil(begin.toordinal() / days) * days, end.toordinal() + 1, days):
+        at_s = datetime.fromordinal(day).astimezone().timestamp()
+        if at_s >= from_s:
+            yield at_s, format_time(at_s, "%Y-%m-%d")
+
+
+def _axis_title(from_s: float, to_s: float) -> str:
+    zones = dict.fromkeys(format_time(at_s, "%Z") for at_s in (from_s, to_s))
+    return f"time ({', '.join(zones)})"
 
 
 def _curves(chart: Chart, plane: _Plane) -> Iterator[Markup]:

@@ -5,11 +5,12 @@ All text in a document is plain and safe to show: constructors escape unprintabl
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from migrator.core.units import format_time
 
 NONE = "\N{EN DASH}"
 """Shown instead of an unknown or missing figure."""
@@ -23,9 +24,6 @@ FILE_CHARACTERS = 200
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _TEXT_WORDS = 5
 
-_LAST_S = 253402300799.0
-"""The end of the year 9999, the last that a datetime can hold."""
-
 _Record = TypeVar("_Record")
 
 
@@ -35,12 +33,8 @@ def known(value: _Record | None, shown: Callable[[_Record], str]) -> str:
 
 
 def when(at_s: float | None) -> str:
-    """A time in UTC, to the minute: `2026-11-20 23:30 UTC`."""
-    if at_s is None:
-        return NONE
-    if not -_LAST_S / 8 < at_s < _LAST_S:
-        return "beyond all dates"
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    """A time in the time zone of this machine, to the minute: `2026-11-20 23:30 CET`."""
+    return known(at_s, format_time)
 
 
 def percent(share: float | None) -> str:

@@ -1,13 +1,12 @@
 """Progress on standard error: live on a terminal, plain lines elsewhere."""
 
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from typing import Protocol, Self, TextIO, assert_never
 
 from migrator.core import progress
 from migrator.core.clock import Clock
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import format_count, format_duration, format_rate, format_size, format_time, several
 from migrator.render.document import LINE_CHARACTERS, clean, percent, shortened
 
 LINE_INTERVAL_S = 5.0
@@ -159,7 +158,7 @@ def event_line(event: Event) -> str:
     """An event in one line: `23:30:25 warning: home/alice/x: Input/output error`. The subject is omitted if the message
     begins with it.
     """
-    at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
+    at = format_time(event.at_s, "%H:%M:%S")
     severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
     subject, message = clean(event.subject), clean(event.message or event.kind.value)
     parts = [message] if message.startswith(subject) else [subject, message]

@@ -6,7 +6,6 @@ import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TextIO
 
@@ -21,7 +20,7 @@ from migrator.bricks.drain.model import OUT_STATES, DrainStanding, DrainState
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState
-from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, format_time, several
 from migrator.render.charts import sparkline
 from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent, shortened, when
 from migrator.render.progress import EVENT_STYLES, event_line, share
@@ -91,7 +90,7 @@ def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float
 
 def change_lines(before: model.WatchFacts | None, now: model.WatchFacts) -> Iterator[str]:
     """The operations in progress, the progress, each new blocker, then the events since the previous snapshot."""
-    at = datetime.fromtimestamp(now.status.at_s, UTC).strftime("%H:%M:%S")
+    at = format_time(now.status.at_s, "%H:%M:%S")
     known = set() if before is None else {state for state, _ in _states(before.status)}
     for state, words in _states(now.status):
         if state not in known:
@@ -195,7 +194,7 @@ def _counted(states: Iterable[str]) -> Text | None:
 
 
 def _title(status: model.StatusFacts) -> Table:
-    at = datetime.fromtimestamp(status.at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    at = format_time(status.at_s, "%Y-%m-%d %H:%M:%S %Z")
     name = f"Migration of {status.site}" if status.site is not None else "Migration"
     plan = f", plan {status.plan.name}" if status.plan is not None else ""
     grid = Table.grid(expand=True, padding=(0, 2))

@@ -1,7 +1,6 @@
 """The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import permutations
 from math import ceil
 from typing import Any, assert_never
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.collected import collected
-from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, several
+from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, local_time, several
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import Need
 from migrator.gluster.model import Brick, VolumeState
@@ -207,10 +206,6 @@ def _without(batch: model.BatchFacts, users: frozenset[str]) -> model.BatchFacts
 # --- Assumptions and obstacles, in words
 
 
-_LAST_S = 253402300799.0
-"""The end of the year 9999, the last year of `datetime`."""
-
-
 @collected
 def assumptions(
     facts: model.ScheduleFacts,
@@ -278,13 +273,13 @@ def _days(days: float) -> str:
 
 
 def day_words(day: float, begins_at_s: float) -> str:
-    """A day of a schedule with its date in UTC, such as `37.4, 2026-12-29`."""
+    """A day of a schedule with its date on this machine, such as `37.4, 2026-12-29`."""
     return f"{day:.1f}{_date(day, begins_at_s, ', ')}"
 
 
 def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
-    at_s = begins_at_s + day * DAY_S
-    return f"{before}{datetime.fromtimestamp(at_s, UTC).date()}{after}" if at_s < _LAST_S else ""
+    at = local_time(begins_at_s + day * DAY_S)
+    return "" if at is None else f"{before}{at.date()}{after}"
 
 
 def obstacle_words(obstacle: model.Obstacle, begins_at_s: float) -> str:

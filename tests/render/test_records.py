@@ -32,6 +32,7 @@ from migrator.transfer.model import BatchSummary, RunSummary
 from tests.support.fakes import VirtualClock
 from tests.support.making import made
 from tests.support.plans import small_plan, usage
+from tests.support.time_zone import time_zone
 
 
 def text_of(document: doc.Document) -> str:
@@ -127,6 +128,8 @@ def test_json_has_properties_and_a_form_of_every_value() -> None:
 
 def test_wording() -> None:
     assert [doc.when(at_s) for at_s in (None, 0.0, 1e300)] == [doc.NONE, "1970-01-01 00:00 UTC", "beyond all dates"]
+    with time_zone("Asia/Kathmandu"):
+        assert doc.when(0.0) == "1970-01-01 05:30 +0530"
     counted = (several(1, "file"), several(2000, "file"), several(0, "x waits", "x wait"))
     assert counted == ("1 file", "2,000 files", "0 x wait")
     assert [sparkline(values) for values in ([], [0.0, 0.0], [0.0, 7.0])] == ["", "▁▁", "▁█"]

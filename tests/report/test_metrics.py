@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ from tests.support.making import made
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do, plan_drain
 from tests.support.records import at_work, attempt, end
 from tests.support.report_world import DAY_S, OnePlan, Weeks
+from tests.support.time_zone import time_zone
 from tests.support.volumes import drain_sample
 
 HOSTILE = (b'"quoted" \\ {x="y"}', b"invalid \xff\xfe", b"new\nline\x1b[31m", "\u202egpj".encode())
@@ -394,13 +394,13 @@ def test_report_and_live_view_are_of_the_same_status(look: Look) -> None:
     }
 
 
-def test_no_page_depends_on_the_zone_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = list(words(look_at(tmp_path / "here.db", 0.6)))
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    try:
-        there = list(words(look_at(tmp_path / "there.db", 0.6)))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    assert here == there
+def test_pages_have_the_zone_of_the_machine_and_json_does_not(tmp_path: Path) -> None:
+    look = look_at(tmp_path / "ledger.db", 0.6)
+    here, as_json = [page for _, page in words(look)], to_json(look.report)
+    with time_zone("Europe/Berlin"):
+        there = [page for _, page in words(look)]
+        assert to_json(look.report) == as_json
+    assert any("UTC" in page for page in here)
+    assert [page for page in there if "UTC" in page] == []
+    # The migration begins in summer and is shown in winter.
+    assert all(any(zone in page for page in there) for zone in (" CET", " CEST"))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
@@ -29,6 +28,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import told
+from migrator.core.units import format_time
 from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.rules import newest_attempts
 from migrator.cutover.writers import Endpoints, WriterSearch, other_clients
@@ -471,8 +471,7 @@ class _Retirement(
         return self._summary(volume, Ending.HALTED, words, hint, reasons=reasons, cover=cover)
 
     def _done_before(self, record: model.Retirement) -> model.RetirementSummary:
-        since = datetime.fromtimestamp(record.since_s, UTC)
-        words = f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC"
+        words = f"volume {record.volume} is retired since {format_time(record.since_s)}"
         return self._summary(record.volume, Ending.DONE_BEFORE, words, retirement=record)
 
     def _summary(
