@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_size, format_time, local_time
-from migrator.render.document import Chart
+from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_time, local_time
+from migrator.render.document import Chart, Lane, Look, Span, Timeline, cut
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
@@ -64,11 +64,11 @@ def _class(kind: str) -> Markup:
     return Markup(' class="{kind}"').format(kind=kind) if kind else Markup("")
 
 
-def _drawing(chart: Chart, name: str, parts: Iterable[Markup]) -> Markup:
+def _drawing(chart: Chart | Timeline, name: str, parts: Iterable[Markup], height: float = _HEIGHT) -> Markup:
     head = Markup(
         '<svg viewBox="0 0 {w} {h}" role="img" aria-labelledby="{name}-title {name}-summary" class="chart">'
         '<title id="{name}-title">{title}</title><desc id="{name}-summary">{summary}</desc>'
-    ).format(w=_WIDTH, h=_HEIGHT, name=name, title=chart.title, summary=chart.summary)
+    ).format(w=_WIDTH, h=round(height), name=name, title=chart.title, summary=chart.summary)
     return Markup("").join([head, *parts, Markup("</svg>")])
 
 
@@ -81,9 +81,10 @@ def svg(chart: Chart, name: str) -> Markup:
     times = [at_s for points in lines for at_s, _ in points] + [at_s for at_s, _, _ in chart.band]
     from_s, to_s = min(times) - (chart.span_s or 0.0), max(times)
     values = [value for points in lines for _, value in points] + [high for _, _, high in chart.band]
-    top, step = _axis(max(values + ([chart.limit[1]] if chart.limit else [])))
+    highest = max(values + ([chart.limit[1]] if chart.limit else []))
+    top, step = _count_axis(highest) if chart.counted else _axis(highest)
     plane = _Plane(from_s, max(to_s, from_s + 1.0), top)
-    return _drawing(chart, name, [*_grid(plane, step), *_curves(chart, plane), *_legend(chart)])
+    return _drawing(chart, name, [*_grid(chart, plane, step), *_curves(chart, plane), *_legend(chart)])
 
 
 class _Plane:
@@ -113,18 +114,25 @@ def _axis(highest: float) -> tuple[float, float]:
     return math.ceil(highest / step - 1e-9) * step, step
 
 
-def _grid(plane: _Plane, step: float) -> Iterator[Markup]:
+def _count_axis(highest: float) -> tuple[float, float]:
+    """The same for counts: the step is a whole number."""
+    power = 10.0 ** math.floor(math.log10(max(highest / 5, 1.0)))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= highest / 5)
+    return max(math.ceil(highest / step - 1e-9), 1) * step, step
+
+
+def _grid(chart: Chart, plane: _Plane, step: float) -> Iterator[Markup]:
     for index in range(round(plane.top / step) + 1):
         y = plane.y(index * step)
         yield _rule("grid", _LEFT, y, _WIDTH - _RIGHT, y)
-        yield _text(_LEFT - 8, y + 4, format_size(index * step), "end")
+        yield _text(_LEFT - 8, y + 4, chart.shown(index * step), "end")
     foot = _HEIGHT - _BOTTOM
     for at_s, words in _ticks(plane.from_s, plane.to_s):
         x = plane.x(at_s)
         yield _rule("tick", x, foot, x, foot + 5)
         yield _text(x, foot + 19, words, "middle")
     yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, _axis_title(plane.from_s, plane.to_s), "middle", "axis")
-    yield _text(8, 14, "bytes", kind="axis")
+    yield _text(8, 14, chart.counted or "bytes", kind="axis")
 
 
 def _ticks(from_s: float, to_s: float) -> Iterator[tuple[float, str]]:
@@ -162,7 +170,7 @@ def _curves(chart: Chart, plane: _Plane) -> Iterator[Markup]:
         label, value = chart.limit
         y = plane.y(value)
         yield _rule("limit", _LEFT, y, _WIDTH - _RIGHT, y)
-        words = f"{label}: {format_size(value)}"
+        words = f"{label}: {chart.shown(value)}"
         yield _text(_WIDTH - _RIGHT, y + (13 if y < _TOP + 12 else -5), words, "end", "limit-label")
     if chart.span_s is None:
         x, y = (turn(value) for turn, value in zip((plane.x, plane.y), chart.points[-1], strict=True))
@@ -172,6 +180,7 @@ def _curves(chart: Chart, plane: _Plane) -> Iterator[Markup]:
         bars = []
         for at_s, value in chart.points:
             x1, x2, y = plane.x(at_s - chart.span_s), plane.x(at_s), plane.y(value)
+            x2 -= min((x2 - x1) / 10, 2.0)
             bars.append(f"M{x1} {plane.y(0)}V{y}H{max(x2, x1 + 0.5):.1f}V{plane.y(0)}Z")
         yield _path("bars", "".join(bars))
     for number, series in enumerate(chart.series, 2):
@@ -192,3 +201,115 @@ def _legend(chart: Chart) -> Iterator[Markup]:
             yield _path(swatch, f"M{x} {y}H{end}" if is_line else f"M{x} {y - 5}H{end}V{y + 5}H{x}Z")
             yield _text(x + 30, y + 4, label, kind="legend")
             x += 40 + len(label) * _CHARACTER
+
+
+# --- Timelines
+
+
+_LANE_LEFT, _LANE_TOP, _LANE_HEIGHT = 212, 16, 20
+_LABEL_CHARACTERS = 22
+_HEIGHTS = {Look.PLAN: 15, Look.RANGE: 12}
+_BAR_HEIGHT = 8
+
+_TEXT_CELLS = 48
+_TEXT_MARKS = {
+    Look.PLAN: "·",
+    Look.EXPECTED: "░",
+    Look.DONE: "▬",
+    Look.PALE: "▒",
+    Look.FIRST: "█",
+    Look.SECOND: "▓",
+    Look.THIRD: "▚",
+    Look.RANGE: "─",
+}
+"""In the order in which later ones cover earlier ones, except that a range covers only empty cells and plans."""
+
+
+def timeline_svg(timeline: Timeline, name: str) -> Markup:
+    """The timeline as an SVG element; see `svg`."""
+    legend, rows = _rows_of_legend(timeline)
+    top = _LANE_TOP + rows * _LANE_HEIGHT + _LANE_HEIGHT
+    foot = top + (len(timeline.groups) + len(timeline.lanes)) * _LANE_HEIGHT + 6
+    from_s, to_s = _extent(timeline)
+    scale = (_WIDTH - _LANE_LEFT - _RIGHT) / (to_s - from_s)
+
+    def x(at_s: float) -> float:
+        return round(_LANE_LEFT + (min(max(at_s, from_s), to_s) - from_s) * scale, 1)
+
+    parts = list(legend)
+    for at_s, words in _ticks(from_s, to_s):
+        parts += [_rule("grid", x(at_s), top, x(at_s), foot), _text(x(at_s), foot + 16, words, "middle")]
+    parts.append(_text(_LANE_LEFT, foot + 34, _axis_title(from_s, to_s), kind="axis"))
+    y = float(top)
+    for group in timeline.groups:
+        y += _LANE_HEIGHT
+        parts.append(_text(8, y - 5, group.title, kind="group"))
+        for lane in group.lanes:
+            y += _LANE_HEIGHT
+            parts.append(_text(16, y - 5, cut(lane.label, _LABEL_CHARACTERS)))
+            parts += [_span(span, x(span.from_s), x(span.to_s), y - _LANE_HEIGHT / 2) for span in _in_order(lane)]
+    parts.append(_rule("now", x(timeline.now_s), top, x(timeline.now_s), foot))
+    words = f"now, {format_time(timeline.now_s, '%Y-%m-%d')}"
+    parts.append(_text(x(timeline.now_s), top - 6, words, "end" if x(timeline.now_s) > _WIDTH / 2 else "start", "now"))
+    return _drawing(timeline, name, parts, foot + 42)
+
+
+def _extent(timeline: Timeline) -> tuple[float, float]:
+    spans = [span for lane in timeline.lanes for span in lane.spans]
+    from_s = min([timeline.now_s, *(span.from_s for span in spans)])
+    return from_s, max(timeline.now_s, timeline.until_s, from_s + 1.0)
+
+
+def _in_order(lane: Lane) -> list[Span]:
+    """The spans of a lane, those that lie behind others first."""
+    looks = list(Look)
+    return sorted(lane.spans, key=lambda span: looks.index(span.look))
+
+
+def _span(span: Span, x1: float, x2: float, y: float) -> Markup:
+    half = _HEIGHTS.get(span.look, _BAR_HEIGHT) / 2
+    if span.look is Look.RANGE:
+        shape = f"M{x1} {y}H{x2}M{x1} {y - half}V{y + half}M{x2} {y - half}V{y + half}"
+    else:
+        shape = f"M{x1} {y - half}H{max(x2, x1 + 2):.1f}V{y + half}H{x1}Z"
+    return _path(f"span-{span.look.value}", shape)
+
+
+def _rows_of_legend(timeline: Timeline) -> tuple[list[Markup], int]:
+    """The meaning of the looks, and the number of rows that it takes."""
+    parts, x, row = list[Markup](), 8.0, 0
+    for look, label in timeline.looks.items():
+        width = 46 + len(label) * _CHARACTER
+        if x + width > _WIDTH and x > 8:
+            x, row = 8.0, row + 1
+        y = _LANE_TOP + row * _LANE_HEIGHT
+        parts += [
+            _span(Span(look=look, label=label, from_s=0.0, to_s=0.0), x, x + 24, y),
+            _text(x + 30, y + 4, label, kind="legend"),
+        ]
+        x += width
+    return parts, row + 1
+
+
+def timeline_lines(timeline: Timeline) -> list[str]:
+    """The timeline in characters, for terminals and text; its legend is the last line."""
+    from_s, to_s = _extent(timeline)
+    lines = []
+
+    def cell(at_s: float) -> int:
+        return round((min(max(at_s, from_s), to_s) - from_s) / (to_s - from_s) * (_TEXT_CELLS - 1))
+
+    for group in timeline.groups:
+        lines.append(group.title)
+        for lane in group.lanes:
+            cells = [" "] * _TEXT_CELLS
+            for look, mark in _TEXT_MARKS.items():
+                for span in lane.spans:
+                    if span.look is look:
+                        for place in range(cell(span.from_s), cell(span.to_s) + 1):
+                            if look is not Look.RANGE or cells[place] in (" ", _TEXT_MARKS[Look.PLAN]):
+                                cells[place] = mark
+            cells[cell(timeline.now_s)] = "│"
+            lines.append(f"  {cut(lane.label, _LABEL_CHARACTERS):{_LABEL_CHARACTERS}} {''.join(cells).rstrip()}")
+    ends = " to ".join(format_time(at_s, "%Y-%m-%d") for at_s in (from_s, to_s))
+    return [*lines, f"{ends}: │ now", *(f"{_TEXT_MARKS[look]} {label}" for look, label in timeline.looks.items())]

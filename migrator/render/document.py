@@ -5,12 +5,13 @@ All text in a document is plain and safe to show: constructors escape unprintabl
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.core.units import format_time
+from migrator.core.units import format_size, format_time
 
 NONE = "\N{EN DASH}"
 """Shown instead of an unknown or missing figure."""
@@ -146,7 +147,8 @@ class Series(Struct, frozen=True, kw_only=True):
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """Bytes over time. With `span_s`, points are spans that end at their time; otherwise lines join them.
+    """Bytes over time, or numbers of what `counted` names. With `span_s`, points are spans that end at their time;
+    otherwise lines join them.
 
     `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). `summary` describes the
     chart in words.
@@ -161,17 +163,81 @@ class Chart(Struct, frozen=True, kw_only=True):
     series: tuple[Series, ...] = ()
     band: tuple[tuple[float, float, float], ...] = ()
     band_label: str = ""
+    counted: str = ""
+
+    def shown(self, value: float) -> str:
+        """A value in words."""
+        return f"{value:,.0f}" if self.counted else format_size(value)
 
 
-Block = Paragraph | Facts | Bar | Table | Chart
+class Look(StrEnum):
+    """How a span is drawn. `PLAN` is an outline behind the others, `RANGE` a line across them."""
+
+    PLAN = "plan"
+    DONE = "done"
+    FIRST = "first"
+    SECOND = "second"
+    THIRD = "third"
+    PALE = "pale"
+    EXPECTED = "expected"
+    RANGE = "range"
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """A part of a lane. Spans of one look have one label. The end is never before the begin."""
+
+    look: Look
+    label: str
+    from_s: float
+    to_s: float
+
+
+class Lane(Struct, frozen=True, kw_only=True):
+    """One subject of a timeline, with spans that may overlap."""
+
+    label: str
+    spans: tuple[Span, ...]
+
+
+class LaneGroup(Struct, frozen=True, kw_only=True):
+    """Lanes with a heading."""
+
+    title: str
+    lanes: tuple[Lane, ...]
+
+
+class Timeline(Struct, frozen=True, kw_only=True):
+    """A Gantt chart with a line for the present. It ends at `until_s`; later ends are cut off in the drawing only."""
+
+    title: str
+    summary: str
+    now_s: float
+    until_s: float
+    groups: tuple[LaneGroup, ...]
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        return tuple(lane for group in self.groups for lane in group.lanes)
+
+    @property
+    def looks(self) -> dict[Look, str]:
+        """The looks in use with their labels."""
+        labels = {span.look: span.label for lane in self.lanes for span in lane.spans}
+        return {look: labels[look] for look in Look if look in labels}
+
+
+Block = Paragraph | Facts | Bar | Table | Chart | Timeline
 
 
 class Section(Struct, frozen=True, kw_only=True):
-    """A part with a heading. Sections with `first_page` come first, and management can read them alone."""
+    """A part with a heading. Sections with `first_page` come first, and management can read them alone. Those with
+    `overview` follow; all others are details.
+    """
 
     title: str
     blocks: tuple[Block, ...]
     first_page: bool = False
+    overview: bool = False
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -192,8 +258,8 @@ def first_page(document: Document, more: str) -> Document:
 
 def contents(document: Document) -> tuple[str, ...]:
     """The titles of the sections behind the first page, for a table of contents; empty without a first page."""
-    details = [section.title for section in document.sections if not section.first_page]
-    return tuple(details) if len(details) < len(document.sections) else ()
+    titles = [section.title for section in document.sections if not section.first_page]
+    return tuple(titles) if len(titles) < len(document.sections) else ()
 
 
 def sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
@@ -207,6 +273,11 @@ def sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
 def first_sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
     """The same, on the first page."""
     return (replace(section, first_page=True) for section in sections(*pairs))
+
+
+def overview_sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
+    """The same, between the first page and the details."""
+    return (replace(section, overview=True) for section in sections(*pairs))
 
 
 def page(title: str, *parts: tuple[str, Iterable[Block]], subtitle: str = "") -> Document:
@@ -263,6 +334,33 @@ def records(
     """A table with a row for each record."""
     rows = [[shown(record) for _, shown in cells] for record in found]
     return table(title, [column for column, _ in cells], rows, limit=limit, note=note)
+
+
+def figures(drawn: Chart | Timeline) -> Table:
+    """The figures of a drawing."""
+    match drawn:
+        case Chart():
+            return _figures_of_chart(drawn)
+        case Timeline():
+            columns = [paths("subject"), text("part"), text("from"), text("to")]
+            rows = [
+                (lane.label, span.label, when(span.from_s), when(span.to_s))
+                for lane in drawn.lanes
+                for span in lane.spans
+            ]
+            return table(f"{drawn.title}: figures", columns, rows)
+
+
+def _figures_of_chart(chart: Chart) -> Table:
+    lines = [(chart.label or "value", dict(chart.points)), *((one.label, dict(one.points)) for one in chart.series)]
+    if chart.band:
+        lines.append((f"{chart.band_label}, from", {at_s: least for at_s, least, _ in chart.band}))
+        lines.append((f"{chart.band_label}, to", {at_s: most for at_s, _, most in chart.band}))
+    times = sorted({at_s for _, values in lines for at_s in values})
+    columns = [text("time" if chart.span_s is None else "until"), *(figure(label) for label, _ in lines)]
+    rows = [(when(at_s), *(known(values.get(at_s), chart.shown) for _, values in lines)) for at_s in times]
+    note = "" if chart.limit is None else f"{chart.limit[0]}: {chart.shown(chart.limit[1])}"
+    return table(f"{chart.title}: figures", columns, rows, note=note)
 
 
 def figure(name: str) -> Column:

@@ -12,8 +12,11 @@ from markupsafe import Markup
 
 from migrator.core.errors import ToolFailed
 from migrator.hosts.ports import Command, Processes
-from migrator.render.charts import svg
-from migrator.render.document import FILE_CHARACTERS, Document, contents, shown_rows
+from migrator.render.charts import svg, timeline_svg
+from migrator.render.document import FILE_CHARACTERS, Document, figures, shown_rows
+
+_OPEN_ROWS = 50
+"""A longer table is cut here; the other rows can be unfolded."""
 
 _environment = Environment(
     loader=PackageLoader("migrator.render"),
@@ -32,15 +35,25 @@ def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
     live = live_interval_s is not None
     return _environment.get_template("report.html.j2").render(
         document=document,
-        contents=contents(document),
+        contents=_contents(document),
         style=Markup(_own("report.css")),  # noqa: S704 - the program's own style sheet
         policy=content_policy(live=live),
         interval_s=live_interval_s,
         script=Markup(_own("live.js")) if live else "",  # noqa: S704 - the program's own script
         kind=lambda block: type(block).__name__.lower(),
         svg=svg,
+        timeline_svg=timeline_svg,
+        figures=figures,
+        open_rows=_OPEN_ROWS,
         rows=lambda block: shown_rows(block, FILE_CHARACTERS),
     )
+
+
+def _contents(document: Document) -> list[tuple[int, str]]:
+    """The numbers and titles of the details, for a table of contents; empty without a first page."""
+    numbered = list(enumerate(document.sections, 1))
+    details = [(number, one.title) for number, one in numbered if not (one.first_page or one.overview)]
+    return details if any(one.first_page for one in document.sections) else []
 
 
 def content_policy(*, live: bool = False) -> str:

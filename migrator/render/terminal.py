@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from migrator.render import document as render_document
-from migrator.render.charts import sparkline
+from migrator.render.charts import sparkline, timeline_lines
 
 _BAR_WIDTH = 30
 _BAR_LEAST_WIDTH = 8
@@ -63,6 +63,10 @@ def _block(block: render_document.Block) -> Iterator[RenderableType]:
         case render_document.Chart():
             yield Text(block.title, style="bold")
             yield Text(sparkline([value for _, value in block.points]))
+            yield Text(block.summary, overflow="fold")
+        case render_document.Timeline():
+            yield Text(block.title, style="bold")
+            yield from (Text(line, no_wrap=True, overflow="ellipsis") for line in timeline_lines(block))
             yield Text(block.summary, overflow="fold")
         case _:
             assert_never(block)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape
 from migrator.render import document as render_document
-from migrator.render.charts import sparkline
+from migrator.render.charts import sparkline, timeline_lines
 
 # --- CSV
 
@@ -75,6 +75,13 @@ def _block(block: render_document.Block) -> Iterator[str]:
             yield f"**{escape(block.title)}**"
             yield ""
             yield f"`{sparkline([value for _, value in block.points])}`"
+            yield ""
+            yield escape(block.summary)
+        case render_document.Timeline():
+            yield f"**{escape(block.title)}**"
+            yield ""
+            # An indented block: nothing in it is markup.
+            yield from (f"    {line}" for line in timeline_lines(block))
             yield ""
             yield escape(block.summary)
         case _:

@@ -17,8 +17,10 @@ from migrator.render import document as doc
 from migrator.render.text import as_csv, csv_text, plain
 from migrator.report import model, view_status
 from migrator.report.view_first import first_sections, room_words, since_blocks
+from migrator.report.view_overview import bricks_cleared, user_blocks, users_moved
 from migrator.report.view_records import verification_blocks
-from migrator.transfer.view import batch_blocks, stream_blocks, tree_table
+from migrator.report.view_timeline import timeline_blocks
+from migrator.transfer.view import batch_blocks, stream_blocks
 
 # --- Tables
 
@@ -190,7 +192,7 @@ def _room_chart(
 
 
 def report_document(report: model.ReportFacts, *, rows: int | None = None) -> doc.Document:
-    """A first page for management, then the details. `rows` cuts long tables."""
+    """A first page for management, then an overview in pictures, then the details. `rows` cuts long tables."""
     subtitle = f"report as of {doc.when(report.status.at_s)}"
     return view_status.migration_document(report.status, subtitle, _sections(report, rows))
 
@@ -200,11 +202,18 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     speed = (*day_chart(report.days), *stream_blocks(report.streams))
     ups = speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows) if report.speed_ups else ()
     yield from first_sections(report)
+    yield from doc.overview_sections(
+        ("Timeline", timeline_blocks(report)),
+        ("Users moved", users_moved(report)),
+        ("Bytes left", burn_down(report)),
+        ("Capacity", capacity_blocks(report.capacity, report.outlook)),
+        ("Bricks cleared", bricks_cleared(report)),
+        ("Users", user_blocks(status, rows=rows)),
+    )
     yield from doc.sections(
-        ("Progress", (*view_status.progress_blocks(status), *since_blocks(report.since), *burn_down(report))),
+        ("Progress", (*view_status.progress_blocks(status), *since_blocks(report.since))),
         ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
-        ("Users", [tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=rows)]),
         (
             "Cutovers and freezes",
             (
@@ -215,7 +224,6 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Speed-ups of users", ups),
         ("Bricks", _brick_blocks(report)),
         ("Reaped files", _reaped_blocks(report.reaped, report.plan)),
-        ("Capacity", capacity_blocks(report.capacity, report.outlook)),
         ("Storage targets", view_status.storage_blocks(status.storage)),
         ("Benchmarks", (block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True))),
         ("Verifications", _verified(report)),

@@ -76,7 +76,22 @@ def html_is_safe(page: Page) -> None:
     allowed = {
         *("html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "p", "dl", "dt"),
         *("dd", "div", "progress", "figure", "figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td"),
-        *("nav", "ul", "li", "a", "footer", "svg", "desc", "line", "text", "path", "circle", "rect"),
+        *(
+            "details",
+            "summary",
+            "nav",
+            "ul",
+            "li",
+            "a",
+            "footer",
+            "svg",
+            "desc",
+            "line",
+            "text",
+            "path",
+            "circle",
+            "rect",
+        ),
     }
     for tag, attributes in page.tags:
         assert tag in allowed
@@ -177,7 +192,8 @@ class TestHtml:
         ids = [a["id"] for _, a in page.tags if "id" in a]
         assert len(ids) == len(set(ids))
         charts = [a for tag, a in page.tags if tag == "svg"]
-        assert len(charts) == 3
+        assert len(charts) == 5
+        assert [a.get("class") for tag, a in page.tags if tag == "details"].count("figures") == len(charts)
         for chart in charts:
             assert chart["role"] == "img"
             assert set(str(chart["aria-labelledby"]).split()) <= set(ids)

@@ -18,7 +18,7 @@ from migrator.report.rules_next import next_steps
 from migrator.report.view import report_document
 from tests.support.facts import report
 from tests.support.making import made
-from tests.support.report_world import DAY_S, OnePlan, Weeks
+from tests.support.report_world import DAY_S, OnePlan, Weeks, facts_of
 
 # --- This week
 
@@ -118,13 +118,6 @@ def test_the_next_step_of_everything_that_waits_for_one(facts: dict[str, Any], h
 
 
 # --- The page
-
-
-def facts_of(directory: Path, *, days: float, share: float, **world: Any) -> ReportFacts:
-    weeks = Weeks(days=days, **world)
-    weeks.fill(directory / "ledger.db", share=share)
-    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
-        return read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
 
 
 def page(facts: ReportFacts) -> dict[str, Section]:

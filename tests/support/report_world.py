@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 from sqlalchemy import insert
@@ -11,13 +12,15 @@ from sqlalchemy import insert
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.states import BatchState, ChunkKind, PassKind
+from migrator.core.states import BatchState, ChunkKind, PassKind, PassState
 from migrator.fs.model import CapacitySample, Side
 from migrator.ledger import tables
 from migrator.ledger.database import Database
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
+from migrator.report.model import ReportFacts
+from migrator.report.report import read_report
 from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.catalogs import whole_catalog
@@ -115,7 +118,7 @@ class Weeks:
         """Write the ledger; so much of the bytes is done by now."""
         with open_ledger(file, create=True) as ledger:
             self._record(ledger)
-            passes = self._passes(ledger)
+            passes = self._passes(ledger, share)
             self._cut_over(ledger)
             self._drain(ledger)
         database = Database(file, create=False, read_only=False)
@@ -159,12 +162,19 @@ class Weeks:
             event = Event(at_s=BEGAN_S + day * DAY_S, kind=kind, severity=severity, subject=subject, message=message)
             ledger.events.add(event)
 
-    def _passes(self, ledger: Ledger) -> dict[int, int]:
-        found = {}
+    def _passes(self, ledger: Ledger, share: float) -> dict[int, int]:
+        found, so_far, until = {}, 0.0, share * sum(self.sizes)
         ledger.runs.finish(ledger.runs.start(verb="run", pid=1, at_s=BEGAN_S, directory="runs/0"), BEGAN_S, 0)
         for batch in self.plan.batches:
-            seed = {"plan": "week1", "kind": PassKind.SEED, "catalog": "catalog-1", "chunk_list": "l", "at_s": BEGAN_S}
-            found[batch.number] = ledger.passes.start(batch=batch.number, chunks=(), **seed).id  # type: ignore[arg-type]
+            if so_far > until:
+                break
+            begins_s = BEGAN_S + self.days * DAY_S * so_far / until
+            so_far += batch.size_bytes
+            seed = {"plan": "week1", "kind": PassKind.SEED, "catalog": "catalog-1", "chunk_list": "l", "at_s": begins_s}
+            found[batch.number] = ledger.passes.start(batch=batch.number, chunks=(), **seed).id
+            if so_far <= until:
+                ends_s = BEGAN_S + self.days * DAY_S * so_far / until
+                ledger.passes.set_state(found[batch.number], PassState.DONE, ends_s)
             ledger.plans.set_batch_state("week1", batch.number, BatchState.SEEDING)
         if self.days < 9:
             return found
@@ -211,7 +221,7 @@ class Weeks:
         until, so_far, number = share * sum(self.sizes), 0.0, 0
         block: list[tuple[dict[str, object], dict[str, object] | None]] = []
         for batch, (tree, size, files) in enumerate(zip(self.trees, self.sizes, self.files, strict=True), 1):
-            for turn in range(each):
+            for turn in range(each if batch in passes else 0):
                 number += 1
                 so_far += size / each
                 done = so_far <= until
@@ -271,3 +281,11 @@ class Weeks:
         for begin in range(0, len(rows), 20_000):
             with database.write() as connection:
                 connection.execute(insert(tables.samples), rows[begin : begin + 20_000])
+
+
+def facts_of(directory: Path, *, days: float, share: float, **world: Any) -> ReportFacts:
+    """The report of `Weeks`, whose ledger is made in a directory."""
+    weeks = Weeks(days=days, **world)
+    weeks.fill(directory / "ledger.db", share=share)
+    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+        return read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)

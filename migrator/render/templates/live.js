@@ -12,16 +12,19 @@
     if (note.textContent !== words) note.textContent = words;
     note.className = alert ? "alert" : "note";
   };
-  const places = () => Array.from(document.querySelectorAll("main .scroll"));
+  const places = () => Array.from(document.querySelectorAll("main .scroll, main summary"));
+  const folds = () => Array.from(document.querySelectorAll("main details"));
   const swap = (page) => {
     const lefts = places().map((place) => place.scrollLeft);
     const focused = places().indexOf(document.activeElement);
+    const open = folds().map((fold) => fold.open);
     for (const part of ["header", "main"]) {
       const old = document.querySelector(part), fresh = page.querySelector(part);
       if (!fresh) throw new Error("the answer is no report");
       if (old.innerHTML !== fresh.innerHTML) old.replaceWith(document.adoptNode(fresh));
     }
     document.title = page.title;
+    folds().forEach((fold, index) => { fold.open = open[index] || false; });
     places().forEach((place, index) => { place.scrollLeft = lefts[index] || 0; });
     if (focused >= 0 && places()[focused]) places()[focused].focus({ preventScroll: true });
   };

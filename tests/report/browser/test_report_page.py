@@ -27,6 +27,8 @@ OVERFULL = """() => [...document.querySelectorAll('td, th')]
     .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent)"""
 
 
+UNFOLD = "() => document.querySelectorAll('details').forEach(one => { one.open = true; })"
+
 BAD_LABELS = """() => [...document.querySelectorAll('svg.chart')].flatMap(chart => {
   const edge = chart.getBoundingClientRect(), title = chart.querySelector('title').textContent, bad = [];
   const labels = [...chart.querySelectorAll('text')].map(one => [one.textContent, one.getBoundingClientRect()]);
@@ -75,10 +77,13 @@ def test_it_opens_without_a_word_and_fetches_nothing(browser: Browser, page_file
         "Until when",
         "This week",
         "Room",
-        "Details",
-        "Throughput",
+        "Timeline",
+        "Users moved",
+        "Bricks cleared",
         "Users",
         "Capacity",
+        "Details",
+        "Throughput",
         "Incidents",
         "Who holds what",
     } <= set(headings)
@@ -87,6 +92,7 @@ def test_it_opens_without_a_word_and_fetches_nothing(browser: Browser, page_file
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(browser: Browser, page_file: Path, scheme: str) -> None:
     with opened(browser, page_file, color_scheme=scheme, bypass_csp=True) as (page, _):
+        page.evaluate(UNFOLD)
         found = Axe().run(page)
     assert [(one["id"], one["nodes"][0]["html"]) for one in found.response["violations"]] == []
     assert "color-contrast" in {one["id"] for one in found.response["passes"]}
@@ -97,8 +103,18 @@ def test_it_is_never_wider_than_the_screen_and_no_label_of_a_chart_is_cut_or_lie
     browser: Browser, page_file: Path, width: int
 ) -> None:
     with opened(browser, page_file, viewport={"width": width, "height": 800}) as (page, _):
+        page.evaluate(UNFOLD)
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.evaluate(BAD_LABELS) == []
+
+
+def test_figures_and_rows_unfold_by_the_keyboard(browser: Browser, page_file: Path) -> None:
+    with opened(browser, page_file) as (page, _):
+        fold = page.locator("details.figures").first
+        assert not fold.locator("table").is_visible()
+        fold.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert fold.locator("table").is_visible()
 
 
 def test_nothing_is_cut_on_paper_which_is_white_whatever_the_screen_is(browser: Browser, page_file: Path) -> None:

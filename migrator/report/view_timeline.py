@@ -1,0 +1,240 @@
+"""The timeline of a migration: goals, batches and bricks, with the plan behind them."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from migrator.bricks.add.model import AdditionState
+from migrator.bricks.drain.model import OUT_STATES, DrainStanding, DrainState
+from migrator.core.units import DAY_S, several
+from migrator.cutover.model import ROLLBACK_STATES, CutoverRecord, CutoverState
+from migrator.render import document as doc
+from migrator.render.document import Look
+from migrator.report import model
+from migrator.schedule.model import Outcome, SubvolumeStep
+
+MOST_BATCH_LANES, MOST_BRICK_LANES = 28, 16
+"""With the goals and headings, as many lanes as fit on a page of paper."""
+
+_LABELS = {
+    Look.PLAN: "planned or promised",
+    Look.DONE: "so far",
+    Look.FIRST: "copying, draining",
+    Look.SECOND: "cutovers, adding",
+    Look.PALE: "retained",
+    Look.THIRD: "purging",
+    Look.EXPECTED: "expected",
+    Look.RANGE: "range",
+}
+
+_FARTHEST = 3
+"""The drawing ends after so many times the planned duration: the range of a young forecast may be years."""
+
+_Times = tuple[float | None, float | None]
+
+
+def timeline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
+    """The timeline; nothing before the first plan."""
+    now_s = report.status.at_s
+    groups = tuple(
+        doc.LaneGroup(title=title, lanes=lanes)
+        for title, lanes in (
+            ("Whole migration", tuple(_goals(report))),
+            ("Batches", _merged(list(_batches(report)), MOST_BATCH_LANES)),
+            ("Bricks of the source", _merged(list(_bricks(report)), MOST_BRICK_LANES)),
+        )
+        if lanes
+    )
+    spans = [span for group in groups for lane in group.lanes for span in lane.spans]
+    if not spans:
+        return
+    from_s, last_s = min(span.from_s for span in spans), max(span.to_s for span in spans)
+    settled_s = max([now_s, *(span.to_s for span in spans if span.look not in (Look.EXPECTED, Look.RANGE))])
+    until_s = min(last_s, from_s + _FARTHEST * max(settled_s - from_s, DAY_S))
+    cut = "" if until_s >= last_s else f" The drawing ends at {_day(until_s)}; the table below has later dates."
+    words = "; ".join(_goal_words(one) for one in report.milestones)
+    summary = f"From {_day(from_s)} on. {words[:1].upper()}{words[1:]}{'.' if words else ''}{cut}"
+    title = "Timeline of the migration"
+    yield doc.Timeline(title=title, summary=doc.clean(summary), now_s=now_s, until_s=until_s, groups=groups)
+
+
+def _day(at_s: float) -> str:
+    return doc.when(at_s).partition(" ")[0]
+
+
+def _goal_words(one: model.Milestone) -> str:
+    promised = "" if one.promised_at_s is None else f" (promised {_day(one.promised_at_s)})"
+    if one.at_s is None:
+        return f"{_name(one)}: {'done' if one.done else 'not known'}{promised}"
+    return f"{_name(one)}: {'done' if one.done else 'expected'} {_day(one.at_s)}{promised}"
+
+
+def _name(one: model.Milestone) -> str:
+    return one.goal.value.replace("-", " ")
+
+
+def _lane(label: str, spans: Iterable[tuple[Look, _Times]]) -> Iterator[doc.Lane]:
+    """A lane of the spans whose begin and end are known; none without any. A clock may have been set back: no span ends
+    before its begin.
+    """
+    found = tuple(
+        doc.Span(look=look, label=_LABELS[look], from_s=from_s, to_s=max(from_s, to_s))
+        for look, (from_s, to_s) in spans
+        if from_s is not None and to_s is not None
+    )
+    if found:
+        yield doc.Lane(label=doc.clean(label), spans=found)
+
+
+def _merged(lanes: Sequence[doc.Lane], most: int) -> tuple[doc.Lane, ...]:
+    """At most so many lanes: each has several neighbours, from the first begin to the last end of each look."""
+    each = math.ceil(len(lanes) / most)
+    if each <= 1:
+        return tuple(lanes)
+    return tuple(_together(lanes[begin : begin + each]) for begin in range(0, len(lanes), each))
+
+
+def _together(lanes: Sequence[doc.Lane]) -> doc.Lane:
+    looks: dict[Look, list[doc.Span]] = {}
+    for lane in lanes:
+        for span in lane.spans:
+            looks.setdefault(span.look, []).append(span)
+    label = lanes[0].label if len(lanes) == 1 else f"{lanes[0].label} to {lanes[-1].label}"
+    spans = tuple(
+        doc.Span(
+            look=look,
+            label=_LABELS[look],
+            from_s=min(span.from_s for span in found),
+            to_s=max(span.to_s for span in found),
+        )
+        for look, found in looks.items()
+    )
+    return doc.Lane(label=label, spans=spans)
+
+
+# --- Goals
+
+
+def _goals(report: model.ReportFacts) -> Iterator[doc.Lane]:
+    now_s, promise = report.status.at_s, report.promise
+    began_s = report.done[0].at_s if report.done else None
+    for one in report.milestones:
+        promised = (None, None) if promise is None else (promise.at_s, one.promised_at_s)
+        spans: list[tuple[Look, _Times]] = [(Look.PLAN, promised)]
+        if one.done:
+            spans.append((Look.DONE, (began_s, one.at_s)))
+        else:
+            spans.append((Look.DONE, (began_s, now_s)))
+            if one.at_s is not None and one.at_s > now_s:
+                spans += [(Look.EXPECTED, (now_s, one.at_s)), (Look.RANGE, (one.earliest_at_s, one.latest_at_s))]
+        yield from _lane(_name(one), spans)
+
+
+# --- Batches
+
+
+def _batches(report: model.ReportFacts) -> Iterator[doc.Lane]:
+    status, now_s = report.status, report.status.at_s
+    plan = "" if status.plan is None else status.plan.name
+    moves = [one for one in status.cutovers if one.state not in _UNDONE | ROLLBACK_STATES]
+    yield from _lane("earlier plans", _moved([one for one in moves if one.plan != plan], now_s))
+    outcome, begins_s = _scheduled(report)
+    steps = {} if outcome is None else {step.batch: step for step in outcome.batches}
+    for batch in status.batches:
+        spans: list[tuple[Look, _Times]] = []
+        own = [one for one in moves if one.plan == plan and one.batch == batch.number]
+        is_moved = bool(own) and all(one.thawed_at_s is not None for one in own) and len(own) >= len(batch.users)
+        if (step := steps.get(batch.number)) is not None:
+            begin_s, moved_s, freed_s = (
+                begins_s + day * DAY_S for day in (step.begins_day, step.moved_day, step.freed_day)
+            )
+            spans.append((Look.PLAN, (begin_s, freed_s)))
+            end_s = freed_s if is_moved else moved_s
+            # What was to begin by now and did not has no date until there is a new plan.
+            if end_s > now_s and (batch.passes or begin_s >= now_s) and not _is_freed(own):
+                spans.append((Look.EXPECTED, (max(begin_s, now_s), end_s)))
+        if batch.passes:
+            ends = [one.finished_at_s for one in batch.passes]
+            end_s = max((one for one in ends if one is not None), default=now_s) if None not in ends else now_s
+            spans.append((Look.FIRST, (min(one.started_at_s for one in batch.passes), end_s)))
+        yield from _lane(f"batch {batch.number}", [*spans, *_moved(own, now_s)])
+
+
+_UNDONE = {CutoverState.PLANNED, CutoverState.REVERTING, CutoverState.REVERTED, CutoverState.ROLLED_BACK}
+
+
+def _is_freed(cutovers: Sequence[CutoverRecord]) -> bool:
+    return bool(cutovers) and all(one.state is CutoverState.PURGED for one in cutovers)
+
+
+def _moved(cutovers: Sequence[CutoverRecord], now_s: float) -> Iterator[tuple[Look, _Times]]:
+    """The cutovers of some trees, the time in which their sources are retained, and the purges."""
+    if not cutovers:
+        return
+    frozen = [one.frozen_at_s for one in cutovers if one.frozen_at_s is not None]
+    thawed = [one.thawed_at_s for one in cutovers if one.thawed_at_s is not None]
+    yield (
+        Look.SECOND,
+        (min(frozen, default=None), max(thawed, default=now_s) if len(thawed) == len(cutovers) else now_s),
+    )
+    purging = [one.times.get(CutoverState.PURGING) for one in cutovers if one.thawed_at_s is not None]
+    begun = [one for one in purging if one is not None]
+    yield Look.PALE, (min(thawed, default=None), max(begun) if begun and len(begun) == len(purging) else now_s)
+    purged = [one.times.get(CutoverState.PURGED) for one in cutovers if one.times.get(CutoverState.PURGING) is not None]
+    ended = [one for one in purged if one is not None]
+    yield Look.THIRD, (min(begun, default=None), max(ended) if ended and len(ended) == len(purged) else now_s)
+
+
+def _scheduled(report: model.ReportFacts) -> tuple[Outcome | None, float]:
+    """The schedule of the plan, and the time from which its days count."""
+    plan = report.plan
+    if plan is None or plan.schedule is None or not plan.schedule.orders:
+        return None, 0.0
+    return plan.schedule.orders[0].outcome, plan.created_at_s
+
+
+# --- Bricks
+
+
+def _bricks(report: model.ReportFacts) -> Iterator[doc.Lane]:
+    """A lane for each subvolume of the schedule, then for each drain of other bricks."""
+    outcome, begins_s = _scheduled(report)
+    drains = [one for one in report.status.drains if one.state is not DrainState.STOPPED]
+    left = list(drains)
+    for step in () if outcome is None else outcome.subvolumes:
+        own = next((one for one in drains if set(one.bricks) & set(step.bricks)), None)
+        if own in left:
+            left.remove(own)
+        planned = tuple(
+            None if day is None else begins_s + day * DAY_S
+            for day in (step.cleared_day if step.drain_begins_day is None else step.drain_begins_day, step.cleared_day)
+        )
+        yield from _lane(_label(step.bricks), [*_planned(step, planned, own, report), *_drained(own, report)])
+    for drain in left:
+        yield from _lane(_label(drain.bricks), _drained(drain, report))
+
+
+def _label(bricks: Sequence[str]) -> str:
+    return bricks[0] if len(bricks) == 1 else f"{bricks[0]} and {several(len(bricks) - 1, 'brick')}"
+
+
+def _planned(
+    step: SubvolumeStep, planned: tuple[float | None, ...], drain: DrainStanding | None, report: model.ReportFacts
+) -> Iterator[tuple[Look, _Times]]:
+    begin_s, end_s = planned
+    yield Look.PLAN, (begin_s, end_s)
+    now_s, is_out = report.status.at_s, report.status.retirement is not None and step.retired
+    if drain is None and not is_out and begin_s is not None and end_s is not None and end_s > now_s:
+        yield Look.EXPECTED, (max(begin_s, now_s), end_s)
+
+
+def _drained(drain: DrainStanding | None, report: model.ReportFacts) -> Iterator[tuple[Look, _Times]]:
+    if drain is None:
+        return
+    now_s, is_out = report.status.at_s, drain.state in OUT_STATES
+    yield Look.FIRST, (drain.started_at_s, drain.since_s if is_out else now_s)
+    if not is_out and drain.left_s is not None:
+        yield Look.EXPECTED, (now_s, now_s + drain.left_s)
+    for one in report.status.additions:
+        if set(one.bricks) & set(drain.bricks) and one.state is not AdditionState.FORGOTTEN:
+            begin_s = drain.since_s if is_out else one.since_s
+            yield Look.SECOND, (begin_s, one.since_s if one.state is AdditionState.SETTLED else now_s)
