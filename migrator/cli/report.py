@@ -68,10 +68,10 @@ def report_command(
         run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking))
     now_s = wiring.clock.now_s()
     kept = KeptReports(directory=wiring.site.site.state_dir / "reports")
-    against = kept.comparisons(now_s=now_s)
-    if since is not None:
-        against = replace(against, earlier=read_earlier(since))
     with wiring.ledger(read_only=True) as ledger:
+        against = kept.comparisons(now_s=now_s)
+        if since is not None:
+            against = replace(against, earlier=read_earlier(since))
         facts = read_report(
             ledger,
             wiring.plans(None),
@@ -142,7 +142,8 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
             write_durably(directory / name, make().encode())
     if pdf:
         page = (directory / "report.html").resolve()
-        run_to_end(print_pdf(app.processes(), page, directory / "report.pdf"))
+        with MigratorError.of_files(f"the report cannot be written to {directory}", hint="name another directory"):
+            run_to_end(print_pdf(app.processes(), page, directory / "report.pdf"))
     else:
         # A PDF of an earlier report would be taken for this one.
         (directory / "report.pdf").unlink(missing_ok=True)

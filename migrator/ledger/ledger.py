@@ -147,7 +147,15 @@ def open_ledger(
     another schema version; LedgerCorrupt for a file that is no ledger; LockHeld if another process keeps it locked
     beyond `busy_timeout_s`.
     """
-    if not file.exists():
+    try:
+        is_there = file.exists()
+    except PermissionError as error:
+        raise MigratorError(
+            f"the ledger {file} cannot be opened: {error.strerror}",
+            cause="only root can enter the state directory",
+            hint="run as root; others read the files of `migrator report --output DIRECTORY`, or the page of `migrator serve`",
+        ) from error
+    if not is_there:
         if not create:
             raise UsageError(
                 f"there is no ledger at {file}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from migrator.core.durable import write_durably
 from migrator.core.errors import ToolFailed
 from migrator.hosts.ports import Command, Processes
 from migrator.render.charts import svg, timeline_svg
@@ -80,7 +81,7 @@ _TIMEOUT_S = 180.0
 
 
 async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
-    """Print an HTML file (absolute path) on A4, and replace `pdf`. Raises ToolFailed.
+    """Print an HTML file (absolute path) on A4, and replace `pdf`. Raises ToolFailed and OSError.
 
     The browser uses a temporary profile. The policy of the page forbids scripts and fetches. (With scripts disabled by
     an option, Chromium 156 prints nothing and exits with 0.)
@@ -117,4 +118,5 @@ async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
                 f"{browser} did not print the report: {done.failure or 'it made no file'}",
                 hint="leave --pdf out, and print report.html from any browser",
             )
-        shutil.move(made, pdf)
+        # Not moved: a new file gets the group of its directory, whose members may read the report.
+        write_durably(pdf, made.read_bytes())

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from migrator.report.view_status import status_document
 from migrator.report.view_watch import screen
 from migrator.report.watch import read_watch
 from tests.render.test_hostile import HOSTILE, assert_safe_text, text_of
+from tests.report.serving import site_of_weeks
 from tests.support.cli_site import Site
 from tests.support.facts import report
 from tests.support.hook_site import HookSite
@@ -117,6 +120,60 @@ class TestPdf:
         assert done.returncode == 1
         assert "there is no Chromium on this machine" in done.stderr
         assert sorted(file.name for file in tmp_path.iterdir()) == FILES
+
+
+READER = 65534
+
+
+@pytest.mark.needs_root
+class TestReaderWithoutRoot:
+    """An ordinary user who is in the group of a directory for reports."""
+
+    def call(self, program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        # Not that of .venv, which may be in a directory of root.
+        argv = ["/usr/bin/python3", "-c", program, *words]
+        as_reader: dict[str, Any] = {"user": READER, "group": READER, "extra_groups": ()}
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600, **as_reader)
+
+    def test_they_read_the_files_and_change_nothing(self, hook_site: HookSite, scratch: Path) -> None:
+        place = scratch / "weekly"
+        place.mkdir()
+        os.chown(place, 0, READER)
+        place.chmod(0o2750)
+        hook_site.site.works("report", "--output", str(place))
+        read = "import pathlib, sys; print(*(len(one.read_bytes()) for one in pathlib.Path(sys.argv[1]).iterdir()))"
+        done = self.call(read, str(place))
+        assert sorted(map(int, done.stdout.split())) == sorted(file.stat().st_size for file in place.iterdir())
+        for change in (
+            "(place / 'new').touch()",
+            "(place / 'report.html').unlink()",
+            "(place / 'report.md').open('a')",
+        ):
+            done = self.call(f"import pathlib, sys; place = pathlib.Path(sys.argv[1]); {change}", str(place))
+            assert "PermissionError" in done.stderr
+        assert self.call(read, str(hook_site.site.directory / "state")).returncode != 0
+        others = {file.stat().st_mode & 0o007 for file in (place, *place.iterdir())}
+        assert others == {0}
+
+    @pytest.mark.exhaustive
+    @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
+    def test_they_read_the_pdf(self, hook_site: HookSite, scratch: Path) -> None:
+        os.chown(scratch, 0, READER)
+        scratch.chmod(0o2750)
+        hook_site.site.works("report", "--output", str(scratch), "--pdf")
+        read = "import pathlib, sys; print((pathlib.Path(sys.argv[1]) / 'report.pdf').read_bytes()[:5].decode())"
+        assert self.call(read, str(scratch)).stdout == "%PDF-\n"
+
+    @pytest.mark.parametrize("verb", ["report", "status", "serve", "metrics"])
+    def test_the_ledger_is_not_theirs(self, scratch: Path, verb: str) -> None:
+        site_file = site_of_weeks(scratch, Weeks(users=3, chunks=30))
+        (scratch / "state").chmod(0o700)
+        enter = "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534); sys.argv[0] = 'migrator'"
+        program = f"import migrator.cli.main; from migrator.__main__ import program; {enter}; program()"
+        argv = [sys.executable, "-c", program, "--site", str(site_file), verb, "--json"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 1
+        assert "report --output" in json.loads(done.stdout)["error"]["hint"]
 
 
 @pytest.mark.needs_root
