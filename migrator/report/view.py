@@ -9,7 +9,7 @@ from migrator.bench.rules import compare
 from migrator.bench.view import comparison_blocks
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.view import cutover_blocks, freeze_table, speed_up_blocks
-from migrator.fs.model import CapacityOutlook, CapacitySample, Side
+from migrator.fs.model import CapacitySample, Side
 from migrator.plan.model import Plan
 from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table, usage_blocks
 from migrator.reap.view import plan_reap_blocks
@@ -17,7 +17,7 @@ from migrator.render import document as doc
 from migrator.render.text import as_csv, csv_text, plain
 from migrator.report import model, view_status
 from migrator.report.view_first import first_sections, room_words, since_blocks
-from migrator.report.view_overview import bricks_cleared, user_blocks, users_moved
+from migrator.report.view_overview import bricks_cleared, source_after_purges, user_blocks, users_moved
 from migrator.report.view_records import verification_blocks
 from migrator.report.view_timeline import timeline_blocks
 from migrator.transfer.view import batch_blocks, stream_blocks
@@ -140,8 +140,9 @@ def day_chart(days: Sequence[model.ThroughputPoint]) -> Iterator[doc.Block]:
     )
 
 
-def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook | None) -> Iterator[doc.Block]:
-    """The usage of both sides, in bytes and inodes, and the expected usage of the target."""
+def capacity_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
+    """The usage of both sides, in bytes and inodes, and the expected usage of both."""
+    samples, outlook = report.capacity, report.outlook
     newest = {sample.side: sample for sample in samples}
     if not newest:
         return
@@ -156,13 +157,12 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
             f"{words}{': more than it has' if outlook.full else ''}. Data that users add meanwhile is not included.",
             alert=outlook.full,
         )
-    yield _room_chart(samples, newest, outlook)
+    yield _room_chart(report, newest)
     yield doc.facts((f"{side.value}, {doc.when(one.at_s)}", room_words(one)) for side, one in sorted(newest.items()))
 
 
-def _room_chart(
-    samples: Sequence[CapacitySample], newest: dict[Side, CapacitySample], outlook: CapacityOutlook | None
-) -> doc.Block:
+def _room_chart(report: model.ReportFacts, newest: dict[Side, CapacitySample]) -> doc.Block:
+    samples, outlook = report.capacity, report.outlook
     series = [
         doc.Series(
             label=f"{side.value}, used",
@@ -174,13 +174,18 @@ def _room_chart(
     if outlook is not None and target is not None:
         coming = ((target.at_s, float(target.used_bytes)), (outlook.at_s, float(outlook.used_bytes)))
         series.append(doc.Series(label="target, expected", points=coming))
+    summary = ""
+    if (source := newest.get(Side.SOURCE)) is not None and (purged := source_after_purges(report, source)):
+        series.append(doc.Series(label="source, expected", points=purged))
+        last_s, used = purged[-1]
+        summary = f" Expected purges leave {format_size(used)} on the source by {doc.when(last_s)}, without growth."
     words = "; ".join(
         f"the {side.value} holds {format_size(sample.used_bytes)} of {format_size(sample.total_bytes)}"
         for side, sample in sorted(newest.items())
     )
     return doc.Chart(
         title="Room on both file systems",
-        summary=f"At {doc.when(max(one.at_s for one in newest.values()))}, {words}.",
+        summary=f"At {doc.when(max(one.at_s for one in newest.values()))}, {words}.{summary}",
         label=series[0].label,
         points=series[0].points,
         series=tuple(series[1:]),
@@ -206,7 +211,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Timeline", timeline_blocks(report)),
         ("Users moved", users_moved(report)),
         ("Bytes left", burn_down(report)),
-        ("Capacity", capacity_blocks(report.capacity, report.outlook)),
+        ("Capacity", capacity_blocks(report)),
         ("Bricks cleared", bricks_cleared(report)),
         ("Users", user_blocks(status, rows=rows)),
     )

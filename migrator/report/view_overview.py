@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from migrator.core.units import DAY_S, several
+from migrator.fs.model import CapacitySample
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import OUT_OF_THE_VOLUME
+from migrator.report.rules_batches import expected_purges, scheduled
 from migrator.report.rules_week import WEEK_S, moved_at_s
 from migrator.transfer.view import tree_table
 
@@ -53,9 +55,9 @@ def bricks_cleared(report: model.ReportFacts) -> Iterator[doc.Block]:
     coming = sorted(one.free_at_s for one in bricks if one not in out and one.free_at_s is not None)
     began_s = min([now_s, *cleared, *(one.at_s for one in report.done[:1])])
     series = []
-    plan = report.plan
-    if plan is not None and plan.schedule is not None and plan.schedule.orders:
-        steps = plan.schedule.orders[0].outcome.subvolumes
+    plan, outcome = report.plan, scheduled(report.plan)
+    if plan is not None and outcome is not None:
+        steps = outcome.subvolumes
         began_s = min(began_s, plan.created_at_s)
         days = sorted(step.cleared_day for step in steps if step.cleared_day is not None for _ in step.bricks)
         planned = [plan.created_at_s + day * DAY_S for day in days]
@@ -83,6 +85,16 @@ def _steps(from_s: float, before: int, times: Sequence[float]) -> tuple[tuple[fl
     for count, at_s in enumerate(times, before + 1):
         found += [(at_s, count - 1.0), (at_s, float(count))]
     return tuple(found)
+
+
+def source_after_purges(report: model.ReportFacts, source: CapacitySample) -> tuple[tuple[float, float], ...]:
+    """The use of the source after each expected purge; empty if none is expected."""
+    sizes = {batch.number: batch.tally.total_bytes for batch in report.status.batches}
+    left, found = float(source.used_bytes), [(source.at_s, float(source.used_bytes))]
+    for at_s, batch in sorted((at_s, batch) for batch, at_s in expected_purges(report.status, report.plan).items()):
+        left = max(left - sizes[batch], 0.0)
+        found.append((at_s, left))
+    return tuple(found) if len(found) > 1 else ()
 
 
 def user_blocks(status: model.StatusFacts, *, rows: int | None) -> Iterator[doc.Block]:

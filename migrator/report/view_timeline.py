@@ -6,11 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from migrator.bricks.add.model import AdditionState
 from migrator.bricks.drain.model import OUT_STATES, DrainStanding, DrainState
 from migrator.core.units import DAY_S, several
-from migrator.cutover.model import ROLLBACK_STATES, CutoverRecord, CutoverState
+from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.render import document as doc
 from migrator.render.document import Look
 from migrator.report import model
-from migrator.schedule.model import Outcome, SubvolumeStep
+from migrator.report.rules import OUT_OF_THE_VOLUME
+from migrator.report.rules_batches import (
+    expected_copying,
+    expected_purges,
+    moves,
+    moves_of,
+    scheduled,
+    scheduled_batches,
+)
 
 MOST_BATCH_LANES, MOST_BRICK_LANES = 28, 16
 """With the goals and headings, as many lanes as fit on a page of paper."""
@@ -133,37 +141,22 @@ def _goals(report: model.ReportFacts) -> Iterator[doc.Lane]:
 
 
 def _batches(report: model.ReportFacts) -> Iterator[doc.Lane]:
-    status, now_s = report.status, report.status.at_s
-    plan = "" if status.plan is None else status.plan.name
-    moves = [one for one in status.cutovers if one.state not in _UNDONE | ROLLBACK_STATES]
-    yield from _lane("earlier plans", _moved([one for one in moves if one.plan != plan], now_s))
-    outcome, begins_s = _scheduled(report)
-    steps = {} if outcome is None else {step.batch: step for step in outcome.batches}
+    status, plan, now_s = report.status, report.plan, report.status.at_s
+    name = "" if status.plan is None else status.plan.name
+    yield from _lane("earlier plans", _moved([one for one in moves(status) if one.plan != name], now_s))
+    steps, begins_s = scheduled_batches(plan), 0.0 if plan is None else plan.created_at_s
+    copying, purges = expected_copying(status, plan), expected_purges(status, plan)
     for batch in status.batches:
         spans: list[tuple[Look, _Times]] = []
-        own = [one for one in moves if one.plan == plan and one.batch == batch.number]
-        is_moved = bool(own) and all(one.thawed_at_s is not None for one in own) and len(own) >= len(batch.users)
         if (step := steps.get(batch.number)) is not None:
-            begin_s, moved_s, freed_s = (
-                begins_s + day * DAY_S for day in (step.begins_day, step.moved_day, step.freed_day)
-            )
-            spans.append((Look.PLAN, (begin_s, freed_s)))
-            end_s = freed_s if is_moved else moved_s
-            # What was to begin by now and did not has no date until there is a new plan.
-            if end_s > now_s and (batch.passes or begin_s >= now_s) and not _is_freed(own):
-                spans.append((Look.EXPECTED, (max(begin_s, now_s), end_s)))
+            spans.append((Look.PLAN, (begins_s + step.begins_day * DAY_S, begins_s + step.freed_day * DAY_S)))
+        from_s, to_s = copying.get(batch.number, (now_s, None))
+        spans.append((Look.EXPECTED, (from_s, purges.get(batch.number, to_s))))
         if batch.passes:
             ends = [one.finished_at_s for one in batch.passes]
             end_s = max((one for one in ends if one is not None), default=now_s) if None not in ends else now_s
             spans.append((Look.FIRST, (min(one.started_at_s for one in batch.passes), end_s)))
-        yield from _lane(f"batch {batch.number}", [*spans, *_moved(own, now_s)])
-
-
-_UNDONE = {CutoverState.PLANNED, CutoverState.REVERTING, CutoverState.REVERTED, CutoverState.ROLLED_BACK}
-
-
-def _is_freed(cutovers: Sequence[CutoverRecord]) -> bool:
-    return bool(cutovers) and all(one.state is CutoverState.PURGED for one in cutovers)
+        yield from _lane(f"batch {batch.number}", [*spans, *_moved(moves_of(status, batch), now_s)])
 
 
 def _moved(cutovers: Sequence[CutoverRecord], now_s: float) -> Iterator[tuple[Look, _Times]]:
@@ -184,47 +177,46 @@ def _moved(cutovers: Sequence[CutoverRecord], now_s: float) -> Iterator[tuple[Lo
     yield Look.THIRD, (min(begun, default=None), max(ended) if ended and len(ended) == len(purged) else now_s)
 
 
-def _scheduled(report: model.ReportFacts) -> tuple[Outcome | None, float]:
-    """The schedule of the plan, and the time from which its days count."""
-    plan = report.plan
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
-        return None, 0.0
-    return plan.schedule.orders[0].outcome, plan.created_at_s
-
-
 # --- Bricks
 
 
 def _bricks(report: model.ReportFacts) -> Iterator[doc.Lane]:
     """A lane for each subvolume of the schedule, then for each drain of other bricks."""
-    outcome, begins_s = _scheduled(report)
+    outcome, begins_s = scheduled(report.plan), 0.0 if report.plan is None else report.plan.created_at_s
     drains = [one for one in report.status.drains if one.state is not DrainState.STOPPED]
     left = list(drains)
     for step in () if outcome is None else outcome.subvolumes:
         own = next((one for one in drains if set(one.bricks) & set(step.bricks)), None)
         if own in left:
             left.remove(own)
-        planned = tuple(
-            None if day is None else begins_s + day * DAY_S
-            for day in (step.cleared_day if step.drain_begins_day is None else step.drain_begins_day, step.cleared_day)
-        )
-        yield from _lane(_label(step.bricks), [*_planned(step, planned, own, report), *_drained(own, report)])
+        begin_day = step.cleared_day if step.drain_begins_day is None else step.drain_begins_day
+        planned = tuple(None if day is None else begins_s + day * DAY_S for day in (begin_day, step.cleared_day))
+        yield from _brick_lane(report, step.bricks, own, planned)
     for drain in left:
-        yield from _lane(_label(drain.bricks), _drained(drain, report))
+        yield from _brick_lane(report, drain.bricks, drain, (None, None))
 
 
-def _label(bricks: Sequence[str]) -> str:
-    return bricks[0] if len(bricks) == 1 else f"{bricks[0]} and {several(len(bricks) - 1, 'brick')}"
-
-
-def _planned(
-    step: SubvolumeStep, planned: tuple[float | None, ...], drain: DrainStanding | None, report: model.ReportFacts
-) -> Iterator[tuple[Look, _Times]]:
+def _brick_lane(
+    report: model.ReportFacts, bricks: Sequence[str], drain: DrainStanding | None, planned: tuple[float | None, ...]
+) -> Iterator[doc.Lane]:
+    label = bricks[0] if len(bricks) == 1 else f"{bricks[0]} and {several(len(bricks) - 1, 'brick')}"
     begin_s, end_s = planned
-    yield Look.PLAN, (begin_s, end_s)
-    now_s, is_out = report.status.at_s, report.status.retirement is not None and step.retired
-    if drain is None and not is_out and begin_s is not None and end_s is not None and end_s > now_s:
-        yield Look.EXPECTED, (max(begin_s, now_s), end_s)
+    takes_s = None if begin_s is None or end_s is None else end_s - begin_s
+    spans: list[tuple[Look, _Times]] = [(Look.PLAN, (begin_s, end_s))]
+    spans.append((Look.EXPECTED, _expected_drain(report, bricks, drain, takes_s)))
+    yield from _lane(label, [*spans, *_drained(drain, report)])
+
+
+def _expected_drain(
+    report: model.ReportFacts, bricks: Sequence[str], drain: DrainStanding | None, takes_s: float | None
+) -> _Times:
+    """The drain of bricks until they are free; of one that has not begun, as long as planned."""
+    now_s = report.status.at_s
+    left = [one for one in report.bricks if one.brick in bricks and one.state not in OUT_OF_THE_VOLUME]
+    ends = [one.free_at_s for one in left if one.free_at_s is not None and one.free_at_s > now_s]
+    if not ends or len(ends) < len(left):
+        return None, None
+    return now_s if drain is not None or takes_s is None else max(now_s, max(ends) - takes_s), max(ends)
 
 
 def _drained(drain: DrainStanding | None, report: model.ReportFacts) -> Iterator[tuple[Look, _Times]]:
@@ -232,8 +224,6 @@ def _drained(drain: DrainStanding | None, report: model.ReportFacts) -> Iterator
         return
     now_s, is_out = report.status.at_s, drain.state in OUT_STATES
     yield Look.FIRST, (drain.started_at_s, drain.since_s if is_out else now_s)
-    if not is_out and drain.left_s is not None:
-        yield Look.EXPECTED, (now_s, now_s + drain.left_s)
     for one in report.status.additions:
         if set(one.bricks) & set(drain.bricks) and one.state is not AdditionState.FORGOTTEN:
             begin_s = drain.since_s if is_out else one.since_s

@@ -23,8 +23,10 @@ from migrator.render.document import (
     first_page,
 )
 from migrator.render.text import to_markdown
+from migrator.report import model
 from migrator.report.model import ReportFacts, TreeState
 from migrator.report.report import read_report
+from migrator.report.rules_batches import expected_copying, expected_purges
 from migrator.report.view import report_document
 from migrator.report.view_timeline import MOST_BATCH_LANES, timeline_blocks
 from tests.support.facts import report
@@ -96,9 +98,32 @@ def test_a_batch_has_its_copying_its_cutover_and_what_is_expected(late: ReportFa
     assert (first[Look.SECOND].from_s, first[Look.SECOND].to_s) == (cutover.frozen_at_s, cutover.thawed_at_s)
     assert (first[Look.PALE].from_s, first[Look.PALE].to_s) == (cutover.thawed_at_s, now_s)
     assert set(last) == {Look.PLAN, Look.EXPECTED}
-    assert last[Look.EXPECTED].from_s == last[Look.PLAN].from_s > now_s
-    # It was to begin by now and did not: only a new plan has a date.
-    assert set(found["batch 9"]) == {Look.PLAN}
+    assert late.status.forecast is not None
+    # The migration is late: the last batch is copied when everything is, and purged three days later.
+    assert last[Look.EXPECTED].to_s == pytest.approx(late.status.forecast.likely_at_s + 3 * DAY_S)
+    # Its retain time is over.
+    assert Look.EXPECTED not in first
+
+
+def test_batches_are_expected_one_after_the_other_until_the_end_of_the_forecast(late: ReportFacts) -> None:
+    found = expected_copying(late.status, late.plan)
+    assert late.status.forecast is not None
+    times = [at_s for span in found.values() for at_s in span]
+    assert times[0] == late.status.at_s
+    assert times[-1] == pytest.approx(late.status.forecast.likely_at_s)
+    assert times[1:-1:2] == times[2::2]
+    assert list(found) == [batch.number for batch in late.status.batches if batch.tally.left_bytes]
+
+
+def test_without_a_forecast_the_schedule_has_the_dates(late: ReportFacts) -> None:
+    found = expected_copying(replace(late.status, forecast=None), late.plan)
+    # The others should have begun by now.
+    assert list(found) == list(range(13, 25))
+    assert late.plan is not None
+    assert late.plan.schedule is not None
+    step = late.plan.schedule.orders[0].outcome.batches[-1]
+    assert found[24] == tuple(late.plan.created_at_s + day * DAY_S for day in (step.begins_day, step.moved_day))
+    assert expected_copying(replace(late.status, forecast=None), None) == {}
 
 
 def cutover(path: bytes, state: CutoverState, *, plan: str = "week1", batch: int = 7, **times: float) -> CutoverRecord:
@@ -141,11 +166,13 @@ def test_bricks_have_their_drains_and_additions(late: ReportFacts) -> None:
     under_way = replace(drain, bricks=("gl9:/b", "gl9:/c"), state=DrainState.DRAINING, started_at_s=now_s - 50)
     added = made(AdditionStanding, bricks=BRICKS[:1], state=AdditionState.SETTLED, since_s=drain.since_s + 5)
     status = replace(late.status, drains=(drain, under_way), additions=(added,))
-    found = lanes(replace(late, status=status))
-    assert (found["gl9:/b and 1 brick"][Look.FIRST].from_s, found["gl9:/b and 1 brick"][Look.FIRST].to_s) == (
-        now_s - 50,
-        now_s,
-    )
+    coming = [
+        made(model.BrickOutlook, brick=brick, state="draining", free_at_s=now_s + 500) for brick in under_way.bricks
+    ]
+    found = lanes(replace(late, status=status, bricks=(*late.bricks, *coming)))
+    spans = found["gl9:/b and 1 brick"]
+    assert (spans[Look.FIRST].from_s, spans[Look.FIRST].to_s) == (now_s - 50, now_s)
+    assert (spans[Look.EXPECTED].from_s, spans[Look.EXPECTED].to_s) == (now_s, now_s + 500)
     assert found[BRICKS[0]][Look.SECOND].to_s == drain.since_s + 5
 
 
@@ -207,6 +234,15 @@ def test_bricks_rise_from_none_to_those_out_of_the_source(late: ReportFacts) -> 
     # One is late and has no date.
     assert expected.points[-1][1] == len(BRICKS) - 1
     assert found.limit == ("all bricks", 4.0)
+
+
+def test_the_source_shrinks_by_the_purges_that_are_to_come(late: ReportFacts) -> None:
+    expected = chart(late, "Capacity").series[-1]
+    (_, first), *after = expected.points
+    coming = expected_purges(late.status, late.plan)
+    assert [at_s for at_s, _ in after] == sorted(coming.values())
+    assert first - after[-1][1] == sum(one.tally.total_bytes for one in late.status.batches if one.number in coming)
+    assert late.capacity[-2].used_bytes == first
 
 
 @pytest.mark.parametrize("title", ["Users moved", "Bytes left", "Capacity", "Bricks cleared"])

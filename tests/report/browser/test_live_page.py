@@ -40,6 +40,8 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
             asked.clear()
             expect(page.locator("#live")).to_have_text("Read anew every 1 seconds.")
             first = page.title()
+            fold = page.locator("details.figures").nth(1)
+            fold.locator("summary").click()
             wide = page.locator("main .scroll").last
             wide.evaluate("one => { one.scrollLeft = 40; one.focus(); }")
             shift = wide.evaluate("one => one.scrollLeft")
@@ -49,6 +51,8 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
                 ledger.events.add(made(Event, at_s=weeks.now_s, **facts))
             expect(page.locator("main")).to_contain_text(NEWS)
             assert asked == {served.url}
+            assert fold.get_attribute("open") is not None
+            assert page.locator("details[open]").count() == 1
             assert said == []
             assert first.startswith("Migration of ")
             assert shift > 0
