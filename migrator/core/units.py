@@ -50,7 +50,7 @@ def format_duration(duration_s: float) -> str:
     return " ".join(shown)
 
 
-def local_time(at_s: float) -> datetime | None:
+def local_datetime(at_s: float) -> datetime | None:
     """A time with the time zone of this machine (`TZ`, otherwise /etc/localtime); None beyond the years of `datetime`."""
     if not -_LAST_S / 8 < at_s < _LAST_S - DAY_S:
         return None
@@ -59,7 +59,7 @@ def local_time(at_s: float) -> datetime | None:
 
 def format_time(at_s: float, form: str = "%Y-%m-%d %H:%M %Z") -> str:
     """Show a time in the time zone of this machine: `2026-11-20 23:30 CET`."""
-    found = local_time(at_s)
+    found = local_datetime(at_s)
     return "beyond all dates" if found is None else found.strftime(form)
 
 

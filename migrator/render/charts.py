@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_time, local_time
-from migrator.render.document import Chart, Lane, Look, Span, Timeline, cut
+from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_time, local_datetime
+from migrator.render.document import Chart, Lane, Span, SpanStyle, Timeline, cut
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
@@ -137,7 +137,7 @@ def _grid(chart: Chart, plane: _Plane, step: float) -> Iterator[Markup]:
 
 def _ticks(from_s: float, to_s: float) -> Iterator[tuple[float, str]]:
     """Round times of this machine's zone, each with its label. From a day on, they are beginnings of days."""
-    begin, end, span_s = local_time(from_s), local_time(to_s), to_s - from_s
+    begin, end, span_s = local_datetime(from_s), local_datetime(to_s), to_s - from_s
     if begin is None or end is None:
         return
     step_s = next((step_s for step_s in _TIME_STEPS_S if span_s / step_s <= _TICKS), span_s / _TICKS)
@@ -208,19 +208,19 @@ def _legend(chart: Chart) -> Iterator[Markup]:
 
 _LANE_LEFT, _LANE_TOP, _LANE_HEIGHT = 212, 16, 20
 _LABEL_CHARACTERS = 22
-_HEIGHTS = {Look.PLAN: 15, Look.RANGE: 12}
+_HEIGHTS = {SpanStyle.PLAN: 15, SpanStyle.RANGE: 12}
 _BAR_HEIGHT = 8
 
 _TEXT_CELLS = 48
 _TEXT_MARKS = {
-    Look.PLAN: "·",
-    Look.EXPECTED: "░",
-    Look.DONE: "▬",
-    Look.PALE: "▒",
-    Look.FIRST: "█",
-    Look.SECOND: "▓",
-    Look.THIRD: "▚",
-    Look.RANGE: "─",
+    SpanStyle.PLAN: "·",
+    SpanStyle.EXPECTED: "░",
+    SpanStyle.DONE: "▬",
+    SpanStyle.PALE: "▒",
+    SpanStyle.FIRST: "█",
+    SpanStyle.SECOND: "▓",
+    SpanStyle.THIRD: "▚",
+    SpanStyle.RANGE: "─",
 }
 """In the order in which later ones cover earlier ones, except that a range covers only empty cells and plans."""
 
@@ -262,29 +262,29 @@ def _extent(timeline: Timeline) -> tuple[float, float]:
 
 def _in_order(lane: Lane) -> list[Span]:
     """The spans of a lane, those that lie behind others first."""
-    looks = list(Look)
-    return sorted(lane.spans, key=lambda span: looks.index(span.look))
+    styles = list(SpanStyle)
+    return sorted(lane.spans, key=lambda span: styles.index(span.style))
 
 
 def _span(span: Span, x1: float, x2: float, y: float) -> Markup:
-    half = _HEIGHTS.get(span.look, _BAR_HEIGHT) / 2
-    if span.look is Look.RANGE:
+    half = _HEIGHTS.get(span.style, _BAR_HEIGHT) / 2
+    if span.style is SpanStyle.RANGE:
         shape = f"M{x1} {y}H{x2}M{x1} {y - half}V{y + half}M{x2} {y - half}V{y + half}"
     else:
         shape = f"M{x1} {y - half}H{max(x2, x1 + 2):.1f}V{y + half}H{x1}Z"
-    return _path(f"span-{span.look.value}", shape)
+    return _path(f"span-{span.style.value}", shape)
 
 
 def _rows_of_legend(timeline: Timeline) -> tuple[list[Markup], int]:
-    """The meaning of the looks, and the number of rows that it takes."""
+    """The meaning of the styles, and the number of rows that it takes."""
     parts, x, row = list[Markup](), 8.0, 0
-    for look, label in timeline.looks.items():
+    for style, label in timeline.styles.items():
         width = 46 + len(label) * _CHARACTER
         if x + width > _WIDTH and x > 8:
             x, row = 8.0, row + 1
         y = _LANE_TOP + row * _LANE_HEIGHT
         parts += [
-            _span(Span(look=look, label=label, from_s=0.0, to_s=0.0), x, x + 24, y),
+            _span(Span(style=style, label=label, from_s=0.0, to_s=0.0), x, x + 24, y),
             _text(x + 30, y + 4, label, kind="legend"),
         ]
         x += width
@@ -303,13 +303,13 @@ def timeline_lines(timeline: Timeline) -> list[str]:
         lines.append(group.title)
         for lane in group.lanes:
             cells = [" "] * _TEXT_CELLS
-            for look, mark in _TEXT_MARKS.items():
+            for style, mark in _TEXT_MARKS.items():
                 for span in lane.spans:
-                    if span.look is look:
+                    if span.style is style:
                         for place in range(cell(span.from_s), cell(span.to_s) + 1):
-                            if look is not Look.RANGE or cells[place] in (" ", _TEXT_MARKS[Look.PLAN]):
+                            if style is not SpanStyle.RANGE or cells[place] in (" ", _TEXT_MARKS[SpanStyle.PLAN]):
                                 cells[place] = mark
             cells[cell(timeline.now_s)] = "│"
             lines.append(f"  {cut(lane.label, _LABEL_CHARACTERS):{_LABEL_CHARACTERS}} {''.join(cells).rstrip()}")
     ends = " to ".join(format_time(at_s, "%Y-%m-%d") for at_s in (from_s, to_s))
-    return [*lines, f"{ends}: │ now", *(f"{_TEXT_MARKS[look]} {label}" for look, label in timeline.looks.items())]
+    return [*lines, f"{ends}: │ now", *(f"{_TEXT_MARKS[style]} {label}" for style, label in timeline.styles.items())]

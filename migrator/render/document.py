@@ -170,7 +170,7 @@ class Chart(Struct, frozen=True, kw_only=True):
         return f"{value:,.0f}" if self.counted else format_size(value)
 
 
-class Look(StrEnum):
+class SpanStyle(StrEnum):
     """How a span is drawn. `PLAN` is an outline behind the others, `RANGE` a line across them."""
 
     PLAN = "plan"
@@ -184,9 +184,9 @@ class Look(StrEnum):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A part of a lane. Spans of one look have one label. The end is never before the begin."""
+    """A part of a lane. Spans of one style have one label. The end is never before the begin."""
 
-    look: Look
+    style: SpanStyle
     label: str
     from_s: float
     to_s: float
@@ -220,10 +220,10 @@ class Timeline(Struct, frozen=True, kw_only=True):
         return tuple(lane for group in self.groups for lane in group.lanes)
 
     @property
-    def looks(self) -> dict[Look, str]:
-        """The looks in use with their labels."""
-        labels = {span.look: span.label for lane in self.lanes for span in lane.spans}
-        return {look: labels[look] for look in Look if look in labels}
+    def styles(self) -> dict[SpanStyle, str]:
+        """The styles in use with their labels."""
+        labels = {span.style: span.label for lane in self.lanes for span in lane.spans}
+        return {style: labels[style] for style in SpanStyle if style in labels}
 
 
 Block = Paragraph | Facts | Bar | Table | Chart | Timeline

@@ -8,7 +8,7 @@ from migrator.bricks.drain.model import OUT_STATES, DrainStanding, DrainState
 from migrator.core.units import DAY_S, several
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.render import document as doc
-from migrator.render.document import Look
+from migrator.render.document import SpanStyle
 from migrator.report import model
 from migrator.report.rules import OUT_OF_THE_VOLUME
 from migrator.report.rules_batches import (
@@ -24,14 +24,14 @@ MOST_BATCH_LANES, MOST_BRICK_LANES = 28, 16
 """With the goals and headings, as many lanes as fit on a page of paper."""
 
 _LABELS = {
-    Look.PLAN: "planned or promised",
-    Look.DONE: "so far",
-    Look.FIRST: "copying, draining",
-    Look.SECOND: "cutovers, adding",
-    Look.PALE: "retained",
-    Look.THIRD: "purging",
-    Look.EXPECTED: "expected",
-    Look.RANGE: "range",
+    SpanStyle.PLAN: "planned or promised",
+    SpanStyle.DONE: "so far",
+    SpanStyle.FIRST: "copying, draining",
+    SpanStyle.SECOND: "cutovers, adding",
+    SpanStyle.PALE: "retained",
+    SpanStyle.THIRD: "purging",
+    SpanStyle.EXPECTED: "expected",
+    SpanStyle.RANGE: "range",
 }
 
 _FARTHEST = 3
@@ -56,7 +56,7 @@ def timeline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     if not spans:
         return
     from_s, last_s = min(span.from_s for span in spans), max(span.to_s for span in spans)
-    settled_s = max([now_s, *(span.to_s for span in spans if span.look not in (Look.EXPECTED, Look.RANGE))])
+    settled_s = max([now_s, *(span.to_s for span in spans if span.style not in (SpanStyle.EXPECTED, SpanStyle.RANGE))])
     until_s = min(last_s, from_s + _FARTHEST * max(settled_s - from_s, DAY_S))
     cut = "" if until_s >= last_s else f" The drawing ends at {_day(until_s)}; the table below has later dates."
     words = "; ".join(_goal_words(one) for one in report.milestones)
@@ -80,13 +80,13 @@ def _name(one: model.Milestone) -> str:
     return one.goal.value.replace("-", " ")
 
 
-def _lane(label: str, spans: Iterable[tuple[Look, _Times]]) -> Iterator[doc.Lane]:
+def _lane(label: str, spans: Iterable[tuple[SpanStyle, _Times]]) -> Iterator[doc.Lane]:
     """A lane of the spans whose begin and end are known; none without any. A clock may have been set back: no span ends
     before its begin.
     """
     found = tuple(
-        doc.Span(look=look, label=_LABELS[look], from_s=from_s, to_s=max(from_s, to_s))
-        for look, (from_s, to_s) in spans
+        doc.Span(style=style, label=_LABELS[style], from_s=from_s, to_s=max(from_s, to_s))
+        for style, (from_s, to_s) in spans
         if from_s is not None and to_s is not None
     )
     if found:
@@ -94,7 +94,7 @@ def _lane(label: str, spans: Iterable[tuple[Look, _Times]]) -> Iterator[doc.Lane
 
 
 def _merged(lanes: Sequence[doc.Lane], most: int) -> tuple[doc.Lane, ...]:
-    """At most so many lanes: each has several neighbours, from the first begin to the last end of each look."""
+    """At most so many lanes: each has several neighbours, from the first begin to the last end of each style."""
     each = math.ceil(len(lanes) / most)
     if each <= 1:
         return tuple(lanes)
@@ -102,19 +102,19 @@ def _merged(lanes: Sequence[doc.Lane], most: int) -> tuple[doc.Lane, ...]:
 
 
 def _together(lanes: Sequence[doc.Lane]) -> doc.Lane:
-    looks: dict[Look, list[doc.Span]] = {}
+    styles: dict[SpanStyle, list[doc.Span]] = {}
     for lane in lanes:
         for span in lane.spans:
-            looks.setdefault(span.look, []).append(span)
+            styles.setdefault(span.style, []).append(span)
     label = lanes[0].label if len(lanes) == 1 else f"{lanes[0].label} to {lanes[-1].label}"
     spans = tuple(
         doc.Span(
-            look=look,
-            label=_LABELS[look],
+            style=style,
+            label=_LABELS[style],
             from_s=min(span.from_s for span in found),
             to_s=max(span.to_s for span in found),
         )
-        for look, found in looks.items()
+        for style, found in styles.items()
     )
     return doc.Lane(label=label, spans=spans)
 
@@ -127,13 +127,16 @@ def _goals(report: model.ReportFacts) -> Iterator[doc.Lane]:
     began_s = report.done[0].at_s if report.done else None
     for one in report.milestones:
         promised = (None, None) if promise is None else (promise.at_s, one.promised_at_s)
-        spans: list[tuple[Look, _Times]] = [(Look.PLAN, promised)]
+        spans: list[tuple[SpanStyle, _Times]] = [(SpanStyle.PLAN, promised)]
         if one.done:
-            spans.append((Look.DONE, (began_s, one.at_s)))
+            spans.append((SpanStyle.DONE, (began_s, one.at_s)))
         else:
-            spans.append((Look.DONE, (began_s, now_s)))
+            spans.append((SpanStyle.DONE, (began_s, now_s)))
             if one.at_s is not None and one.at_s > now_s:
-                spans += [(Look.EXPECTED, (now_s, one.at_s)), (Look.RANGE, (one.earliest_at_s, one.latest_at_s))]
+                spans += [
+                    (SpanStyle.EXPECTED, (now_s, one.at_s)),
+                    (SpanStyle.RANGE, (one.earliest_at_s, one.latest_at_s)),
+                ]
         yield from _lane(_name(one), spans)
 
 
@@ -147,34 +150,34 @@ def _batches(report: model.ReportFacts) -> Iterator[doc.Lane]:
     steps, begins_s = scheduled_batches(plan), 0.0 if plan is None else plan.created_at_s
     copying, purges = expected_copying(status, plan), expected_purges(status, plan)
     for batch in status.batches:
-        spans: list[tuple[Look, _Times]] = []
+        spans: list[tuple[SpanStyle, _Times]] = []
         if (step := steps.get(batch.number)) is not None:
-            spans.append((Look.PLAN, (begins_s + step.begins_day * DAY_S, begins_s + step.freed_day * DAY_S)))
+            spans.append((SpanStyle.PLAN, (begins_s + step.begins_day * DAY_S, begins_s + step.freed_day * DAY_S)))
         from_s, to_s = copying.get(batch.number, (now_s, None))
-        spans.append((Look.EXPECTED, (from_s, purges.get(batch.number, to_s))))
+        spans.append((SpanStyle.EXPECTED, (from_s, purges.get(batch.number, to_s))))
         if batch.passes:
             ends = [one.finished_at_s for one in batch.passes]
             end_s = max((one for one in ends if one is not None), default=now_s) if None not in ends else now_s
-            spans.append((Look.FIRST, (min(one.started_at_s for one in batch.passes), end_s)))
+            spans.append((SpanStyle.FIRST, (min(one.started_at_s for one in batch.passes), end_s)))
         yield from _lane(f"batch {batch.number}", [*spans, *_moved(moves_of(status, batch), now_s)])
 
 
-def _moved(cutovers: Sequence[CutoverRecord], now_s: float) -> Iterator[tuple[Look, _Times]]:
+def _moved(cutovers: Sequence[CutoverRecord], now_s: float) -> Iterator[tuple[SpanStyle, _Times]]:
     """The cutovers of some trees, the time in which their sources are retained, and the purges."""
     if not cutovers:
         return
     frozen = [one.frozen_at_s for one in cutovers if one.frozen_at_s is not None]
     thawed = [one.thawed_at_s for one in cutovers if one.thawed_at_s is not None]
     yield (
-        Look.SECOND,
+        SpanStyle.SECOND,
         (min(frozen, default=None), max(thawed, default=now_s) if len(thawed) == len(cutovers) else now_s),
     )
     purging = [one.times.get(CutoverState.PURGING) for one in cutovers if one.thawed_at_s is not None]
     begun = [one for one in purging if one is not None]
-    yield Look.PALE, (min(thawed, default=None), max(begun) if begun and len(begun) == len(purging) else now_s)
+    yield SpanStyle.PALE, (min(thawed, default=None), max(begun) if begun and len(begun) == len(purging) else now_s)
     purged = [one.times.get(CutoverState.PURGED) for one in cutovers if one.times.get(CutoverState.PURGING) is not None]
     ended = [one for one in purged if one is not None]
-    yield Look.THIRD, (min(begun, default=None), max(ended) if ended and len(ended) == len(purged) else now_s)
+    yield SpanStyle.THIRD, (min(begun, default=None), max(ended) if ended and len(ended) == len(purged) else now_s)
 
 
 # --- Bricks
@@ -202,8 +205,8 @@ def _brick_lane(
     label = bricks[0] if len(bricks) == 1 else f"{bricks[0]} and {several(len(bricks) - 1, 'brick')}"
     begin_s, end_s = planned
     takes_s = None if begin_s is None or end_s is None else end_s - begin_s
-    spans: list[tuple[Look, _Times]] = [(Look.PLAN, (begin_s, end_s))]
-    spans.append((Look.EXPECTED, _expected_drain(report, bricks, drain, takes_s)))
+    spans: list[tuple[SpanStyle, _Times]] = [(SpanStyle.PLAN, (begin_s, end_s))]
+    spans.append((SpanStyle.EXPECTED, _expected_drain(report, bricks, drain, takes_s)))
     yield from _lane(label, [*spans, *_drained(drain, report)])
 
 
@@ -219,12 +222,12 @@ def _expected_drain(
     return now_s if drain is not None or takes_s is None else max(now_s, max(ends) - takes_s), max(ends)
 
 
-def _drained(drain: DrainStanding | None, report: model.ReportFacts) -> Iterator[tuple[Look, _Times]]:
+def _drained(drain: DrainStanding | None, report: model.ReportFacts) -> Iterator[tuple[SpanStyle, _Times]]:
     if drain is None:
         return
     now_s, is_out = report.status.at_s, drain.state in OUT_STATES
-    yield Look.FIRST, (drain.started_at_s, drain.since_s if is_out else now_s)
+    yield SpanStyle.FIRST, (drain.started_at_s, drain.since_s if is_out else now_s)
     for one in report.status.additions:
         if set(one.bricks) & set(drain.bricks) and one.state is not AdditionState.FORGOTTEN:
             begin_s = drain.since_s if is_out else one.since_s
-            yield Look.SECOND, (begin_s, one.since_s if one.state is AdditionState.SETTLED else now_s)
+            yield SpanStyle.SECOND, (begin_s, one.since_s if one.state is AdditionState.SETTLED else now_s)

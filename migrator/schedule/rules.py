@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.collected import collected
-from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, local_time, several
+from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, local_datetime, several
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import Need
 from migrator.gluster.model import Brick, VolumeState
@@ -278,7 +278,7 @@ def day_words(day: float, begins_at_s: float) -> str:
 
 
 def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
-    at = local_time(begins_at_s + day * DAY_S)
+    at = local_datetime(begins_at_s + day * DAY_S)
     return "" if at is None else f"{before}{at.date()}{after}"
 
 

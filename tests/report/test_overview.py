@@ -14,8 +14,8 @@ from migrator.render.document import (
     Block,
     Chart,
     Document,
-    Look,
     Span,
+    SpanStyle,
     Table,
     Timeline,
     contents,
@@ -57,8 +57,8 @@ def timeline(facts: ReportFacts) -> Timeline:
     return found
 
 
-def lanes(facts: ReportFacts) -> dict[str, dict[Look, Span]]:
-    return {lane.label: {span.look: span for span in lane.spans} for lane in timeline(facts).lanes}
+def lanes(facts: ReportFacts) -> dict[str, dict[SpanStyle, Span]]:
+    return {lane.label: {span.style: span for span in lane.spans} for lane in timeline(facts).lanes}
 
 
 def test_the_overview_is_between_the_first_page_and_the_details(late: ReportFacts) -> None:
@@ -82,27 +82,27 @@ def test_each_goal_has_its_promise_behind_it_and_its_range(late: ReportFacts) ->
     assert late.promise is not None
     for one in late.milestones:
         spans = found[one.goal.value]
-        assert (spans[Look.PLAN].from_s, spans[Look.PLAN].to_s) == (late.promise.at_s, one.promised_at_s)
-        assert spans[Look.DONE].to_s == now_s
+        assert (spans[SpanStyle.PLAN].from_s, spans[SpanStyle.PLAN].to_s) == (late.promise.at_s, one.promised_at_s)
+        assert spans[SpanStyle.DONE].to_s == now_s
     copied = late.milestones[0]
     spans = found["copied"]
-    assert (spans[Look.EXPECTED].from_s, spans[Look.EXPECTED].to_s) == (now_s, copied.at_s)
-    assert (spans[Look.RANGE].from_s, spans[Look.RANGE].to_s) == (copied.earliest_at_s, copied.latest_at_s)
+    assert (spans[SpanStyle.EXPECTED].from_s, spans[SpanStyle.EXPECTED].to_s) == (now_s, copied.at_s)
+    assert (spans[SpanStyle.RANGE].from_s, spans[SpanStyle.RANGE].to_s) == (copied.earliest_at_s, copied.latest_at_s)
 
 
 def test_a_batch_has_its_copying_its_cutover_and_what_is_expected(late: ReportFacts) -> None:
     found, now_s = lanes(late), late.status.at_s
     first, last = found["batch 1"], found["batch 24"]
     (cutover,) = [one for one in late.status.cutovers if one.batch == 1]
-    assert first[Look.FIRST].to_s == late.status.batches[0].passes[0].finished_at_s
-    assert (first[Look.SECOND].from_s, first[Look.SECOND].to_s) == (cutover.frozen_at_s, cutover.thawed_at_s)
-    assert (first[Look.PALE].from_s, first[Look.PALE].to_s) == (cutover.thawed_at_s, now_s)
-    assert set(last) == {Look.PLAN, Look.EXPECTED}
+    assert first[SpanStyle.FIRST].to_s == late.status.batches[0].passes[0].finished_at_s
+    assert (first[SpanStyle.SECOND].from_s, first[SpanStyle.SECOND].to_s) == (cutover.frozen_at_s, cutover.thawed_at_s)
+    assert (first[SpanStyle.PALE].from_s, first[SpanStyle.PALE].to_s) == (cutover.thawed_at_s, now_s)
+    assert set(last) == {SpanStyle.PLAN, SpanStyle.EXPECTED}
     assert late.status.forecast is not None
     # The migration is late: the last batch is copied when everything is, and purged three days later.
-    assert last[Look.EXPECTED].to_s == pytest.approx(late.status.forecast.likely_at_s + 3 * DAY_S)
+    assert last[SpanStyle.EXPECTED].to_s == pytest.approx(late.status.forecast.likely_at_s + 3 * DAY_S)
     # Its retain time is over.
-    assert Look.EXPECTED not in first
+    assert SpanStyle.EXPECTED not in first
 
 
 def test_batches_are_expected_one_after_the_other_until_the_end_of_the_forecast(late: ReportFacts) -> None:
@@ -133,7 +133,7 @@ def cutover(path: bytes, state: CutoverState, *, plan: str = "week1", batch: int
     return made(CutoverRecord, tree=own, plan=plan, batch=batch, state=state, times=at, **known)
 
 
-def with_cutovers(facts: ReportFacts, *cutovers: CutoverRecord) -> dict[str, dict[Look, Span]]:
+def with_cutovers(facts: ReportFacts, *cutovers: CutoverRecord) -> dict[str, dict[SpanStyle, Span]]:
     return lanes(replace(facts, status=replace(facts.status, cutovers=cutovers)))
 
 
@@ -142,27 +142,29 @@ def test_purges_end_the_time_in_which_sources_are_retained(late: ReportFacts) ->
     purged = cutover(b"a", CutoverState.PURGED, freezing=10.0, thawed=20.0, purging=30.0, purged=40.0)
     purging = cutover(b"b", CutoverState.PURGING, freezing=11.0, thawed=21.0, purging=35.0)
     spans = with_cutovers(late, purged, purging)["batch 7"]
-    times = {look: (spans[look].from_s, spans[look].to_s) for look in (Look.SECOND, Look.PALE, Look.THIRD)}
-    assert times == {Look.SECOND: (10.0, 21.0), Look.PALE: (20.0, 35.0), Look.THIRD: (30.0, now_s)}
+    times = {
+        style: (spans[style].from_s, spans[style].to_s) for style in (SpanStyle.SECOND, SpanStyle.PALE, SpanStyle.THIRD)
+    }
+    assert times == {SpanStyle.SECOND: (10.0, 21.0), SpanStyle.PALE: (20.0, 35.0), SpanStyle.THIRD: (30.0, now_s)}
 
 
 def test_cutovers_that_were_undone_are_not_drawn(late: ReportFacts) -> None:
     undone = cutover(b"a", CutoverState.REVERTED, freezing=10.0, thawed=20.0)
     back = cutover(b"b", CutoverState.ROLLED_BACK, freezing=10.0, thawed=20.0)
-    assert Look.SECOND not in with_cutovers(late, undone, back)["batch 7"]
+    assert SpanStyle.SECOND not in with_cutovers(late, undone, back)["batch 7"]
 
 
 def test_users_whom_an_earlier_plan_moved_have_a_lane(late: ReportFacts) -> None:
     moved = cutover(b"a", CutoverState.RETAINED, plan="week0", freezing=10.0, thawed=20.0)
-    assert with_cutovers(late, moved)["earlier plans"][Look.SECOND].to_s == 20.0
+    assert with_cutovers(late, moved)["earlier plans"][SpanStyle.SECOND].to_s == 20.0
 
 
 def test_bricks_have_their_drains_and_additions(late: ReportFacts) -> None:
     found, now_s = lanes(late), late.status.at_s
     (drain,) = late.status.drains
-    assert found[BRICKS[0]][Look.FIRST].to_s == drain.since_s
-    assert Look.EXPECTED not in found[BRICKS[0]]
-    assert found[BRICKS[3]][Look.EXPECTED].to_s > now_s
+    assert found[BRICKS[0]][SpanStyle.FIRST].to_s == drain.since_s
+    assert SpanStyle.EXPECTED not in found[BRICKS[0]]
+    assert found[BRICKS[3]][SpanStyle.EXPECTED].to_s > now_s
     under_way = replace(drain, bricks=("gl9:/b", "gl9:/c"), state=DrainState.DRAINING, started_at_s=now_s - 50)
     added = made(AdditionStanding, bricks=BRICKS[:1], state=AdditionState.SETTLED, since_s=drain.since_s + 5)
     status = replace(late.status, drains=(drain, under_way), additions=(added,))
@@ -171,9 +173,9 @@ def test_bricks_have_their_drains_and_additions(late: ReportFacts) -> None:
     ]
     found = lanes(replace(late, status=status, bricks=(*late.bricks, *coming)))
     spans = found["gl9:/b and 1 brick"]
-    assert (spans[Look.FIRST].from_s, spans[Look.FIRST].to_s) == (now_s - 50, now_s)
-    assert (spans[Look.EXPECTED].from_s, spans[Look.EXPECTED].to_s) == (now_s, now_s + 500)
-    assert found[BRICKS[0]][Look.SECOND].to_s == drain.since_s + 5
+    assert (spans[SpanStyle.FIRST].from_s, spans[SpanStyle.FIRST].to_s) == (now_s - 50, now_s)
+    assert (spans[SpanStyle.EXPECTED].from_s, spans[SpanStyle.EXPECTED].to_s) == (now_s, now_s + 500)
+    assert found[BRICKS[0]][SpanStyle.SECOND].to_s == drain.since_s + 5
 
 
 def test_many_batches_share_lanes_and_lose_no_time(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_many_batches_share_lanes_and_lose_no_time(tmp_path: Path) -> None:
     assert facts.plan is not None
     assert facts.plan.schedule is not None
     freed_day = max(step.freed_day for step in facts.plan.schedule.orders[0].outcome.batches)
-    ends = [span.to_s for lane in found for span in lane.spans if span.look is Look.PLAN]
+    ends = [span.to_s for lane in found for span in lane.spans if span.style is SpanStyle.PLAN]
     assert max(ends) == facts.plan.created_at_s + freed_day * DAY_S
 
 
