@@ -136,7 +136,7 @@ def _plain_block(block: render_document.Block) -> Iterator[str]:
                     if cell not in ("", render_document.NONE):
                         yield from _wrapped(f"{column.name}: {cell}", first="  ", later="    ")
             yield from _wrapped(block.note)
-        case render_document.Chart():
+        case render_document.Chart() | render_document.Timeline():
             yield from _wrapped(f"{block.title}. {block.summary}")
         case _:
             assert_never(block)

@@ -141,9 +141,9 @@ class TestReaderWithoutRoot:
         os.chown(place, 0, READER)
         place.chmod(0o2750)
         hook_site.site.works("report", "--output", str(place))
-        read = "import pathlib, sys; print(*(len(one.read_bytes()) for one in pathlib.Path(sys.argv[1]).iterdir()))"
+        read = "import pathlib, sys; print(*(len(one.read_bytes()) for one in pathlib.Path(sys.argv[1]).rglob('*.*')))"
         done = self.call(read, str(place))
-        assert sorted(map(int, done.stdout.split())) == sorted(file.stat().st_size for file in place.iterdir())
+        assert sorted(map(int, done.stdout.split())) == sorted(file.stat().st_size for file in place.rglob("*.*"))
         for change in (
             "(place / 'new').touch()",
             "(place / 'report.html').unlink()",
@@ -152,7 +152,7 @@ class TestReaderWithoutRoot:
             done = self.call(f"import pathlib, sys; place = pathlib.Path(sys.argv[1]); {change}", str(place))
             assert "PermissionError" in done.stderr
         assert self.call(read, str(hook_site.site.directory / "state")).returncode != 0
-        others = {file.stat().st_mode & 0o007 for file in (place, *place.iterdir())}
+        others = {file.stat().st_mode & 0o007 for file in (place, *place.rglob("*"))}
         assert others == {0}
 
     @pytest.mark.exhaustive
