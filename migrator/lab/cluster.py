@@ -1,6 +1,7 @@
 """A Gluster cluster in network namespaces, with an sshd on each host."""
 
 import os
+import re
 import pwd
 import shlex
 import shutil
@@ -350,7 +351,9 @@ async def wait_for_client(state: LabState, clock: Clock) -> None:
 
     async def reached() -> str | None:
         reached_count = sum(_client_connected(state, number) for number in range(count))
-        return None if reached_count == count else f"the mount has reached {reached_count} of {count} bricks"
+        if reached_count < count:
+            return f"the mount has reached {reached_count} of {count} bricks"
+        return None if _subvolumes_up(state) else "the mount does not use every subvolume yet"
 
     await until(reached, clock=clock, deadline_s=_START_DEADLINE_S)
 
@@ -361,6 +364,17 @@ def _client_connected(state: LabState, number: int) -> bool:
     try:
         with open(f"{os.fsdecode(state.source)}/.meta/graphs/active/{name}/private", "rb") as file:
             return b"connected = 1" in file.read()
+    except OSError:
+        return False
+
+
+def _subvolumes_up(state: LabState) -> bool:
+    """Whether the client's DHT uses every subvolume: shortly after the connections it does not, and a `mkdir` fails with EIO."""
+    try:
+        with open(f"{os.fsdecode(state.source)}/.meta/graphs/active/{state.spec.volume}-dht/private", "rb") as file:
+            return b"subvolume_status" in (shown := file.read()) and not re.search(
+                rb"subvolume_status\[\d+\] = 0", shown
+            )
     except OSError:
         return False
 
