@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,9 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.render.text import to_json
 from migrator.report.kept import KeptReports
-from migrator.report.model import MetricFamily, ReportFacts
+from migrator.report.model import MetricFamily, ReadPlan, ReportFacts
 from migrator.report.report import read_report
-from migrator.report.status import read_metrics
+from migrator.report.status import forecast_settings, read_metrics
 from migrator.report.watch import pause_s
 
 if TYPE_CHECKING:
@@ -83,11 +84,18 @@ def serve_command(
             plans = wiring.plans(None)
             against = kept.comparisons(now_s=now_s)
             return read_report(
-                ledger, plans, now_s=now_s, plan=plan_name, holders=wiring.locks().holders, against=against
+                ledger,
+                plans,
+                now_s=now_s,
+                plan=plan_name,
+                holders=wiring.locks().holders,
+                against=against,
+                settings=forecast_settings(wiring.site),
             )
 
     routes = serving.report_routes(read, interval_s=interval_s)
-    routes |= serving.metrics_routes(lambda: _read(wiring, plan_name))
+    read_plan = cache(wiring.plans(None).read)
+    routes |= serving.metrics_routes(lambda: _read(wiring, plan_name, read_plan))
     server = serving.listen(listen, routes, token_file=token_file, names=names)
     return _until_stopped(_serve(invocation, server))
 
@@ -147,14 +155,15 @@ def metrics_command(
     if interval_s is not None and textfile is None:
         raise UsageError("--interval is for --textfile", hint="with `serve`, Prometheus decides how often")
     wiring = open_wiring(invocation)
-    families = _read(wiring, plan_name)
+    read_plan = cache(wiring.plans(None).read)
+    families = _read(wiring, plan_name, read_plan)
     if textfile is not None:
         from migrator.render.prometheus import write_metrics  # noqa: PLC0415
 
         file = textfile
         write_metrics(file, families)
         if interval_s is not None:
-            again = _repeat(lambda: write_metrics(file, _read(wiring, plan_name)), wiring, interval_s)
+            again = _repeat(lambda: write_metrics(file, _read(wiring, plan_name, read_plan)), wiring, interval_s)
             return _until_stopped(again)
         return ExitCode.DONE
     if invocation.as_json:
@@ -166,11 +175,19 @@ def metrics_command(
     return ExitCode.DONE
 
 
-def _read(wiring: app.Wiring, plan: str | None) -> Sequence[MetricFamily]:
+def _read(wiring: app.Wiring, plan: str | None, read_plan: ReadPlan) -> Sequence[MetricFamily]:
     with wiring.ledger(read_only=True) as ledger:
         now_s = wiring.clock.now_s()
         windows = window_standings(wiring.site, now_s)
-        return read_metrics(ledger, now_s=now_s, plan=plan, holders=wiring.locks().holders, windows=windows)
+        return read_metrics(
+            ledger,
+            now_s=now_s,
+            plan=plan,
+            holders=wiring.locks().holders,
+            windows=windows,
+            read_plan=read_plan,
+            settings=forecast_settings(wiring.site),
+        )
 
 
 async def _repeat(write: Callable[[], None], wiring: app.Wiring, interval_s: float) -> None:

@@ -20,6 +20,7 @@ from migrator.render.text import to_json, to_markdown
 from migrator.report.kept import REPORT_JSON, KeptReports, read_earlier
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report, require_report_hooks, send_report
+from migrator.report.status import forecast_settings
 from migrator.report.view import report_document
 
 _ROWS_ON_TERMINAL = 20
@@ -80,6 +81,7 @@ def report_command(
             holders=wiring.locks().holders,
             against=against,
             usage=kept_usage(wiring.site.site.state_dir),
+            settings=forecast_settings(wiring.site),
         )
     if baseline and (facts.status.plan is None or facts.status.forecast is None):
         raise Refused(

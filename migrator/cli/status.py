@@ -1,6 +1,7 @@
 """`status`: the current progress. Reads the ledger only."""
 
 import sys
+from functools import cache
 
 import click
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from migrator.bricks.shields import shield_blockers
 from migrator.cli.call import details_option, duration, open_wiring, plan_option, present, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
-from migrator.report.status import read_status
+from migrator.report.status import forecast_settings, read_status
 from migrator.report.view_status import status_document
 
 _LEAST_INTERVAL_S = 0.2
@@ -41,7 +42,14 @@ def status_command(
     if watch:
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
-        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, holders=wiring.locks().holders)
+        status = read_status(
+            ledger,
+            now_s=wiring.clock.now_s(),
+            plan=plan_name,
+            holders=wiring.locks().holders,
+            read_plan=wiring.plans(None).read,
+            settings=forecast_settings(wiring.site),
+        )
     shields = shield_blockers(wiring.site.shields_dir, status.drains, status.additions)
     status = replace(status, require_archive=wiring.site.cutover.require_archive, blocked=(*status.blocked, *shields))
     return present(invocation, status, status_document, more="" if details else "migrator status --details")
@@ -53,5 +61,15 @@ def _watch(wiring: app.Wiring, plan_name: str | None, interval_s: float) -> Exit
     from migrator.report.watch import snapshots  # noqa: PLC0415
 
     with wiring.ledger(read_only=True) as ledger:
-        watch(sys.stdout, snapshots(ledger, wiring.clock, interval_s, plan=plan_name, holders=wiring.locks().holders))
+        # A plan is never overwritten, and takes a second to read if it has thousands of users.
+        found = snapshots(
+            ledger,
+            wiring.clock,
+            interval_s,
+            plan=plan_name,
+            holders=wiring.locks().holders,
+            read_plan=cache(wiring.plans(None).read),
+            settings=forecast_settings(wiring.site),
+        )
+        watch(sys.stdout, found)
     return ExitCode.DONE

@@ -1,6 +1,6 @@
 """Values behind `status`, `report`, `metrics` and `status --watch`. Times are seconds since the epoch, durations seconds. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -150,13 +150,22 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 
 class Goal(StrEnum):
-    """A date of the whole migration: everything is copied once, the last user works on the target, the last brick is out
-    of the source.
-    """
+    """A date of the whole migration, in the order of the work."""
 
     COPIED = "copied"
+    """Everything is copied once."""
+    VERIFIED = "verified"
+    """The last user tree is verified."""
     MOVED = "moved"
+    """The last user works on the target."""
+    PURGED = "purged"
+    """The source of the last user is freed."""
     CLEARED = "cleared"
+    """The last brick is out of the source."""
+    ADDED = "added"
+    """The last drained brick is part of the target."""
+    COMPLETE = "complete"
+    """All of these."""
 
 
 class Milestone(Struct, frozen=True, kw_only=True):
@@ -172,6 +181,65 @@ class Milestone(Struct, frozen=True, kw_only=True):
     promised_at_s: float | None = None
     unknown: str = ""
     basis: str = ""
+
+
+class TreeCourse(Struct, frozen=True, kw_only=True):
+    """How far a user tree is. `batch` names the trees that are copied and verified together. `reached` has the time of each
+    goal that it has reached; None: unknown.
+    """
+
+    batch: str
+    size_bytes: int
+    reached: Mapping[Goal, float | None]
+
+
+class BrickCourse(Struct, frozen=True, kw_only=True):
+    """How far the bricks of one subvolume are. Its drain began at `began_at_s`, and moves `size_bytes`. Bricks that are not
+    drained stay until the volume is stopped. `reached` as in `TreeCourse`.
+    """
+
+    is_drained: bool = True
+    size_bytes: int
+    began_at_s: float | None
+    reached: Mapping[Goal, float | None]
+
+
+class StageUnit(Struct, frozen=True, kw_only=True):
+    """A part of the work of one stage, which is done at once. `work` has any one unit. Since `ready_at_s` it waited for this
+    stage, or was in it (None: it is not ready, or the time is unknown); `done_at_s` may be unknown too.
+    """
+
+    work: float = 1.0
+    ready_at_s: float | None = None
+    done: bool = False
+    done_at_s: float | None = None
+
+
+class AssumedWait(Struct, frozen=True, kw_only=True):
+    """How long a unit of a stage waits if nothing was measured yet, and the source of that."""
+
+    earliest_s: float
+    likely_s: float
+    latest_s: float
+    basis: str
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """One stage of the migration: all its units, done or not. Those of the stage before are ready `keep_s` later; if it
+    does not `follow`, only the last one waits for the stage before; one `after` drains waits for those alone. Nothing is expected for the reason `unknown`. As long
+    as no unit was measured, each takes the `assumed` wait, and all drains `drains_s`; otherwise the stage ends at
+    `scheduled_at_s` by the plan (None: unknown).
+    """
+
+    goal: Goal
+    units: tuple[StageUnit, ...]
+    follows: bool = True
+    keep_s: float = 0.0
+    unknown: str = ""
+    assumed: AssumedWait | None = None
+    drains_s: float = 0.0
+    scheduled_at_s: float | None = None
+    after: "Stage | None" = None
 
 
 class PromiseVerdict(Struct, frozen=True, kw_only=True):
@@ -551,6 +619,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     - `verified` includes moved users: a cutover verifies.
     - `attention` may be cut, `attention_total` is not.
     - `forecast` is None if nothing is left or too little was copied.
+    - `milestones` are the expected dates of the whole migration; empty without a plan.
     - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
       which something was copied.
     - `verified_content_bytes` are the verified bytes whose content was compared, not only their attributes.
@@ -576,6 +645,7 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     batches: tuple[BatchFacts, ...] = ()
     trees: tuple[TreeFacts, ...] = ()
     forecast: CopyForecast | None = None
+    milestones: tuple[Milestone, ...] = ()
     rate: ThroughputPoint | None = None
     last_rate: ThroughputPoint | None = None
     attention: tuple[AttentionFile, ...] = ()
@@ -597,11 +667,25 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     require_archive: int = 0
 
 
+class ForecastSettings(Struct, frozen=True, kw_only=True):
+    """The settings of site.toml that the expected dates depend on: how long sources are kept, and growth until it is
+    measured.
+    """
+
+    retain_s: float = 0.0
+    growth_bytes_per_day: int = 0
+
+
+DEFAULT_SETTINGS = ForecastSettings()
+ReadPlan = Callable[[str], tuple[Plan, str]]
+"""Reads the document of a plan, with its checksum. Raises MigratorError."""
+
+
 class ReportFacts(Struct, frozen=True, kw_only=True):
     """The report for management: status, history, forecast and proofs.
 
     - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
-    - `promise` is None without a plan; `verdict` compares `milestones` with it.
+    - `promise` is None without a plan; `verdict` compares `milestones` with it: those of the status, with promised dates.
     - `since` is None without an earlier report.
     - `weeks` are the last seven days, and the seven before if the migration is older.
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from migrator.bench.model import BenchmarkResult, BenchmarkState
 from migrator.bricks.add.model import AdditionState
 from migrator.bricks.drain.model import DrainState
-from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused
+from migrator.core.errors import ExitCode, Interrupted, Refused
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
@@ -25,7 +25,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, UsageRanking
 from migrator.plan.usage import compare_usage
 from migrator.report import model, rules, rules_promise, rules_week
-from migrator.report.status import first_start, read_done, read_status, work_between
+from migrator.report.status import chosen_plan, first_start, read_document, read_done, status_by, work_between
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -51,21 +51,35 @@ def read_report(
     holders: Holders = tuple,
     against: model.EarlierReports = NOTHING_EARLIER,
     usage: UsageRanking | None = None,
+    settings: model.ForecastSettings = model.DEFAULT_SETTINGS,
 ) -> model.ReportFacts:
     """The report, with the batches of `plan` (default: the active one), compared with earlier reports; `usage` is what
     was known before the scan. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the
     plan is not in the ledger.
     """
-    status = read_status(
-        ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, holders=holders
+    document, problem = read_document(plans.read, chosen_plan(ledger, plan))
+    status = status_by(
+        ledger,
+        document,
+        now_s=now_s,
+        plan=plan,
+        attention_limit=_ATTENTION,
+        events_limit=_EVENTS,
+        holders=holders,
+        settings=settings,
     )
-    document, problem = _document(plans, status.plan)
     name = None if status.plan is None else status.plan.name
     capacity = tuple(ledger.capacity.all())
     if capacity:
         width_s = rules.span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
-    bricks = rules.brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
+    bricks = rules.brick_outlooks(
+        status.drains,
+        document,
+        now_s=now_s,
+        retirement=status.retirement,
+        cleared=next((one for one in status.milestones if one.goal is model.Goal.CLEARED), None),
+    )
     facts = model.ReportFacts(
         status=status,
         done=_done(ledger, status),
@@ -130,13 +144,7 @@ def _compared(
         before = _work(ledger, began_s, against.baseline.at_s)
         promise = rules_promise.promise_of_report(against.baseline, before)
     promise = promise or _promise(ledger, plans, facts)
-    dates = rules_promise.milestones(
-        status,
-        copied_at_s=min(facts.done[-1].at_s, status.at_s) if facts.done else None,
-        plan=facts.plan,
-        bricks=facts.bricks,
-        promise=promise,
-    )
+    dates = rules_promise.promised(status.milestones, promise)
     weeks = _weeks(ledger, status)
     since_s = began_s if began_s is None or promise is None else max(began_s, promise.at_s)
     return replace(
@@ -187,7 +195,7 @@ def _promise(ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts) -> mo
         return None
     document = facts.plan
     if document is None or document.name != first.name:
-        document, _ = _document(plans, first)
+        document, _ = read_document(plans.read, first)
     return rules_promise.promise_of_plan(first, ledger.facts.trees(first.name), document)
 
 
@@ -216,18 +224,6 @@ def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint,
         return ()
     points = read_done(ledger, status.trees, now_s=status.at_s, started_at_s=started)
     return (model.DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
-
-
-def _document(plans: PlanFiles, facts: model.PlanFacts | None) -> tuple[Plan | None, str]:
-    if facts is None:
-        return None, "there is no plan yet"
-    try:
-        plan, checksum = plans.read(facts.name)
-    except MigratorError as error:
-        return None, error.message
-    if checksum != facts.checksum:
-        return None, f"{facts.path} is not the recorded plan: its checksum differs"
-    return plan, ""
 
 
 # --- `report --send`: hooks get a report that was written

@@ -31,6 +31,7 @@ from migrator.plan.model import Plan
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
 from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
+from migrator.schedule.model import SubvolumeStep
 from migrator.verify.model import DifferenceKind, VerificationRecord
 
 _Value = TypeVar("_Value", bound=Struct)
@@ -278,19 +279,23 @@ def together(points: Sequence[model.ThroughputPoint]) -> model.ThroughputPoint |
 
 OUT_OF_THE_VOLUME = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
 """States of a brick that has left the source."""
-_SCHEDULED = "by the schedule of the plan; bytes are the most that its drain has to move"
-LATE = "late: "
-_LATE = f"{LATE}the schedule of the plan has it free by now; a new plan gives a new date"
+_SCHEDULED = "by the order of the schedule, and the expected date of the last brick; bytes are the most that its drain has to move"
 
 
 def brick_outlooks(
-    drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float, retirement: Retirement | None = None
+    drains: Sequence[DrainStanding],
+    plan: Plan | None,
+    *,
+    now_s: float,
+    retirement: Retirement | None = None,
+    cleared: model.Milestone | None = None,
 ) -> tuple[model.BrickOutlook, ...]:
-    """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a
-    retired volume has no bricks any more.
+    """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule, whose
+    dates end with the expected one of the last brick (`cleared`); a retired volume has no bricks any more.
     """
     found = {outlook.brick: outlook for drain in drains for outlook in _of_drain(drain, now_s)}
-    for outlook in _of_schedule(plan, now_s):
+    out = frozenset(brick for brick, one in found.items() if one.state in OUT_OF_THE_VOLUME)
+    for outlook in _of_schedule(plan, out, cleared, now_s):
         known = found.get(outlook.brick)
         if known is None or known.state == DrainState.STOPPED:
             found[outlook.brick] = outlook
@@ -327,21 +332,39 @@ def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[model.BrickOutlook
         )
 
 
-def _of_schedule(plan: Plan | None, now_s: float) -> Iterator[model.BrickOutlook]:
+def _of_schedule(
+    plan: Plan | None, out: frozenset[str], cleared: model.Milestone | None, now_s: float
+) -> Iterator[model.BrickOutlook]:
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return
-    for step in plan.schedule.orders[0].outcome.subvolumes:
+    steps = plan.schedule.orders[0].outcome.subvolumes
+    end_s = None if cleared is None else cleared.at_s
+    free_at = _stretched(steps, out, (now_s - plan.created_at_s) / DAY_S)
+    for step in steps:
+        share = free_at.get(step.subvolume)
         for brick in step.bricks:
-            free_at_s = None if step.cleared_day is None else plan.created_at_s + step.cleared_day * DAY_S
-            late = free_at_s is not None and free_at_s < now_s
             yield model.BrickOutlook(
                 brick=brick,
                 state="in the volume",
                 left_files=None,
                 left_bytes=step.moved_bytes,
-                free_at_s=None if late else free_at_s,
-                basis=_LATE if late else _SCHEDULED,
+                free_at_s=None if share is None or end_s is None else now_s + share * (end_s - now_s),
+                basis=_SCHEDULED if end_s is not None else "" if cleared is None else cleared.unknown,
             )
+
+
+def _stretched(steps: Sequence[SubvolumeStep], out: frozenset[str], today: float) -> Mapping[int, float]:
+    """For each subvolume left, the share of the time until the last one is cleared that has passed then: as in the
+    schedule, from today on, or from the last brick that is out if the schedule is ahead of the migration.
+    """
+    left = {one.subvolume: one.cleared_day for one in steps if not out.issuperset(one.bricks)}
+    days = [day for day in left.values() if day is not None]
+    if not days:
+        return {}
+    done = [one.cleared_day for one in steps if one.cleared_day is not None and out.issuperset(one.bricks)]
+    from_day = today if today < min(days) else min(max((0.0, *done)), *days)
+    whole = max(days) - from_day
+    return {number: (day - from_day) / whole if whole > 0 else 1.0 for number, day in left.items() if day is not None}
 
 
 def server_outlooks(bricks: Sequence[model.BrickOutlook], plan: Plan | None) -> tuple[model.ServerOutlook, ...]:

@@ -115,6 +115,18 @@ def _copy_left(facts: MetricFacts) -> _Values:
     return [] if status.forecast is None else [(status.forecast.left_s,)]
 
 
+def _dates(facts: MetricFacts) -> _Values:
+    for one in facts.status.milestones:
+        if not one.done:
+            yield one.earliest_at_s, one.goal.value, "earliest"
+            yield one.at_s, one.goal.value, "likely"
+            yield one.latest_at_s, one.goal.value, "latest"
+
+
+def _reached(facts: MetricFacts) -> _Values:
+    return [(one.done, one.goal.value) for one in facts.status.milestones]
+
+
 def _churn(facts: MetricFacts) -> _Values:
     return [(one.churn_bytes_per_h / HOUR_S, number) for one, number in _predictions(facts)]
 
@@ -237,6 +249,13 @@ CATALOGUE = (
         "attention.vanished",
     ),
     _gauge("copy_left_seconds", "", "Time left for copying, as in status; 0 when done", _copy_left),
+    _gauge(
+        "expected_timestamp_seconds",
+        "goal bound",
+        "Expected date of a goal that is not reached: likely, and the range in which it is in 8 of 10 cases",
+        _dates,
+    ),
+    _gauge("goal_reached", "goal", "1 for a goal that is reached, otherwise 0", _reached),
     _gauge(
         "batch_predicted_freeze_seconds", "batch", "Predicted freeze of a user of a batch", _predictions, "freeze_s"
     ),

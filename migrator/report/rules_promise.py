@@ -1,15 +1,14 @@
-"""The promised dates, the expected ones, and the verdict on both. Pure."""
+"""The promised dates, and the verdict on the expected ones. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.core.units import DAY_S, format_duration, format_rate, format_size
 from migrator.plan.model import Plan
 from migrator.report import model
-from migrator.report.rules import LATE, MOVED, OUT_OF_THE_VOLUME, left_to_people
+from migrator.report.rules_milestones import finished_schedule
 
 # --- The reports to compare with
 
@@ -85,10 +84,8 @@ def promise_of_report(report: model.EarlierReport, before: model.ThroughputPoint
 
 def _scheduled(plan: Plan | None) -> tuple[float | None, float | None]:
     """When the last user is moved and when the source is empty, by the schedule; None without one that ends."""
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
-        return None, None
-    outcome = plan.schedule.orders[0].outcome
-    if outcome.obstacle is not None or outcome.done_day is None:
+    outcome = finished_schedule(plan)
+    if plan is None or outcome is None or outcome.done_day is None:
         return None, None
     moved_day = max((step.moved_day for step in outcome.batches), default=None)
     moved_at_s = None if moved_day is None else plan.created_at_s + moved_day * DAY_S
@@ -98,95 +95,16 @@ def _scheduled(plan: Plan | None) -> tuple[float | None, float | None]:
 # --- The expected dates
 
 
-_SCHEDULE = "by the schedule of the plan"
-
-
-def milestones(
-    status: model.StatusFacts,
-    *,
-    copied_at_s: float | None,
-    plan: Plan | None,
-    bricks: Sequence[model.BrickOutlook],
-    promise: model.Promise | None,
-) -> tuple[model.Milestone, ...]:
-    """The dates that matter, in order: all copied, the last user moved, and the last brick cleared if the source has
-    bricks. `copied_at_s` is when the last file so far was copied. Empty without a plan.
-    """
-    if status.plan is None:
-        return ()
-    copied, moved = _copied(status, copied_at_s), _moved(status, plan)
-    if promise is not None:
-        copied = replace(copied, promised_at_s=promise.copied_at_s)
-        moved = replace(moved, promised_at_s=promise.moved_at_s)
-    if not bricks and (plan is None or plan.schedule is None):
-        return copied, moved
-    cleared = _cleared(bricks, plan, status.retirement)
-    return copied, moved, replace(cleared, promised_at_s=None if promise is None else promise.cleared_at_s)
-
-
-def is_copied(status: model.StatusFacts) -> bool:
-    """Whether nothing is left to copy, or only files that an operator has to look at."""
-    tally = status.overall
-    return (tally.left_files <= 0 and tally.left_bytes <= 0) or left_to_people(status.trees)
-
-
-def _copied(status: model.StatusFacts, copied_at_s: float | None) -> model.Milestone:
-    goal, forecast = model.Goal.COPIED, status.forecast
-    if is_copied(status):
-        return model.Milestone(goal=goal, done=True, at_s=copied_at_s)
-    if forecast is None:
-        why = "too little was copied for a forecast" if status.overall.done_files else "nothing was copied yet"
-        return model.Milestone(goal=goal, unknown=why)
-    return model.Milestone(
-        goal=goal,
-        at_s=forecast.likely_at_s,
-        earliest_at_s=forecast.earliest_at_s,
-        latest_at_s=forecast.latest_at_s,
-        basis="at the pace so far",
-    )
-
-
-def _moved(status: model.StatusFacts, plan: Plan | None) -> model.Milestone:
-    goal, tally = model.Goal.MOVED, status.moved
-    if tally.left_users <= 0:
-        paths = {tree.tree.path for tree in status.trees if tree.state in MOVED}
-        ends = [one.thawed_at_s for one in status.cutovers if one.thawed_at_s is not None and one.tree.path in paths]
-        return model.Milestone(goal=goal, done=True, at_s=max(ends, default=None))
-    at_s, _ = _scheduled(plan)
-    if at_s is None:
-        return model.Milestone(goal=goal, unknown=_no_schedule(plan))
-    copied_s = status.at_s if status.forecast is None else status.forecast.likely_at_s
-    if at_s < copied_s:
-        why = "copying ends after the date that the schedule of the plan has; a new plan gives a new date"
-        return model.Milestone(goal=goal, unknown=why)
-    return model.Milestone(goal=goal, at_s=at_s, basis=_SCHEDULE)
-
-
-def _cleared(bricks: Sequence[model.BrickOutlook], plan: Plan | None, retirement: Retirement | None) -> model.Milestone:
-    goal, left = model.Goal.CLEARED, [one for one in bricks if one.state not in OUT_OF_THE_VOLUME]
-    times = [one.free_at_s for one in left or bricks if one.free_at_s is not None]
-    is_retired = retirement is not None and retirement.state is RetirementState.RETIRED
-    if not is_retired and (plan is None or plan.schedule is None or not plan.schedule.orders):
-        # Drains alone do not tell which other bricks there are.
-        return model.Milestone(goal=goal, unknown=_no_schedule(plan))
-    if not left:
-        return model.Milestone(goal=goal, done=True, at_s=max(times, default=None))
-    unknown = [one for one in left if one.free_at_s is None]
-    if unknown:
-        late = [one.basis.removeprefix(LATE) for one in unknown if one.basis.startswith(LATE)]
-        drained = [f"the drain of {one.brick} is {one.state}" for one in unknown if not one.basis]
-        return model.Milestone(goal=goal, unknown=next(iter((*late, *drained)), "") or _no_schedule(plan))
-    return model.Milestone(goal=goal, at_s=max(times), basis=_SCHEDULE)
-
-
-def _no_schedule(plan: Plan | None) -> str:
-    """Why the plan has no date for the last user and the last brick."""
-    if plan is None or plan.schedule is None:
-        return "the plan has no schedule of users and bricks"
-    if plan.schedule.problem is not None or not plan.schedule.orders:
-        return f"the plan has no schedule: {plan.schedule.problem}"
-    obstacle = plan.schedule.orders[0].outcome.obstacle
-    return "the schedule of the plan ends before" + (f": {obstacle.kind.value}" if obstacle is not None else "")
+def promised(dates: Sequence[model.Milestone], promise: model.Promise | None) -> tuple[model.Milestone, ...]:
+    """The expected dates with those that were promised."""
+    if promise is None:
+        return tuple(dates)
+    known = {
+        model.Goal.COPIED: promise.copied_at_s,
+        model.Goal.MOVED: promise.moved_at_s,
+        model.Goal.CLEARED: promise.cleared_at_s,
+    }
+    return tuple(replace(one, promised_at_s=known.get(one.goal)) for one in dates)
 
 
 # --- The verdict
@@ -221,9 +139,10 @@ def verdict(
     work: model.ThroughputPoint | None,
     since: model.SinceReport | None,
 ) -> model.PromiseVerdict:
-    """The first date that is not reached against its promise; of a finished migration, the last one. `work` is the
-    throughput since copying began (`began_s`) or since the promise if that was later.
+    """The first promised date that is not reached against its promise; of a finished migration, the last one. `work` is
+    the throughput since copying began (`began_s`) or since the promise if that was later.
     """
+    dates = [date for date in dates if date.goal in _DOING]
     if promise is None or not dates:
         return _verdict(model.Standing.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
     one = next((date for date in dates if not date.done), None)

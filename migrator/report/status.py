@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from migrator import __version__
 from migrator.bricks.add.rules import addition_blockers
-from migrator.bricks.drain.rules_progress import drain_blockers
+from migrator.bricks.drain.rules_progress import drain_blockers, newest_of_bricks
 from migrator.bricks.shared import read_bricks
-from migrator.core.errors import UsageError
+from migrator.core.errors import MigratorError, UsageError
 from migrator.core.states import PassKind, PassState
-from migrator.core.units import MINUTE_S
+from migrator.core.units import HOUR_S, MINUTE_S
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, frozen_users, newest_attempts
@@ -22,13 +22,16 @@ from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.operations.run_files import last_heard_s
-from migrator.plan.model import fit_cost, sum_of
+from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.plan.rules import settled_trees
+from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
+from migrator.report.rules_milestones import is_copied, milestones, tree_courses
 from migrator.report.rules_next import next_steps
+from migrator.site.config import Site
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
 from migrator.verify.model import VerificationRecord
@@ -56,17 +59,22 @@ def _whole(
     of_counting: Sequence[model.TreeFacts],
     cutovers: Sequence[CutoverRecord],
     not_taken: Sequence[bytes],
-) -> tuple[tuple[model.TreeFacts, ...], Mapping[bytes, VerificationRecord]]:
-    """Every user tree of the migration, and the newest proof of each. `plans` are all that were active, the counting one last."""
+) -> tuple[tuple[model.TreeFacts, ...], Mapping[bytes, VerificationRecord], Mapping[bytes, float]]:
+    """Every user tree of the migration, the newest proof of each, and the time of the first. `plans` are all that were
+    active, the counting one last.
+    """
     earlier = (read_batches(ledger, plan, read_passes(ledger, plan))[1] for plan in reversed(plans[:-1]))
     by_plan = [of_counting, *earlier]
     proofs: dict[bytes, VerificationRecord] = {}
+    first: dict[bytes, float] = {}
     for plan, trees in zip(reversed(plans), by_plan, strict=True):
         for record in ledger.verifications.of_plan(plan):
             if record.whole and not any(record.differences.values()):
-                covered = (one.tree.path for one in trees if one.batch == record.batch and record.covers(one.tree.path))
+                covered = [one.tree.path for one in trees if one.batch == record.batch and record.covers(one.tree.path)]
                 proofs |= {path: record for path in covered if path not in proofs or proofs[path].id < record.id}
-    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}, not_taken), proofs
+                at_s = record.started_at_s if record.finished_at_s is None else record.finished_at_s
+                first |= {path: min(first.get(path, at_s), at_s) for path in covered}
+    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}, not_taken), proofs, first
 
 
 def _set_apart(ledger: "Ledger", plan: model.PlanFacts, cutovers: Sequence[CutoverRecord]) -> Sequence[bytes]:
@@ -163,16 +171,68 @@ def read_status(
     attention_limit: int = 20,
     events_limit: int = 10,
     holders: Holders = tuple,
+    read_plan: model.ReadPlan | None = None,
+    settings: model.ForecastSettings = model.DEFAULT_SETTINGS,
 ) -> model.StatusFacts:
     """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a
-    scan or a plan has a status too. By default nobody is at work. Raises UsageError if the plan is not in the ledger.
+    scan or a plan has a status too. By default nobody is at work. `read_plan` reads the schedule; without it, and if the
+    document is missing or edited, dates that depend on it are unknown. Raises UsageError if the plan is not in the
+    ledger.
     """
+    document = None
+    if read_plan is not None:
+        document, _ = read_document(read_plan, chosen_plan(ledger, plan))
+    return status_by(
+        ledger,
+        document,
+        now_s=now_s,
+        plan=plan,
+        attention_limit=attention_limit,
+        events_limit=events_limit,
+        holders=holders,
+        settings=settings,
+    )
+
+
+def forecast_settings(site: Site) -> model.ForecastSettings:
+    """The settings of a site that the expected dates depend on."""
+    return model.ForecastSettings(
+        retain_s=site.cutover.retain_s, growth_bytes_per_day=site.capacity.growth_bytes_per_day
+    )
+
+
+def read_document(read_plan: model.ReadPlan, facts: model.PlanFacts | None) -> tuple[Plan | None, str]:
+    """The document of a plan, or why there is none that counts."""
+    if facts is None:
+        return None, "there is no plan yet"
+    try:
+        plan, checksum = read_plan(facts.name)
+    except MigratorError as error:
+        return None, error.message
+    if checksum != facts.checksum:
+        return None, f"{facts.path} is not the recorded plan: its checksum differs"
+    return plan, ""
+
+
+def status_by(
+    ledger: "Ledger",
+    document: Plan | None,
+    *,
+    now_s: float,
+    plan: str | None,
+    attention_limit: int,
+    events_limit: int,
+    holders: Holders,
+    settings: model.ForecastSettings,
+) -> model.StatusFacts:
+    """As `read_status`, with the document of the plan."""
     site = ledger.site.read()
-    chosen = _plan(ledger, plan)
+    chosen = chosen_plan(ledger, plan)
     scan = ledger.scans.unfinished() or ledger.scans.latest()
     batches: tuple[model.BatchFacts, ...] = ()
     trees: tuple[model.TreeFacts, ...] = ()
     proofs: Mapping[bytes, VerificationRecord] = {}
+    verified: Mapping[bytes, float] = {}
     apart: Sequence[bytes] = ()
     returned: Sequence[bytes] = ()
     over: Collection[int] = ()
@@ -181,14 +241,16 @@ def read_status(
         batches, own = read_batches(ledger, chosen.name, read_passes(ledger, chosen.name))
         apart = _set_apart(ledger, chosen, cutovers)
         returned = _rolled_back_since(chosen, own, cutovers)
-        trees, proofs = _whole(ledger, _plans_until(ledger, chosen.name), own, cutovers, (*apart, *returned))
+        trees, proofs, verified = _whole(ledger, _plans_until(ledger, chosen.name), own, cutovers, (*apart, *returned))
         over = rules.verified_otherwise(batches, own, trees, proofs)
     overall = rules.add_up(trees)
+    forecast = _forecast(ledger, trees, overall, now_s=now_s, settings=settings)
     at_work, runs = _at_work(ledger, now_s, holders)
     copying = [run for run in runs if run.verb == _COPYING_VERB and run.life is model.RunLife.AT_WORK]
     rate = _rate(ledger, now_s, copying[-1]) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
     bricks = read_bricks(ledger)
+    retirement = ledger.retirements.newest()
     held = {name for holder in at_work for name in holder.names}
     verbs = {run.verb for run in runs if run.life in model.ALIVE}
     governing = read_governing(ledger, at_work=at_work)
@@ -223,7 +285,23 @@ def read_status(
         moved=rules.add_up(trees, counts=rules.MOVED),
         batches=batches,
         trees=trees,
-        forecast=_forecast(ledger, trees, overall, now_s=now_s),
+        forecast=forecast,
+        milestones=()
+        if chosen is None
+        else milestones(
+            now_s=now_s,
+            overall=overall,
+            trees=trees,
+            forecast=forecast,
+            copied_at_s=_end_of_copying(ledger, trees, now_s) if is_copied(overall, trees) else None,
+            courses=tree_courses(trees, copied=_copied_at(ledger, trees), verified=verified, cutovers=cutovers),
+            plan=document,
+            drains=newest_of_bricks(ledger.drains.all()),
+            standings=bricks.drains,
+            additions=bricks.additions,
+            retirement=retirement,
+            retain_s=settings.retain_s,
+        ),
         rate=rate,
         last_rate=last_rate,
         attention=tuple(ledger.facts.attention(chosen.name, attention_limit)) if chosen else (),
@@ -248,15 +326,51 @@ def read_status(
         probes=tuple(ledger.probes.newest()),
         drains=bricks.drains,
         additions=bricks.additions,
-        retirement=ledger.retirements.newest(),
+        retirement=retirement,
         governing=governing,
     )
 
 
+def _end_of_copying(ledger: "Ledger", trees: Sequence[model.TreeFacts], now_s: float) -> float | None:
+    """When seed passes last copied something; None if no stream has."""
+    copied = ledger.facts.copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
+    return min(copied[-1].at_s, now_s) if copied else None
+
+
+def _copied_at(ledger: "Ledger", trees: Sequence[model.TreeFacts]) -> Mapping[bytes, float]:
+    """When the seed pass over each tree ended, by the plan that counts for it."""
+    ends = {
+        (one.plan, one.batch): one.finished_at_s
+        for plan in trees_by_plan(trees)
+        for one in ledger.passes.of_plan(plan)
+        if one.kind is PassKind.SEED and one.finished_at_s is not None
+    }
+    return {tree.tree.path: at_s for tree in trees if (at_s := ends.get((tree.plan, tree.batch))) is not None}
+
+
+def _growth_per_day(ledger: "Ledger", trees: Sequence[model.TreeFacts], settings: model.ForecastSettings) -> float:
+    """The growth of the source, as a share of what its users have."""
+    held = (model.TreeState.PURGED, model.TreeState.EXCLUDED)
+    sizes = {tree.tree.path: tree.tally.total_bytes for tree in trees if tree.state not in held}
+    growth = choose_growth(
+        ledger.capacity.all(span_s=HOUR_S),
+        ledger.scans.all(),
+        ledger.cutovers.all(),
+        sizes,
+        configured_bytes_per_day=settings.growth_bytes_per_day,
+    )
+    return growth.bytes_per_day / max(sum(sizes.values()), 1)
+
+
 def _forecast(
-    ledger: "Ledger", trees: Sequence[model.TreeFacts], tally: model.Tally, *, now_s: float
+    ledger: "Ledger",
+    trees: Sequence[model.TreeFacts],
+    tally: model.Tally,
+    *,
+    now_s: float,
+    settings: model.ForecastSettings,
 ) -> model.CopyForecast | None:
-    if tally.left_files <= 0 or rules.left_to_people(trees):
+    if is_copied(tally, trees):
         return None
     began_s = first_start(ledger, trees)
     if began_s is None or began_s >= now_s:
@@ -275,6 +389,7 @@ def _forecast(
         left=tally,
         cost=cost,
         cost_groups=groups,
+        growth_per_day=_growth_per_day(ledger, trees, settings),
     )
 
 
@@ -356,7 +471,8 @@ def read_done(
     return rules.with_rests(ledger.facts.done(trees_by_plan(trees), span_s=span_s), span_s)
 
 
-def _plan(ledger: "Ledger", name: str | None) -> model.PlanFacts | None:
+def chosen_plan(ledger: "Ledger", name: str | None) -> model.PlanFacts | None:
+    """The plan of that name, or the active one. Raises UsageError if it is not in the ledger."""
     if name is None:
         active = ledger.plans.active()
         return None if active is None else ledger.facts.plan(active.name)
@@ -404,12 +520,23 @@ def read_metrics(
     plan: str | None = None,
     holders: Holders = tuple,
     windows: Sequence[WindowStanding] = (),
+    read_plan: model.ReadPlan | None = None,
+    settings: model.ForecastSettings = model.DEFAULT_SETTINGS,
 ) -> tuple[model.MetricFamily, ...]:
     """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
-    `windows` are the current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
+    `windows` are the current windows of [transfer]; `read_plan` and `settings` as in `read_status`. Raises UsageError if the plan is not in the ledger.
     """
     began_s = monotonic()
-    status = read_status(ledger, now_s=now_s, plan=plan, holders=holders, attention_limit=0, events_limit=0)
+    status = read_status(
+        ledger,
+        now_s=now_s,
+        plan=plan,
+        holders=holders,
+        attention_limit=0,
+        events_limit=0,
+        read_plan=read_plan,
+        settings=settings,
+    )
     shown = {run.id for run in status.runs}
     older = [
         run_facts(record, now_s, held=False)

@@ -59,22 +59,23 @@ def _bars(status: model.StatusFacts) -> Iterator[doc.Block]:
 # --- Until when
 
 
-_GOALS = {
-    model.Goal.COPIED: "everything copied",
-    model.Goal.MOVED: "last user moved",
-    model.Goal.CLEARED: "last brick cleared",
-}
+_SHOWN = (model.Goal.COPIED, model.Goal.MOVED, model.Goal.CLEARED, model.Goal.COMPLETE)
+"""The dates on the first page; the others are in the details."""
+
 _MINUTES_MATTER_S = 3 * DAY_S
 
 
 def _dates(report: model.ReportFacts) -> doc.Table:
     now_s, rows = report.status.at_s, []
     for one in report.milestones:
+        if one.goal not in _SHOWN:
+            continue
         if one.goal is model.Goal.CLEARED:
             rows += list(_next_brick(report))
-        rows.append((_GOALS[one.goal], _expected(one, now_s), _range(one, now_s), _day(one.promised_at_s, now_s)))
-    forecast = report.status.forecast
-    between = "between" if forecast is None else f"between ({forecast.share * 100:.0f} %)"
+        rows.append(
+            (view_status.GOALS[one.goal], _expected(one, now_s), _range(one, now_s), _day(one.promised_at_s, now_s))
+        )
+    between = f"between ({model.RANGE_SHARE * 100:.0f} %)"
     columns = [doc.text("date"), doc.wide("expected"), doc.wide(between), doc.text("promised")]
     return doc.table("", columns, rows)
 

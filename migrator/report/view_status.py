@@ -96,6 +96,7 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
         pairs.append(("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}{bad}"))
         pairs.append(("users", users_words(status)))
         pairs.append(("expected end", expected_end(status)))
+        pairs += [("all done", milestone_words(one)) for one in status.milestones if one.goal is model.Goal.COMPLETE]
     yield doc.facts(pairs)
 
 
@@ -147,6 +148,7 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
             f"Nothing is being copied now. Last, until {doc.when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
         )
     yield doc.paragraph(f"Expected end of copying: {expected_end(status)}.")
+    yield milestone_table(status.milestones)
     if status.forecast is not None:
         yield doc.paragraph(f"How it was computed: {'; '.join(status.forecast.basis)}.")
     if status.vanished_total:
@@ -162,6 +164,40 @@ def expected_end(status: model.StatusFacts) -> str:
         return all_copied(status) or "not known: too little was copied for a forecast"
     earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
+
+
+GOALS = {
+    model.Goal.COPIED: "everything copied",
+    model.Goal.VERIFIED: "everything verified",
+    model.Goal.MOVED: "last user moved",
+    model.Goal.PURGED: "last source freed",
+    model.Goal.CLEARED: "last brick cleared",
+    model.Goal.ADDED: "last drained brick added to the target",
+    model.Goal.COMPLETE: "all done",
+}
+
+
+def milestone_words(one: model.Milestone) -> str:
+    """The date of a goal with its range."""
+    if one.done:
+        return "done" if one.at_s is None else f"done, {doc.when(one.at_s)}"
+    if one.at_s is None:
+        return f"unknown: {one.unknown}"
+    if one.earliest_at_s is None or one.latest_at_s is None:
+        return doc.when(one.at_s)
+    return f"{doc.when(one.at_s)}; between {doc.when(one.earliest_at_s)} and {doc.when(one.latest_at_s)}"
+
+
+def milestone_table(dates: Sequence[model.Milestone]) -> doc.Table:
+    """All expected dates, with their source."""
+    columns = [doc.text("date"), doc.wide("expected"), doc.wide("basis")]
+    rows = ((GOALS[one.goal], milestone_words(one), one.basis or doc.NONE) for one in dates)
+    return doc.table(
+        "Expected dates",
+        columns,
+        rows,
+        note=f"The true date lies in the range in {model.RANGE_SHARE * 10:.0f} of 10 cases.",
+    )
 
 
 def all_copied(status: model.StatusFacts) -> str:

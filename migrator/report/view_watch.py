@@ -26,7 +26,7 @@ from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent,
 from migrator.render.progress import EVENT_STYLES, event_line, share
 from migrator.report import model
 from migrator.report.rules import newest_runs
-from migrator.report.view_status import expected_end
+from migrator.report.view_status import expected_end, milestone_words
 from migrator.transfer.view import governing_blocks
 
 _LABEL_CELLS = 11
@@ -240,7 +240,8 @@ def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
     yield "verified", _bar(status.verified, "green"), ()
     yield "moved", _bar(status.moved, "green"), ()
     yield "rate", _rate(facts), ()
-    yield "end", None, [_Row((expected_end(status),))]
+    whole = [f"all done: {milestone_words(one)}" for one in status.milestones if one.goal is model.Goal.COMPLETE]
+    yield "end", None, [_Row((words,)) for words in (expected_end(status), *whole)]
 
 
 def _done_words(tally: model.Tally) -> str:

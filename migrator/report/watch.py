@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.ledger.locks import Holders
-from migrator.report.model import StatusFacts, WatchFacts
+from migrator.report.model import DEFAULT_SETTINGS, ForecastSettings, ReadPlan, StatusFacts, WatchFacts
 from migrator.report.status import read_status
 
 if TYPE_CHECKING:
@@ -30,12 +30,22 @@ def read_watch(
     plan: str | None = None,
     holders: Holders = tuple,
     before: WatchFacts | None = None,
+    read_plan: ReadPlan | None = None,
+    settings: ForecastSettings = DEFAULT_SETTINGS,
 ) -> WatchFacts:
     """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises
     UsageError if the plan is not in the ledger.
     """
     last_event = ledger.watching.last_event() if before is None else before.last_event
-    status = read_status(ledger, now_s=now_s, plan=plan, holders=holders, events_limit=_EVENTS)
+    status = read_status(
+        ledger,
+        now_s=now_s,
+        plan=plan,
+        holders=holders,
+        events_limit=_EVENTS,
+        read_plan=read_plan,
+        settings=settings,
+    )
     streams = ledger.watching.streams(recent_s=_RECENT_S)
     news = ledger.watching.events_after(before.last_event, _NEWS) if before is not None else ()
     return WatchFacts(
@@ -48,7 +58,14 @@ def read_watch(
 
 
 def snapshots(
-    ledger: "Ledger", clock: Clock, interval_s: float, *, plan: str | None = None, holders: Holders = tuple
+    ledger: "Ledger",
+    clock: Clock,
+    interval_s: float,
+    *,
+    plan: str | None = None,
+    holders: Holders = tuple,
+    read_plan: ReadPlan | None = None,
+    settings: ForecastSettings = DEFAULT_SETTINGS,
 ) -> Iterator[tuple[WatchFacts, str, float]]:
     """Snapshots without end: the facts, why they could not be refreshed (empty: they are new), and the seconds to wait
     until the next one. Raises as `read_watch` for the first one; later errors keep the facts.
@@ -57,7 +74,15 @@ def snapshots(
     while True:
         began_s = clock.monotonic_s()
         try:
-            facts = read_watch(ledger, now_s=clock.now_s(), plan=plan, holders=holders, before=facts)
+            facts = read_watch(
+                ledger,
+                now_s=clock.now_s(),
+                plan=plan,
+                holders=holders,
+                before=facts,
+                read_plan=read_plan,
+                settings=settings,
+            )
             problem = ""
         except MigratorError as error:
             if facts is None:

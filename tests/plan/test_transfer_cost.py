@@ -1,7 +1,5 @@
 """The fit of costs per file and per byte, ranking, forecast and room."""
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,31 +9,11 @@ from migrator.fs.model import Capacity, Need
 from migrator.plan import model
 from migrator.plan.rules import emptying_curve, rank
 from migrator.plan.rules_forecast import still_needed, which_fit
+from tests.support.migrations import cost_sums as sums
 from tests.support.plans import usage
 
-Attempt = tuple[float, float, float]
 
-
-def sums(attempts: Sequence[Attempt]) -> model.CostSums:
-    files, sizes, seconds = ([one[place] for one in attempts] for place in range(3))
-
-    def products(one: list[float], other: list[float]) -> float:
-        return sum(a * b for a, b in zip(one, other, strict=True))
-
-    return model.CostSums(
-        attempts=len(attempts),
-        files=sum(files),
-        size_bytes=sum(sizes),
-        seconds=sum(seconds),
-        files_files=products(files, files),
-        files_bytes=products(files, sizes),
-        bytes_bytes=products(sizes, sizes),
-        files_seconds=products(files, seconds),
-        bytes_seconds=products(sizes, seconds),
-    )
-
-
-def error(attempts: list[Attempt], s_per_file: float, s_per_byte: float) -> float:
+def error(attempts: list[tuple[float, float, float]], s_per_file: float, s_per_byte: float) -> float:
     return sum((f * s_per_file + b * s_per_byte - s) ** 2 for f, b, s in attempts)
 
 
@@ -60,7 +38,7 @@ amounts = st.floats(min_value=1, max_value=1e6)
 
 
 @given(st.lists(st.tuples(amounts, amounts, amounts), min_size=model.ENOUGH_ATTEMPTS, max_size=30))
-def test_no_other_cost_fits_better(attempts: list[Attempt]) -> None:
+def test_no_other_cost_fits_better(attempts: list[tuple[float, float, float]]) -> None:
     added = sums(attempts)
     # Where files and bytes can be told apart.
     assume(added.files_bytes**2 < 0.998 * added.files_files * added.bytes_bytes)

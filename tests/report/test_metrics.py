@@ -287,11 +287,12 @@ def look_at(file: Path, share: float) -> Look:
     now_s = weeks.now_s
     with open_ledger(file) as ledger:
         fill(ledger, now_s)
+        plans = OnePlan(plan=weeks.plan)
         return Look(
-            status=read_status(ledger, now_s=now_s, attention_limit=200, events_limit=30),
-            watch=read_watch(ledger, now_s=now_s),
-            report=read_report(ledger, OnePlan(plan=weeks.plan), now_s=now_s),
-            metrics=read_metrics(ledger, now_s=now_s),
+            status=read_status(ledger, now_s=now_s, attention_limit=200, events_limit=30, read_plan=plans.read),
+            watch=read_watch(ledger, now_s=now_s, read_plan=plans.read),
+            report=read_report(ledger, plans, now_s=now_s),
+            metrics=read_metrics(ledger, now_s=now_s, read_plan=plans.read),
         )
 
 
@@ -368,6 +369,11 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
     first = None if status.forecast is None else status.forecast.left_s
     told = values(look.metrics, "copy_left_seconds").get(())
     assert told == (first if left or status.plan is None else 0.0)
+    dates = values(look.metrics, "expected_timestamp_seconds")
+    for date in status.milestones:
+        for bound, at_s in (("earliest", date.earliest_at_s), ("likely", date.at_s), ("latest", date.latest_at_s)):
+            assert dates.get((date.goal.value, bound)) == (None if date.done else at_s)
+        assert values(look.metrics, "goal_reached")[date.goal.value,] == date.done
     for drain in status.drains:
         brick = ",".join(drain.bricks)
         for name in ("left_bytes", "left_files", "left_seconds"):

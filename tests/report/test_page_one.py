@@ -139,9 +139,15 @@ def test_a_late_migration(tmp_path: Path) -> None:
     assert len(bars) == 6
     assert bars[0].startswith("20.8 % of the users moved")
     dates = table(found["Until when"])
-    assert list(dates) == ["everything copied", "last user moved", "next brick cleared", "last brick cleared"]
-    assert dates["everything copied"][1] != "\N{EN DASH}"
-    assert dates["last user moved"][0].startswith("not known, because ")
+    assert list(dates) == [
+        "everything copied",
+        "last user moved",
+        "next brick cleared",
+        "last brick cleared",
+        "all done",
+    ]
+    for name in ("everything copied", "last user moved", "last brick cleared", "all done"):
+        assert dates[name][1] != "\N{EN DASH}"
     this_week = table(found["This week"])
     assert this_week["users moved"] == ("0", "3")
     assert this_week["bricks cleared, added"] == ("0, 0", "1, 0")
@@ -160,13 +166,13 @@ def test_a_young_migration(tmp_path: Path) -> None:
 
 
 def test_a_finished_migration(tmp_path: Path) -> None:
-    facts = facts_of(tmp_path, days=56, share=1.01, moved=24, drained=4)
+    facts = facts_of(tmp_path, days=56, share=1.01, moved=24, drained=4, purged=24)
     assert facts.verdict is not None
     assert facts.verdict.standing is model.Standing.BEHIND
     assert facts.verdict.reasons == ()
     assert all(one.done for one in facts.milestones)
     dates = table(page(facts)["Until when"])
-    assert list(dates) == ["everything copied", "last user moved", "last brick cleared"]
+    assert list(dates) == ["everything copied", "last user moved", "last brick cleared", "all done"]
     assert all(expected.startswith("done, ") for expected, *_ in dates.values())
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.kept import read_earlier
-from migrator.report.model import EarlierReports, ReportFacts, Standing
+from migrator.report.model import EarlierReports, Goal, Milestone, ReportFacts, Standing
 from migrator.report.report import read_report
 from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document, to_csv
@@ -297,23 +298,45 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
 
 
 def test_every_form_shows_the_same_end_for_the_same_instant(ledger: Ledger) -> None:
+    read_plan = OnePlan(plan=WEEKS.plan).read
     facts = read(ledger)
-    forecast = facts.status.forecast
+    forecast, dates = facts.status.forecast, facts.status.milestones
     assert forecast is not None
-    status = read_status(ledger, now_s=WEEKS.now_s)
-    watched = read_watch(ledger, now_s=WEEKS.now_s)
+    status = read_status(ledger, now_s=WEEKS.now_s, read_plan=read_plan)
+    watched = read_watch(ledger, now_s=WEEKS.now_s, read_plan=read_plan)
     assert status.forecast == watched.status.forecast == forecast
-    metrics = read_metrics(ledger, now_s=WEEKS.now_s)
-    (left,) = (one for one in metrics if one.name == "migrator_copy_left_seconds")
-    assert [one.value for one in left.samples] == [forecast.left_s]
-    for text in (
-        to_markdown(status_document(status)),
-        to_markdown(report_document(facts)),
-        "".join(segment.text for segment in Console(width=200).render(screen(watched, height=50))),
-    ):
-        shown = text.replace("\\", "")
-        for at_s in (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s):
-            assert when(at_s) in shown
+    assert status.milestones == watched.status.milestones == dates
+    assert tuple(replace(one, promised_at_s=None) for one in facts.milestones) == dates
+    copied, *later = dates
+    assert (copied.goal, copied.at_s, copied.latest_at_s) == (Goal.COPIED, forecast.likely_at_s, forecast.latest_at_s)
+    assert [one.goal for one in later] == [Goal.VERIFIED, Goal.MOVED, Goal.PURGED, Goal.CLEARED, Goal.COMPLETE]
+    for before, after in pairwise(dates):
+        for at_s, next_s in zip(bounds(before), bounds(after), strict=True):
+            assert at_s <= next_s
+    metrics = {one.name: one.samples for one in read_metrics(ledger, now_s=WEEKS.now_s, read_plan=read_plan)}
+    assert [one.value for one in metrics["migrator_copy_left_seconds"]] == [forecast.left_s]
+    exported = {
+        (one.labels["goal"], one.labels["bound"]): one.value for one in metrics["migrator_expected_timestamp_seconds"]
+    }
+    names = ("earliest", "likely", "latest")
+    assert exported == {
+        (one.goal.value, name): at_s for one in dates for name, at_s in zip(names, bounds(one), strict=True)
+    }
+    last = [one.free_at_s for one in facts.bricks if one.free_at_s is not None]
+    assert max(last) == pytest.approx(dates[-2].at_s), "the last brick is cleared when all are"
+    screens = "".join(segment.text for segment in Console(width=200).render(screen(watched, height=50)))
+    shown_by = {to_markdown(status_document(status)): dates, to_markdown(report_document(facts)): dates}
+    shown_by[screens] = (copied, dates[-1])
+    for text, shown in shown_by.items():
+        for at_s in (at_s for one in shown for at_s in bounds(one)):
+            assert when(at_s) in text.replace("\\", "")
+
+
+def bounds(one: Milestone) -> tuple[float, float, float]:
+    assert one.earliest_at_s is not None
+    assert one.at_s is not None
+    assert one.latest_at_s is not None
+    return one.earliest_at_s, one.at_s, one.latest_at_s
 
 
 def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:

@@ -324,8 +324,8 @@ WIPED: Brick = ("wiped", 0, 500.0)
         (DrainState.DRAINING, None, 9.0, [("draining", 70, 69.0), ("draining", 70, 69.0), PLANNED]),
         (DrainState.COMMITTED, None, 9.0, [("committed", 0, 500.0), ("committed", 0, 500.0), PLANNED]),
         (DrainState.STOPPED, None, 9.0, [PLANNED, ("stopped", 70, None), PLANNED]),
-        # A date that has passed is none.
-        (DrainState.WIPED, None, CLEARED_S + 1, [WIPED, WIPED, ("in the volume", 70, None)]),
+        # The schedule's own date has passed.
+        (DrainState.WIPED, None, CLEARED_S - 1, [WIPED, WIPED, PLANNED]),
         # The last brick leaves with the volume.
         (DrainState.WIPED, RETIRED, 9.0, [WIPED, WIPED, ("retired", 0, 700.0)]),
         (DrainState.WIPED, replace(RETIRED, state=RetirementState.GIVEN_UP), 9.0, [WIPED, WIPED, PLANNED]),
@@ -334,11 +334,44 @@ WIPED: Brick = ("wiped", 0, 500.0)
 def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
     state: DrainState, retirement: Retirement | None, now_s: float, bricks: list[Brick]
 ) -> None:
-    found = rules.brick_outlooks((drain(state, left_s=60.0),), SCHEDULED, now_s=now_s, retirement=retirement)
+    cleared = model.Milestone(goal=model.Goal.CLEARED, at_s=CLEARED_S)
+    found = rules.brick_outlooks(
+        (drain(state, left_s=60.0),), SCHEDULED, now_s=now_s, retirement=retirement, cleared=cleared
+    )
     told = {one.brick: (one.state, one.left_bytes, one.free_at_s) for one in found}
     assert told == dict(zip(("a:/1", "b:/1", "c:/1"), bricks, strict=True))
-    late = [one for one in found if one.state == "in the volume" and one.free_at_s is None]
-    assert all(one.basis.startswith("late: ") for one in late)
+
+
+@pytest.mark.parametrize(
+    ("today", "out", "days"),
+    [
+        # On schedule: the dates of the schedule, stretched to the expected one of the last brick.
+        (10.0, [], [20.0, 30.0, 50.0]),
+        (25.0, ["a:/1"], [None, 31.0, 55.0]),
+        # The schedule is ahead: the first brick was to be cleared on the 20th day.
+        (40.0, [], [60.0, 70.0, 90.0]),
+        (40.0, ["a:/1"], [None, 40.0 + 40.0 / 3, 80.0]),
+    ],
+)
+def test_bricks_are_free_in_the_order_of_the_schedule_and_the_last_one_when_all_are(
+    today: float, out: list[str], days: list[float | None]
+) -> None:
+    steps = tuple(
+        made(SubvolumeStep, subvolume=number, bricks=(brick,), cleared_day=day)
+        for number, (brick, day) in enumerate((("a:/1", 20.0), ("b:/1", 30.0), ("c:/1", 50.0)))
+    )
+    outcome = Outcome(done_day=50.0, obstacle=None, batches=(), subvolumes=steps, hosts=())
+    schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+    plan = replace(SCHEDULED, created_at_s=0.0, schedule=schedule)
+    drains = [replace(drain(DrainState.COMMITTED), bricks=(brick,)) for brick in out]
+    last = max(day for day in days if day is not None)
+    cleared = model.Milestone(goal=model.Goal.CLEARED, at_s=last * DAY_S)
+    found = rules.brick_outlooks(drains, plan, now_s=today * DAY_S, cleared=cleared)
+    free = {one.brick: one.free_at_s for one in found if one.state == "in the volume"}
+    expected = {
+        brick: day * DAY_S for brick, day in zip(("a:/1", "b:/1", "c:/1"), days, strict=True) if day is not None
+    }
+    assert free == pytest.approx(expected)
 
 
 def servers(*bricks: model.BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, model.ServerOutlook]:

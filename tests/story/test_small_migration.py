@@ -100,8 +100,12 @@ def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target
     report = site.json("report")
     assert [(one["goal"], one["done"]) for one in report["milestones"]] == [
         ("copied", True),
+        ("verified", True),
         ("moved", True),
+        ("purged", True),
         ("cleared", True),
+        ("added", True),
+        ("complete", True),
     ]
     (week,) = report["weeks"]
     assert (week["users_moved"], week["bricks_cleared"], week["bricks_added"]) == (3, 1, 1)

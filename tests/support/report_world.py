@@ -25,13 +25,15 @@ from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule,
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.catalogs import whole_catalog
 from tests.support.making import made
-from tests.support.operations import AUDIT, CHECK, COMMIT, START, THERE, WATCH, do, plan_drain
+from tests.support.operations import AUDIT, CHECK, COMMIT, PURGE, RETAIN, START, THERE, WATCH, do, plan_drain
 from tests.support.plans import small_plan, usage
 from tests.support.records import SITE, verification
 
 BEGAN_S = 1_760_000_400.0
 DAY_S = 86400.0
+HOUR_S = 3600.0
 PLANNED_DAYS = 40.0
+KEPT_S = 3 * DAY_S
 BRICKS = ("gl1:/srv/b1", "gl1:/srv/b2", "gl2:/srv/b1", "gl2:/srv/b2")
 DRAINED = (CHECK, START, WATCH, AUDIT, COMMIT)
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj")
@@ -56,7 +58,8 @@ class OnePlan(PlanFiles, frozen=True, kw_only=True):
 class Weeks:
     """A migration that has run for `days`, in chunks of a batch each of `users` user trees. `names` are hostile ones. The
     plan had 40 days for the copying and 50 for everything. `moved` users were moved, a day each from the 14th day on, and
-    `drained` of four bricks were drained, one every five days from the 20th day on, all as far as that has passed.
+    `drained` of four bricks were drained, one every five days from the 20th day on, all as far as that has passed. The
+    sources of `purged` users were freed, each KEPT_S after the move.
     """
 
     def __init__(
@@ -68,9 +71,10 @@ class Weeks:
         names: Sequence[bytes] = (),
         moved: int = 5,
         drained: int = 1,
+        purged: int = 0,
     ) -> None:
         self.dice = random.Random(7)
-        self.days, self.chunks, self.moved, self.drained = days, chunks, moved, drained
+        self.days, self.chunks, self.moved, self.drained, self.purged = days, chunks, moved, drained, purged
         self.now_s = BEGAN_S + days * DAY_S
         self.trees = tuple(
             UserTree(path=b"home/" + name, user=name.decode("utf-8", "surrogateescape"))
@@ -123,10 +127,13 @@ class Weeks:
             self._drain(ledger)
         database = Database(file, create=False, read_only=False)
         try:
-            self._chunks(database, passes, share)
+            ends = self._chunks(database, passes, share)
             self._samples(database, next(iter(passes.values())), share, samples_every_s)
         finally:
             database.close()
+        with open_ledger(file) as ledger:
+            for batch, at_s in ends.items():
+                ledger.passes.set_state(passes[batch], PassState.DONE, at_s)
 
     def _record(self, ledger: Ledger) -> None:
         ledger.site.create(SITE)
@@ -200,6 +207,8 @@ class Weeks:
             )
             for step, move in enumerate(THERE):
                 do(ledger.cutovers, record, move, at_s=begins_s + 60 + step * (60 + 24 * turn))
+            for move in (RETAIN, PURGE) if turn < self.purged else ():
+                do(ledger.cutovers, record, move, at_s=begins_s + KEPT_S + HOUR_S)
 
     def _drain(self, ledger: Ledger) -> None:
         for number, brick in enumerate(BRICKS[: self.drained]):
@@ -207,12 +216,19 @@ class Weeks:
             if begins_s + DAY_S < self.now_s:
                 do(ledger.drains, plan_drain(ledger, (brick,), at_s=begins_s), *DRAINED, at_s=begins_s)
 
-    def _chunks(self, database: Database, passes: dict[int, int], share: float) -> None:
+    def _chunks(self, database: Database, passes: dict[int, int], share: float) -> dict[int, float]:
+        """The ends of the batches that are copied."""
         for block in self._rows(passes, share):
             with database.write() as connection:
                 connection.execute(insert(tables.chunks), [chunk for chunk, _ in block])
                 if attempts := [attempt for _, attempt in block if attempt is not None]:
                     connection.execute(insert(tables.attempts), attempts)
+        ends, so_far, until = {}, 0.0, share * sum(self.sizes)
+        for batch, size in enumerate(self.sizes, 1):
+            so_far += size
+            if so_far < until:
+                ends[batch] = BEGAN_S + self.days * DAY_S * so_far / until
+        return ends
 
     def _rows(
         self, passes: dict[int, int], share: float
