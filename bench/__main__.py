@@ -15,6 +15,8 @@ from functools import partial
 from bench import report_scale
 from bench.big import big
 from bench.bulk import bulk
+from bench.forecast import NAME as NAME_OF_FORECAST
+from bench.forecast import forecast
 from bench.freezes import NAME as NAME_OF_FREEZES
 from bench.freezes import freezes
 from bench.lab import BenchLab, bench_lab
@@ -53,6 +55,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     NAME_OF_STREAMS: streams,
     NAME_OF_REQUESTS: requests,
     NAME_OF_SCALE: scale,
+    NAME_OF_FORECAST: forecast,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
 ALONE: dict[str, Callable[[list[str]], int]] = {
@@ -72,6 +75,7 @@ PAGE_ORDER = (
     NAME_OF_STREAMS,
     NAME_OF_REQUESTS,
     NAME_OF_FREEZES,
+    NAME_OF_FORECAST,
     NAME_OF_SCALE,
 )
 

@@ -426,6 +426,15 @@ class Look:
     naive_s: float | None
 
     @property
+    def whole_s(self) -> float:
+        """From the begin of the migration to this end."""
+        return self.left_s / (1.0 - self.way)
+
+    @property
+    def likely_s(self) -> float | None:
+        return self.expected.at_s
+
+    @property
     def is_held(self) -> bool | None:
         """Whether the true end lies in the range; None without a range."""
         earliest_s, latest_s = self.expected.earliest_at_s, self.expected.latest_at_s
@@ -461,42 +470,37 @@ WAYS = (0.25, 0.5, 0.75)
 _NEAR = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quality:
-    """`held` is the share of the true ends in the range, each migration counted once; `late` the share of those after the
-    likely end. `errors` and `naive_errors` are medians at WAYS, as shares of the time left. `ranged` is the share of the
-    looks that had a range.
-    """
-
-    migrations: int
-    held: float
-    late: float
-    ranged: float
-    errors: tuple[float, ...]
-    naive_errors: tuple[float, ...]
+def held(looks: Iterable[Look], goal: Goal) -> float:
+    """The share of the true ends that lie in the range. Each migration counts once."""
+    return _share(looks, goal, lambda look: bool(look.is_held))
 
 
-def quality(looks: Sequence[Look], goal: Goal) -> Quality:
-    own: dict[int, list[Look]] = {}
+def late(looks: Iterable[Look], goal: Goal) -> float:
+    """The share of the true ends after the likely end. Each migration counts once."""
+    return _share(looks, goal, lambda look: look.true_s > (look.expected.at_s or 0.0))
+
+
+def _share(looks: Iterable[Look], goal: Goal, is_counted: Callable[[Look], bool]) -> float:
+    ranged = (look for look in looks if look.is_held is not None)
+    return fmean(fmean(is_counted(look) for look in some) for some in by_migration(ranged, goal))
+
+
+def by_migration(looks: Iterable[Look], goal: Goal) -> Sequence[Sequence[Look]]:
+    found: dict[int, list[Look]] = {}
     for look in looks:
         if look.goal is goal:
-            own.setdefault(look.seed, []).append(look)
-    ranged = [[look for look in some if look.is_held is not None] for some in own.values()]
-    ranged = [some for some in ranged if some]
-    at_ways = [list(_at(own.values(), way)) for way in WAYS]
-    return Quality(
-        migrations=len(own),
-        held=fmean(fmean(bool(look.is_held) for look in some) for some in ranged),
-        late=fmean(fmean(look.true_s > (look.expected.at_s or 0.0) for look in some) for some in ranged),
-        ranged=sum(map(len, ranged)) / sum(map(len, own.values())),
-        errors=tuple(
-            median(abs((look.expected.at_s or 0.0) - look.true_s) / look.left_s for look in some) for some in at_ways
-        ),
-        naive_errors=tuple(
-            median(abs(look.naive_s - look.true_s) / look.left_s for look in some if look.naive_s is not None)
-            for some in at_ways
-            if any(look.naive_s is not None for look in some)
-        ),
+            found.setdefault(look.seed, []).append(look)
+    return list(found.values())
+
+
+def errors(looks: Iterable[Look], goal: Goal, end_s: Callable[[Look], float | None]) -> tuple[float, ...]:
+    """The median errors of an end at WAYS, as shares of the time left then."""
+    migrations = by_migration(looks, goal)
+    return tuple(
+        median(
+            abs(at_s - look.true_s) / look.left_s for look in _at(migrations, way) if (at_s := end_s(look)) is not None
+        )
+        for way in WAYS
     )
 
 
