@@ -146,13 +146,10 @@ def _milestone(stage: Stage, before: Sequence[Milestone], now_s: float) -> Miles
         times = [unit.done_at_s for unit in stage.units if unit.done_at_s is not None]
         return Milestone(goal=stage.goal, done=True, at_s=max(times, default=None))
     wait = _wait(stage)
-    if wait is None or not _is_known(before[-1]):
+    waits_for = next((one for one in reversed(before) if not one.done), before[-1])
+    if wait is None or not (waits_for.done or waits_for.at_s is not None):
         return _scheduled(stage, before, now_s)
-    return _expected(stage, before[-1], wait, now_s)
-
-
-def _is_known(one: Milestone) -> bool:
-    return one.done or one.at_s is not None
+    return _expected(stage, waits_for, wait, now_s)
 
 
 def _scheduled(stage: Stage, before: Sequence[Milestone], now_s: float) -> Milestone:
@@ -273,10 +270,12 @@ def _left(stage: Stage, now_s: float) -> Ends | None:
     """Seconds that the work left takes. None: it never ends."""
     left = sum(unit.work for unit in stage.units if not unit.done)
     if not stage.follows:
-        slots = _slots(stage.units, now_s, queue=1)
-        if sum(slot.work for slot in slots) <= 0:
-            return stage.drains_s / 2, stage.drains_s, stage.drains_s * 2
-        return time_left_s(slots, left, now_s=now_s)
+        drains = [slot for slot in _drain_slots(stage.units) if slot.work > 0]
+        return (
+            time_left_s(drains, left, now_s=now_s)
+            if drains
+            else (stage.drains_s / 2, stage.drains_s, stage.drains_s * 2)
+        )
     found = []
     for place, queue in enumerate(_QUEUES):
         slots = _slots(stage.units, now_s, queue=queue)
@@ -288,6 +287,15 @@ def _left(stage: Stage, now_s: float) -> Ends | None:
     return min(early, likely), likely, max(late, likely)
 
 
+def _drain_slots(units: Sequence[StageUnit]) -> Sequence[PaceSlot]:
+    """A slot for each drain that has ended: it was at work all the time."""
+    return [
+        PaceSlot(at_s=unit.ready_at_s, seen_s=unit.done_at_s - unit.ready_at_s, work=unit.work)
+        for unit in units
+        if unit.ready_at_s is not None and unit.done_at_s is not None and unit.done_at_s > unit.ready_at_s
+    ]
+
+
 def _slots(units: Sequence[StageUnit], now_s: float, *, queue: int) -> Sequence[PaceSlot]:
     """The work done while units were waiting, by slots."""
     waits = [
@@ -295,6 +303,8 @@ def _slots(units: Sequence[StageUnit], now_s: float, *, queue: int) -> Sequence[
         for unit in units
         if unit.ready_at_s is not None and unit.ready_at_s < now_s and (unit.done_at_s is not None or not unit.done)
     ]
+    # A clock that was set back makes some end before they begin.
+    waits = [wait for wait in waits if wait[0] < wait[1]]
     busy = list(_busy([(from_s, to_s) for from_s, to_s, _ in waits], queue))
     if not busy:
         return ()
