@@ -15,6 +15,7 @@ from migrator.plan.rules_forecast import Growth
 from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts
 from migrator.schedule.rules import assumptions, make_schedule
 from migrator.schedule.rules_drains import assumed_drain_cost, slower_in_drains
+from migrator.schedule.rules_habits import Habits
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
 CREATED_AT_S = 1_767_225_600.0
@@ -138,7 +139,7 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
     )
     nothing = DrainCopying(in_drains=CopyTally(), outside=CopyTally())
     slower = slower_in_drains(nothing, COST)
-    words = assumptions(facts, copying=COST, slower=slower, drains=drains, growth=growth, reaped={})
+    words = assumptions(facts, copying=COST, slower=slower, drains=drains, growth=growth, reaped={}, habits=Habits())
     made = make_schedule(facts, assumptions=tuple(words))
     return replace(made, growth_basis=growth.basis)
 

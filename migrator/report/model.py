@@ -227,8 +227,9 @@ class AssumedWait(Struct, frozen=True, kw_only=True):
 class Stage(Struct, frozen=True, kw_only=True):
     """One stage of the migration: all its units, done or not. Those of the stage before are ready `keep_s` later; if it
     does not `follow`, only the last one waits for the stage before; one `after` drains waits for those alone. Nothing is expected for the reason `unknown`. As long
-    as no unit was measured, each takes the `assumed` wait, and all drains `drains_s`; otherwise the stage ends at
-    `scheduled_at_s` by the plan (None: unknown).
+    as no unit was measured, each takes the `assumed` wait, and all drains that have not begun `drains_s`; otherwise the
+    stage ends at `scheduled_at_s` by the plan (None: unknown). By their own pace the drains in progress end in
+    `running_s`.
     """
 
     goal: Goal
@@ -238,6 +239,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     unknown: str = ""
     assumed: AssumedWait | None = None
     drains_s: float = 0.0
+    running_s: float = 0.0
     scheduled_at_s: float | None = None
     after: "Stage | None" = None
 

@@ -218,7 +218,10 @@ def _clearing(
         for one in steps
         if one.cleared_day is not None and one.drain_begins_day is not None
     )
-    in_progress_s = sum(one.left_s for one in standings if one.left_s is not None and one.state in UNDER_WAY_STATES)
+    running = [one.left_s for one in standings if one.left_s is not None and one.state in UNDER_WAY_STATES]
     return rules_stages.clearing(
-        bricks, drains_s=planned_s + in_progress_s, after_s=max(done_day - freed_day, 0.0) * DAY_S
+        bricks,
+        drains_s=planned_s,
+        running_s=max(running, default=0.0),
+        after_s=max(done_day - freed_day, 0.0) * DAY_S,
     )

@@ -52,9 +52,9 @@ def purging(trees: Sequence[TreeCourse], *, retain_s: float) -> Stage:
     return Stage(goal=Goal.PURGED, units=units, keep_s=retain_s, assumed=_BY_HAND)
 
 
-def clearing(bricks: Sequence[BrickCourse], *, drains_s: float, after_s: float = 0.0) -> Stage:
+def clearing(bricks: Sequence[BrickCourse], *, drains_s: float, running_s: float = 0.0, after_s: float = 0.0) -> Stage:
     """The work is in bytes. Drains need no more than room on the other bricks; the volume is stopped after the last purge.
-    By the plan the drains left take `drains_s`, and the last of them end `after_s` after the last purge.
+    By the plan the drains that have not begun take `drains_s`, and the last of them end `after_s` after the last purge.
     """
     units = tuple(
         StageUnit(
@@ -71,7 +71,7 @@ def clearing(bricks: Sequence[BrickCourse], *, drains_s: float, after_s: float =
         likely_s=_BY_HAND.likely_s + after_s,
         latest_s=_BY_HAND.latest_s + 2 * after_s,
     )
-    return Stage(goal=Goal.CLEARED, units=units, follows=False, assumed=assumed, drains_s=drains_s)
+    return Stage(goal=Goal.CLEARED, units=units, follows=False, assumed=assumed, drains_s=drains_s, running_s=running_s)
 
 
 def adding(bricks: Sequence[BrickCourse], cleared: Stage) -> Stage:
@@ -270,12 +270,7 @@ def _left(stage: Stage, now_s: float) -> Ends | None:
     """Seconds that the work left takes. None: it never ends."""
     left = sum(unit.work for unit in stage.units if not unit.done)
     if not stage.follows:
-        drains = [slot for slot in _drain_slots(stage.units) if slot.work > 0]
-        return (
-            time_left_s(drains, left, now_s=now_s)
-            if drains
-            else (stage.drains_s / 2, stage.drains_s, stage.drains_s * 2)
-        )
+        return _drains_left_s(stage, left, now_s)
     found = []
     for place, queue in enumerate(_QUEUES):
         slots = _slots(stage.units, now_s, queue=queue)
@@ -285,6 +280,16 @@ def _left(stage: Stage, now_s: float) -> Ends | None:
         found.append(ends[1] + (ends[place] - ends[1]) * _SPREAD)
     early, likely, late = found
     return min(early, likely), likely, max(late, likely)
+
+
+def _drains_left_s(stage: Stage, left: float, now_s: float) -> Ends | None:
+    slots = [slot for slot in _drain_slots(stage.units) if slot.work > 0]
+    planned_s = stage.running_s + stage.drains_s
+    ends = time_left_s(slots, left, now_s=now_s) if slots else (planned_s / 2, planned_s, planned_s * 2)
+    if ends is None:
+        return None
+    early, likely, late = (max(left_s, stage.running_s) for left_s in ends)
+    return early, likely, late
 
 
 def _drain_slots(units: Sequence[StageUnit]) -> Sequence[PaceSlot]:

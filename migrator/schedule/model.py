@@ -234,7 +234,8 @@ class ScheduleFacts(Struct, frozen=True, kw_only=True):
     unknown. `reserve_bytes` stay free on the target regardless of `max_fill`.
 
     A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`,
-    bricks become room of the target `handover_days` after they are cleared.
+    bricks become room of the target `handover_days` after they are cleared. Users work on the target `move_days` after
+    their batch is copied.
     """
 
     subvolumes: tuple[SubvolumeFacts, ...]
@@ -254,6 +255,7 @@ class ScheduleFacts(Struct, frozen=True, kw_only=True):
     drain_days_per_file: float
     handover_days: float
     bricks_join: bool = True
+    move_days: float = 0.0
 
     @property
     def growth_share(self) -> float:

@@ -20,6 +20,7 @@ from migrator.plan.rules_forecast import Growth
 from migrator.reap.model import ReapAction, ReapedTree
 from migrator.schedule import model
 from migrator.schedule.rules_drains import SlowerInDrains
+from migrator.schedule.rules_habits import Habits
 from migrator.schedule.rules_play import play
 
 # --- Orders of drains and batches, and the best outcome
@@ -215,9 +216,11 @@ def assumptions(
     drains: TransferCost,
     growth: Growth,
     reaped: Mapping[bytes, ReapedTree],
+    habits: Habits,
 ) -> Iterator[str]:
     """The sentences of a schedule with these facts: measured or assumed rates, the sources, the target."""
     yield f"copying: {copying.basis}"
+    yield from habits.basis
     yield f"copying while a drain moves files, when only the mount is read: {slower.basis}"
     yield f"drains: {drains.basis}; one at a time, beside the copying"
     if facts.growth_bytes_per_day:
@@ -234,10 +237,8 @@ def assumptions(
 
 
 def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
-    yield (
-        "users work on the target as soon as their batch is copied; their sources are kept for "
-        f"{_days(facts.retain_days)} ([cutover] retain), then purged"
-    )
+    kept = f"their sources are kept for {_days(facts.retain_days)} ([cutover] retain), then purged"
+    yield kept if facts.move_days else f"users work on the target as soon as their batch is copied; {kept}"
     yield "Gluster spreads what is new, and what a drain moves, over the bricks by their size"
     full = [one.number for one in facts.subvolumes if one.used_bytes > facts.max_fill * one.total_bytes]
     if full:
@@ -473,11 +474,12 @@ def batch_facts(
     archived_s: float,
     cost: TransferCost,
     slower: SlowerInDrains,
+    run_share: float = 1.0,
 ) -> model.BatchFacts:
     """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's
-    forecast is by `cost`; during drains it is `slower`.
+    forecast is by `cost`, while streams run: `run_share` of the time. During drains it is `slower`.
     """
-    copy_days = (batch.forecast_s + archived_s) / DAY_S
+    copy_days = (batch.forecast_s + archived_s) / run_share / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
     return model.BatchFacts(
         number=batch.number,

@@ -321,6 +321,8 @@ class _Player:
         # A heap of purges: day, a number that makes it unique, content, and the day until which it grew.
         self._freeing = [(kept.freed_day, -1 - number, kept.placed, 0.0) for number, kept in enumerate(facts.kept)]
         heapify(self._freeing)
+        # A heap of moves: day, a number that makes it unique, content.
+        self._moving: list[tuple[float, int, model.Placed]] = []
         self._joining: list[tuple[float, int]] = []
         self._purges = 0
         self._joins = 0
@@ -416,7 +418,7 @@ class _Player:
         return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
 
     def _next_day(self) -> float:
-        days = [self._freeing[0][0]] if self._freeing else []
+        days = [heap[0][0] for heap in (self._freeing, self._moving) if heap]
         days += [day for day, _ in self._joining]
         if self._copy is not None:
             days.append(self._copy_end(self._copy.facts, self._copy.done_days))
@@ -473,7 +475,10 @@ class _Player:
                 self._drain.done += (1.0 - self._drain.done) * min((day - self._day) / left_days, 1.0)
         self._day = day
         if copied and self._copy is not None:
-            self._moved(self._copy)
+            self._is_copied(self._copy)
+        while self._moving and self._moving[0][0] <= day:
+            moved_day, _, placed = heappop(self._moving)
+            self._source.settle(placed, moved_day)
         while self._freeing and self._freeing[0][0] <= day:
             _, _, placed, grown_until_day = heappop(self._freeing)
             self._source.remove(placed, grown_until_day=grown_until_day)
@@ -486,17 +491,18 @@ class _Player:
             self._joins += 1
         self._source.note_emptied(day)
 
-    def _moved(self, copy: _Copy) -> None:
+    def _is_copied(self, copy: _Copy) -> None:
         placed = copy.facts.placed
-        self._source.settle(placed, self._day)
-        files = placed.all_files * (1.0 + self._growth_share * self._day)
-        freed_day = self._day + self._facts.retain_days + files * self._facts.purge_days_per_file
-        heappush(self._freeing, (freed_day, copy.place, placed, self._day))
+        moved_day = self._day + self._facts.move_days
+        heappush(self._moving, (moved_day, copy.place, placed))
+        files = placed.all_files * (1.0 + self._growth_share * moved_day)
+        freed_day = moved_day + self._facts.retain_days + files * self._facts.purge_days_per_file
+        heappush(self._freeing, (freed_day, copy.place, placed, moved_day))
         self._steps.append(
             model.BatchStep(
                 batch=copy.facts.number,
                 begins_day=copy.begins_day,
-                moved_day=self._day,
+                moved_day=moved_day,
                 freed_day=freed_day,
                 waited_days=copy.waited_days,
             )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.core.states import PassKind
 from migrator.core.units import DAY_S, HOUR_S
-from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model import SETTLED_STATES, CutoverRecord
 from migrator.fs.model import Capacity, Need
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import Batch, TransferCost, TreeUsage
@@ -16,6 +17,7 @@ from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.schedule import rules
 from migrator.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
 from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
+from migrator.schedule.rules_habits import Habits, habits
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def schedule_for_plan(
         {tree.path: placement.of([tree.path]).all_bytes for tree in queries.record.trees},
         configured_bytes_per_day=site.capacity.growth_bytes_per_day,
     )
+    usual = _habits(ledger)
     facts = ScheduleFacts(
         subvolumes=sets,
         batches=tuple(
@@ -77,6 +80,7 @@ def schedule_for_plan(
                 archived_s=_archived_s(batch, reaped, cost),
                 cost=cost,
                 slower=slower,
+                run_share=usual.run_share,
             )
             for batch in batches
         ),
@@ -94,10 +98,30 @@ def schedule_for_plan(
         drain_days_per_byte=drains.s_per_byte / DAY_S,
         drain_days_per_file=drains.s_per_file / DAY_S,
         handover_days=rules.HANDOVER_DAYS,
+        move_days=usual.move_days,
     )
-    sentences = rules.assumptions(facts, copying=cost, slower=slower, drains=drains, growth=growth, reaped=reaped)
+    sentences = rules.assumptions(
+        facts, copying=cost, slower=slower, drains=drains, growth=growth, reaped=reaped, habits=usual
+    )
     schedule = rules.make_schedule(facts, assumptions=sentences)
     return replace(schedule, growth_basis=growth.basis)
+
+
+def _habits(ledger: "Ledger") -> Habits:
+    """How the site has worked under all plans."""
+    span = ledger.facts.sampled_span()
+    days = []
+    if span is not None:
+        first_s, last_s = span
+        days = list(ledger.facts.throughput(from_s=first_s // DAY_S * DAY_S, to_s=last_s, span_s=DAY_S))
+    waits = []
+    for plan in ledger.plans.names():
+        ends = {one.batch: one.finished_at_s for one in ledger.passes.of_plan(plan) if one.kind is PassKind.SEED}
+        for cutover in ledger.cutovers.of_plan(plan):
+            copied_at_s, moved_at_s = ends.get(cutover.batch), cutover.let_in_s
+            if copied_at_s is not None and moved_at_s is not None and cutover.state in SETTLED_STATES:
+                waits.append((moved_at_s, moved_at_s - copied_at_s))
+    return habits([(day.busy_s, day.span_s) for day in days], [wait_s for _, wait_s in sorted(waits)])
 
 
 def _bricks(

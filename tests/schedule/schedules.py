@@ -63,6 +63,7 @@ def facts(
     drain: float = 0.01,
     handover: float = 1.0,
     bricks_join: bool = True,
+    move: float = 0.0,
 ) -> schedule.ScheduleFacts:
     """A small site: bytes by ones, days by ones. `target` is free there."""
     return schedule.ScheduleFacts(
@@ -83,6 +84,7 @@ def facts(
         drain_days_per_file=0.0,
         handover_days=handover,
         bricks_join=bricks_join,
+        move_days=move,
     )
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.entry import Entry, UserTree
+from migrator.core.states import PassKind, PassState
 from migrator.core.units import DAY_S, MIB, TIB, YEAR_S
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.gluster.volume import VolumeOverview
@@ -24,6 +25,7 @@ from migrator.render.terminal import print_document
 from migrator.schedule.model import OldFiles, Placed, Schedule, ScheduleFacts, TreeOnBrick
 from migrator.schedule.rules import NoSchedule, Placement, assumptions, batch_facts, make_schedule, volume_facts
 from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
+from migrator.schedule.rules_habits import Habits
 from migrator.schedule.stage import PlanScheduling
 from migrator.schedule.view import schedule_blocks
 from migrator.site.config import CapacitySection
@@ -155,6 +157,25 @@ def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned:
     assert outcome.subvolumes[0].drain_begins_day == pytest.approx(20, abs=0.01)
 
 
+def test_users_wait_for_their_move_as_long_as_those_before(scanned: World) -> None:
+    first = planned(scanned)
+    (moved,) = [one for one in first.plan.batches if ALICE in [tree.path for tree in one.trees]]
+    made = scanned.ledger.passes.start(
+        plan=first.plan.name,
+        batch=moved.number,
+        kind=PassKind.SEED,
+        catalog=first.plan.catalog,
+        chunk_list="l",
+        chunks=(),
+        at_s=0.0,
+    )
+    scanned.ledger.passes.set_state(made.id, PassState.DONE, 3.0 - 4 * DAY_S)
+    cut_over(scanned.root / "ledger.db", "alice")
+    before, after = (schedule_of(one).orders[0].outcome.batches for one in (first, planned(scanned)))
+    wait_days = min(one.moved_day - one.begins_day for one in before)
+    assert all(one.moved_day - one.begins_day == pytest.approx(4 + wait_days, abs=0.01) for one in after)
+
+
 ALICE_TREE = UserTree(path=b"home/alice", user="alice")
 
 
@@ -245,6 +266,7 @@ RATES: Any = {
     "drains": assumed_drain_cost(),
     "growth": Growth(),
     "reaped": {},
+    "habits": Habits(),
 }
 
 

@@ -15,6 +15,7 @@ from migrator.schedule import model, rules, rules_drains
 from migrator.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
 from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
 from migrator.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
+from migrator.schedule.rules_habits import habits
 from migrator.schedule.rules_play import play
 from tests.schedule.schedules import Replay, batch, facts, subvolume
 from tests.support.volumes import drain_sample
@@ -54,6 +55,33 @@ def test_a_worked_example() -> None:
     assert [(one.host, one.free_day) for one in found.hosts] == [("gl1", 6), ("gl2", 12.5), ("gl3", 15)]
     assert found.done_day == 15
     assert Replay(site, found).run().worst == []
+
+
+def test_users_move_some_time_after_their_batch_is_copied() -> None:
+    """The next batch is copied meanwhile, and the source is kept from the move on."""
+    site = facts(
+        [subvolume(1, free=40)], [batch(1, [30], days=3), batch(2, [30], days=2)], target=200, retain=5, move=2.0
+    )
+    found = play(site, (0, 1), (0,))
+    assert [(step.begins_day, step.moved_day, step.freed_day) for step in found.batches] == [(0, 5, 10), (3, 7, 12)]
+    assert found.done_day == 12
+
+
+@pytest.mark.parametrize(
+    ("days", "waits_days", "expected"),
+    [
+        ([], [], (1.0, 0.0)),
+        # The first and the last day are not whole, and the whole ones too few.
+        ([0.1, 0.5, 0.5, 0.1], [], (1.0, 0.0)),
+        ([0.1, 0.5, 0.25, 0.75, 0.1], [1, 2, 9], (0.5, 2.0)),
+        # The newest twenty.
+        ([], [50] * 100 + [3] * 20, (1.0, 3.0)),
+    ],
+)
+def test_habits(days: list[float], waits_days: list[int], expected: tuple[float, float]) -> None:
+    found = habits([(share * DAY_S, DAY_S) for share in days], [wait * DAY_S for wait in waits_days])
+    assert (found.run_share, found.move_days) == expected
+    assert len(found.basis) == (found.run_share != 1.0) + (found.move_days != 0.0)
 
 
 def test_growth_is_copied_and_counts_on_both_sides() -> None:
@@ -231,6 +259,7 @@ def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleFacts:
         drain=draw(st.sampled_from([0.001, 0.01, 0.3])),
         handover=draw(st.integers(0, 2)) + 0.0071,
         bricks_join=draw(st.booleans()),
+        move=draw(st.sampled_from([0.0, 0.0, 1.5])),
     )
 
 
