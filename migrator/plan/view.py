@@ -177,10 +177,10 @@ def _trees(trees: Sequence[bytes]) -> str:
     return f"{several(len(trees), 'user tree')} ({first_of(list(map(show, trees)))})"
 
 
-def schedule_section(plan: Plan) -> Iterator[document.Section]:
-    """The conversion schedule, if the source has bricks."""
+def schedule_section(plan: Plan, before: Sequence[document.Block] = ()) -> Iterator[document.Section]:
+    """The conversion schedule after other blocks, if the source has bricks."""
     if plan.schedule is not None:
-        blocks = schedule_blocks(plan.schedule, plan.created_at_s)
+        blocks = (*before, *schedule_blocks(plan.schedule, plan.created_at_s))
         yield document.Section(title="When bricks can be cleared", blocks=tuple(blocks))
 
 

@@ -241,7 +241,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
             ("What will surprise", [surprise_table(report.plan.surprises, limit=rows)]),
             ("How each order would empty the source", [emptying_table(report.plan.emptying)]),
         )
-        yield from schedule_section(report.plan)
+        yield from schedule_section(report.plan, _expected_now(status))
     elif status.plan is not None:
         words = f"The plan cannot be shown: {report.plan_problem}"
         yield from doc.sections(("Who holds what", [doc.paragraph(words, alert=True)]))
@@ -251,6 +251,14 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     yield from doc.sections(
         ("The newest scan", view_status.scan_blocks(status.scan)), ("Latest runs", [view_status.run_table(status.runs)])
     )
+
+
+def _expected_now(status: model.StatusFacts) -> Sequence[doc.Block]:
+    """The dates that are expected now, because those of the schedule are as old as the plan."""
+    goals = (model.Goal.MOVED, model.Goal.CLEARED)
+    dates = [one for one in status.milestones if one.goal in goals]
+    words = "; ".join(f"{view_status.GOALS[one.goal]} {view_status.milestone_words(one)}" for one in dates)
+    return [doc.paragraph(f"The schedule has the dates of the plan. Expected now: {words}.")] if dates else ()
 
 
 def _verified(report: model.ReportFacts) -> Iterator[doc.Block]:

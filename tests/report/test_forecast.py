@@ -106,6 +106,25 @@ def test_a_steady_site_stays_so(days: float, left: Tally, expected: float) -> No
     assert likely == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.parametrize(("growth", "expected"), [(0.0, 7.0), (0.05, 8.62), (0.1, 12.04), (0.15, None)])
+def test_growth_adds_to_what_is_left(growth: float, expected: float | None) -> None:
+    """A share of what is left comes each day; from a seventh on, copying never ends."""
+    made = forecast_copy(
+        now_s=MONDAY_S + 28 * DAY_S,
+        slots=steady(28),
+        left=left_of(7 * 24 * 1000, 0),
+        cost=COST,
+        cost_groups=(),
+        growth_per_day=growth,
+    )
+    if expected is None:
+        assert made is None
+    else:
+        assert made is not None
+        assert made.left_s / DAY_S == pytest.approx(expected, abs=0.01)
+        assert made.earliest_at_s < made.likely_at_s < made.latest_at_s
+
+
 def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing() -> None:
     made = end_of(steady(10), 10, left_of(20_000, 5 * 10**9))
     first, last = made.cone[0], made.cone[-1]

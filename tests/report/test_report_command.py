@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -23,7 +24,15 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.kept import read_earlier
-from migrator.report.model import EarlierReports, Goal, Milestone, ReportFacts, Standing
+from migrator.report.model import (
+    DEFAULT_SETTINGS,
+    EarlierReports,
+    ForecastSettings,
+    Goal,
+    Milestone,
+    ReportFacts,
+    Standing,
+)
 from migrator.report.report import read_report
 from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document, to_csv
@@ -337,6 +346,20 @@ def bounds(one: Milestone) -> tuple[float, float, float]:
     assert one.at_s is not None
     assert one.latest_at_s is not None
     return one.earliest_at_s, one.at_s, one.latest_at_s
+
+
+def test_configured_growth_counts_until_it_is_measured(ledger: Ledger, tmp_path: Path) -> None:
+    few = Weeks(days=5)
+    few.fill(tmp_path / "ledger.db", share=0.2)
+    settings = ForecastSettings(growth_bytes_per_day=sum(few.sizes) // 100)
+    with open_ledger(tmp_path / "ledger.db", read_only=True) as young:
+        ends = {
+            at_s: [read_status(one, now_s=at_s, settings=how).forecast for how in (DEFAULT_SETTINGS, settings)]
+            for one, at_s in ((young, few.now_s), (ledger, WEEKS.now_s))
+        }
+    without, counted = (one.left_s for one in ends[few.now_s] if one is not None)
+    assert counted == pytest.approx(-100 * DAY_S * math.log(1 - without / DAY_S / 100), rel=0.05)
+    assert ends[WEEKS.now_s][0] == ends[WEEKS.now_s][1], "a month of samples of the source shows none"
 
 
 def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:
