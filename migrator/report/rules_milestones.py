@@ -37,9 +37,10 @@ def milestones(
     outcome = finished_schedule(plan)
     begins_at_s = 0.0 if plan is None else plan.created_at_s
     moved_day = None if outcome is None else max((step.moved_day for step in outcome.batches), default=None)
+    scheduled_at_s = None if moved_day is None else begins_at_s + moved_day * DAY_S
     stages = [
-        _verifying(trees, courses),
-        rules_stages.moving(courses, scheduled_at_s=None if moved_day is None else begins_at_s + moved_day * DAY_S),
+        _verifying(trees, courses, scheduled_at_s),
+        rules_stages.moving(courses, scheduled_at_s=scheduled_at_s),
         rules_stages.purging(courses, retain_s=retain_s),
     ]
     if drains or (plan is not None and plan.schedule is not None):
@@ -77,8 +78,10 @@ def _copied(
     )
 
 
-def _verifying(trees: Sequence[model.TreeFacts], courses: Sequence[model.TreeCourse]) -> model.Stage:
-    stage = rules_stages.verifying(courses)
+def _verifying(
+    trees: Sequence[model.TreeFacts], courses: Sequence[model.TreeCourse], scheduled_at_s: float | None
+) -> model.Stage:
+    stage = rules_stages.verifying(courses, scheduled_at_s=scheduled_at_s)
     left = [tree for tree in trees if tree.state not in PROVEN and tree.state is not model.TreeState.EXCLUDED]
     if left and all(tree.state is model.TreeState.ATTENTION for tree in left):
         return model.Stage(goal=stage.goal, units=stage.units, unknown="files of the last users need attention")

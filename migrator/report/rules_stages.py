@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.core.units import DAY_S, format_duration
+from migrator.core.units import DAY_S, HOUR_S, format_duration
 from migrator.report.model import AssumedWait, BrickCourse, Goal, Milestone, Stage, StageUnit, TreeCourse
 from migrator.report.rules_forecast import Ends, PaceSlot, slot_width_s, time_left_s
 
@@ -26,7 +26,7 @@ from migrator.report.rules_forecast import Ends, PaceSlot, slot_width_s, time_le
 _BEFORE = {Goal.VERIFIED: Goal.COPIED, Goal.MOVED: Goal.VERIFIED, Goal.PURGED: Goal.MOVED}
 
 
-def verifying(trees: Sequence[TreeCourse]) -> Stage:
+def verifying(trees: Sequence[TreeCourse], *, scheduled_at_s: float | None = None) -> Stage:
     """The work is in user trees. Trees of a batch that are verified at once are one unit, so that they are no queue."""
     found: dict[tuple[str, float | None, float | None, bool], float] = {}
     for tree in trees:
@@ -37,7 +37,7 @@ def verifying(trees: Sequence[TreeCourse]) -> Stage:
         StageUnit(work=work, ready_at_s=ready_at_s, done=done, done_at_s=done_at_s)
         for (_, ready_at_s, done_at_s, done), work in found.items()
     )
-    return Stage(goal=Goal.VERIFIED, units=units)
+    return Stage(goal=Goal.VERIFIED, units=units, scheduled_at_s=scheduled_at_s)
 
 
 def moving(trees: Sequence[TreeCourse], *, scheduled_at_s: float | None = None) -> Stage:
@@ -70,6 +70,7 @@ def clearing(bricks: Sequence[BrickCourse], *, drains_s: float, running_s: float
         earliest_s=_BY_HAND.earliest_s + after_s / 2,
         likely_s=_BY_HAND.likely_s + after_s,
         latest_s=_BY_HAND.latest_s + 2 * after_s,
+        basis="as long after the last purge as by the schedule" if after_s else _BY_HAND.basis,
     )
     return Stage(goal=Goal.CLEARED, units=units, follows=False, assumed=assumed, drains_s=drains_s, running_s=running_s)
 
@@ -101,7 +102,7 @@ _BY_HAND = AssumedWait(
     earliest_s=0.5 * DAY_S,
     likely_s=2.0 * DAY_S,
     latest_s=6.0 * DAY_S,
-    basis="an operator is assumed to take some days, because nothing was measured yet",
+    basis="a step of an operator, assumed to take 2 days",
 )
 """The wait of stages that begin with a command of an operator, or with the exchange of a disk."""
 
@@ -171,6 +172,7 @@ def _expected(stage: Stage, before: Milestone, wait: "_Wait", now_s: float) -> M
     earliest, likely, latest = (
         max(waited_s + stage.keep_s, now_s + left_s) for waited_s, left_s in zip(waited, left, strict=True)
     )
+    is_queue = now_s + left[1] > waited[1] + stage.keep_s
     # A stage cannot end in the past, nor before the one that it waits for.
     ranged = before.done or before.earliest_at_s is not None
     return Milestone(
@@ -178,8 +180,12 @@ def _expected(stage: Stage, before: Milestone, wait: "_Wait", now_s: float) -> M
         at_s=max(likely, now_s),
         earliest_at_s=max(earliest, now_s) if ranged else None,
         latest_at_s=max(latest, now_s) if ranged else None,
-        basis=wait.basis,
+        basis=_PACE if is_queue and stage.follows else _DRAINS if is_queue else wait.basis,
     )
+
+
+_PACE = "at the pace of this step so far"
+_DRAINS = "at the pace of the drains so far, or else of the schedule"
 
 
 def _sum(some: Ends, others: Ends) -> Ends:
@@ -248,7 +254,8 @@ def _wait(stage: Stage) -> _Wait | None:
     waits = sorted(max(wait_s, 0.0) for _, wait_s in measured[-_NEWEST:])
     if waits and stage.follows:
         ends = (waits[0] * _SHORTER, statistics.median(waits), waits[-1])
-        return _Wait(ends=ends, basis=f"at the pace so far; each waits for {format_duration(ends[1])} here")
+        usual = f", after the usual wait of {format_duration(ends[1])}" if ends[1] >= HOUR_S else ""
+        return _Wait(ends=ends, basis=f"at the pace so far{usual}")
     assumed = stage.assumed
     if assumed is None:
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.view import frozen_blocks
 from migrator.fs.model import CapacitySample
 from migrator.render import document as doc
@@ -62,8 +62,6 @@ def _bars(status: model.StatusFacts) -> Iterator[doc.Block]:
 _SHOWN = (model.Goal.COPIED, model.Goal.MOVED, model.Goal.CLEARED, model.Goal.COMPLETE)
 """The dates on the first page; the others are in the details."""
 
-_MINUTES_MATTER_S = 3 * DAY_S
-
 
 def _dates(report: model.ReportFacts) -> doc.Table:
     now_s, rows = report.status.at_s, []
@@ -73,7 +71,12 @@ def _dates(report: model.ReportFacts) -> doc.Table:
         if one.goal is model.Goal.CLEARED:
             rows += list(_next_brick(report))
         rows.append(
-            (view_status.GOALS[one.goal], _expected(one, now_s), _range(one, now_s), _day(one.promised_at_s, now_s))
+            (
+                view_status.GOALS[one.goal],
+                _expected(one, now_s),
+                _range(one, now_s),
+                view_status.day(one.promised_at_s, now_s),
+            )
         )
     between = f"between ({model.RANGE_SHARE * 100:.0f} %)"
     columns = [doc.text("date"), doc.wide("expected"), doc.wide(between), doc.text("promised")]
@@ -82,16 +85,16 @@ def _dates(report: model.ReportFacts) -> doc.Table:
 
 def _expected(one: model.Milestone, now_s: float) -> str:
     if one.done:
-        return "done" if one.at_s is None else f"done, {_day(one.at_s, now_s)}"
+        return "done" if one.at_s is None else f"done, {view_status.day(one.at_s, now_s)}"
     if one.at_s is None:
         return f"not known, because {one.unknown}" if one.unknown else "not known"
-    return f"{_day(one.at_s, now_s)}, {one.basis}" if one.basis else _day(one.at_s, now_s)
+    return f"{view_status.day(one.at_s, now_s)}, {one.basis}" if one.basis else view_status.day(one.at_s, now_s)
 
 
 def _range(one: model.Milestone, now_s: float) -> str:
     if one.earliest_at_s is None or one.latest_at_s is None:
         return doc.NONE
-    return f"{_day(one.earliest_at_s, now_s)} and {_day(one.latest_at_s, now_s)}"
+    return f"{view_status.day(one.earliest_at_s, now_s)} and {view_status.day(one.latest_at_s, now_s)}"
 
 
 def _next_brick(report: model.ReportFacts) -> Iterator[tuple[str, str, str, str]]:
@@ -100,13 +103,12 @@ def _next_brick(report: model.ReportFacts) -> Iterator[tuple[str, str, str, str]
     dated = [one for one in left if one.free_at_s is not None]
     if len(left) > 1 and dated:
         first = min(dated, key=lambda one: one.free_at_s or 0.0)
-        yield "next brick cleared", f"{_day(first.free_at_s, report.status.at_s)}, {first.brick}", doc.NONE, doc.NONE
-
-
-def _day(at_s: float | None, now_s: float) -> str:
-    """A date; a time only of what is near."""
-    words = doc.when(at_s)
-    return words if at_s is None or abs(at_s - now_s) < _MINUTES_MATTER_S else words.partition(" ")[0]
+        yield (
+            "next brick cleared",
+            f"{view_status.day(first.free_at_s, report.status.at_s)}, {first.brick}",
+            doc.NONE,
+            doc.NONE,
+        )
 
 
 # --- This week

@@ -10,7 +10,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
-from migrator.core.units import first_of, format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import DAY_S, first_of, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.model import CutoverState, FrozenUser
 from migrator.cutover.rules import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
@@ -96,7 +96,7 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
         pairs.append(("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}{bad}"))
         pairs.append(("users", users_words(status)))
         pairs.append(("expected end", expected_end(status)))
-        pairs += [("all done", milestone_words(one)) for one in status.milestones if one.goal is model.Goal.COMPLETE]
+        pairs += [("all done", _days(one, status.at_s)) for one in status.milestones if one.goal is model.Goal.COMPLETE]
     yield doc.facts(pairs)
 
 
@@ -186,6 +186,26 @@ def milestone_words(one: model.Milestone) -> str:
     if one.earliest_at_s is None or one.latest_at_s is None:
         return doc.when(one.at_s)
     return f"{doc.when(one.at_s)}; between {doc.when(one.earliest_at_s)} and {doc.when(one.latest_at_s)}"
+
+
+_MINUTES_MATTER_S = 3 * DAY_S
+
+
+def day(at_s: float | None, now_s: float) -> str:
+    """A date; a time only of what is near."""
+    words = doc.when(at_s)
+    return words if at_s is None or abs(at_s - now_s) < _MINUTES_MATTER_S else words.partition(" ")[0]
+
+
+def _days(one: model.Milestone, now_s: float) -> str:
+    """A milestone on one line of a terminal: times only of what is near, and then without the early end."""
+    if one.done or one.at_s is None:
+        return milestone_words(one)
+    words, earliest, latest = (day(at_s, now_s) for at_s in (one.at_s, one.earliest_at_s, one.latest_at_s))
+    if one.latest_at_s is None:
+        return words
+    is_long = " " in words + earliest + latest
+    return f"{words}, at the latest {latest}" if is_long else f"{words}; between {earliest} and {latest}"
 
 
 def milestone_table(dates: Sequence[model.Milestone]) -> doc.Table:
