@@ -278,9 +278,11 @@ def _left(stage: Stage, now_s: float) -> Ends | None:
     left = sum(unit.work for unit in stage.units if not unit.done)
     if not stage.follows:
         return _drains_left_s(stage, left, now_s)
+    waits = _waiting(stage.units, now_s)
+    changes = sorted([*((from_s, _BEGINS) for from_s, _, _ in waits), *((to_s, _ENDS) for _, to_s, _ in waits)])
     found = []
     for place, queue in enumerate(_QUEUES):
-        slots = _slots(stage.units, now_s, queue=queue)
+        slots = _slots(waits, list(_busy(changes, queue)), now_s)
         ends = time_left_s(slots, left, now_s=now_s) if sum(slot.work for slot in slots) > 0 else (0.0, 0.0, 0.0)
         if ends is None:
             return None
@@ -308,16 +310,38 @@ def _drain_slots(units: Sequence[StageUnit]) -> Sequence[PaceSlot]:
     ]
 
 
-def _slots(units: Sequence[StageUnit], now_s: float, *, queue: int) -> Sequence[PaceSlot]:
-    """The work done while units were waiting, by slots."""
-    waits = [
+_Waiting = tuple[float, float, StageUnit]
+"""From when until when a unit waited, or waits."""
+
+
+def _waiting(units: Sequence[StageUnit], now_s: float) -> Sequence[_Waiting]:
+    found = [
         (unit.ready_at_s, now_s if unit.done_at_s is None else unit.done_at_s, unit)
         for unit in units
         if unit.ready_at_s is not None and unit.ready_at_s < now_s and (unit.done_at_s is not None or not unit.done)
     ]
     # A clock that was set back makes some end before they begin.
-    waits = [wait for wait in waits if wait[0] < wait[1]]
-    busy = list(_busy([(from_s, to_s) for from_s, to_s, _ in waits], queue))
+    return [one for one in found if one[0] < one[1]]
+
+
+_BEGINS, _ENDS = 0, 1
+"""In this order: a unit that begins to wait when another ends keeps the queue."""
+
+
+def _busy(changes: Sequence[tuple[float, int]], queue: int) -> Iterator[tuple[float, float]]:
+    """The times in which so many units were waiting, in order. `changes` are the ends of all waits, in order."""
+    waiting, since_s = 0, 0.0
+    for at_s, change in changes:
+        before = waiting
+        waiting += 1 if change == _BEGINS else -1
+        if before < queue <= waiting:
+            since_s = at_s
+        elif waiting < queue <= before and at_s > since_s:
+            yield since_s, at_s
+
+
+def _slots(waits: Sequence[_Waiting], busy: Sequence[tuple[float, float]], now_s: float) -> Sequence[PaceSlot]:
+    """The work done in busy times, by slots."""
     if not busy:
         return ()
     width_s = slot_width_s(now_s - busy[0][0])
@@ -334,17 +358,3 @@ def _slots(units: Sequence[StageUnit], now_s: float, *, queue: int) -> Sequence[
     return [
         PaceSlot(at_s=number * width_s, seen_s=seen_s, work=work) for number, (seen_s, work) in sorted(found.items())
     ]
-
-
-def _busy(waits: Sequence[tuple[float, float]], queue: int) -> Iterator[tuple[float, float]]:
-    """The times in which so many units were waiting, in order."""
-    changes = sorted(
-        [*((from_s, 1) for from_s, _ in waits), *((to_s, -1) for _, to_s in waits)], key=lambda one: (one[0], -one[1])
-    )
-    waiting, since_s = 0, 0.0
-    for at_s, change in changes:
-        before, waiting = waiting, waiting + change
-        if before < queue <= waiting:
-            since_s = at_s
-        elif waiting < queue <= before and at_s > since_s:
-            yield since_s, at_s
