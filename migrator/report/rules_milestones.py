@@ -46,7 +46,8 @@ def milestones(
     if drains or (plan is not None and plan.schedule is not None):
         bricks = brick_courses(outcome, drains, standings, additions, retirement)
         is_retired = retirement is not None and retirement.state is RetirementState.RETIRED
-        unknown = no_schedule(plan) if outcome is None and not is_retired else ""
+        # Drains alone do not tell which other bricks there are.
+        unknown = no_schedule(plan) if outcome is None and not is_retired else _failed(standings)
         stages.append(_clearing(bricks, outcome, drains, standings, unknown=unknown))
         if _is_adding(additions):
             stages.append(rules_stages.adding(bricks, stages[-1]))
@@ -201,6 +202,11 @@ def _is_adding(additions: Sequence[AdditionStanding]) -> bool:
     return any(one.side is AdditionSide.TARGET and one.state is not AdditionState.FORGOTTEN for one in additions)
 
 
+def _failed(standings: Sequence[DrainStanding]) -> str:
+    failed = [one for one in standings if one.state is DrainState.FAILED]
+    return f"the drain of {', '.join(failed[0].bricks)} has failed" if failed else ""
+
+
 def _clearing(
     bricks: Sequence[model.BrickCourse],
     outcome: Outcome | None,
@@ -210,7 +216,6 @@ def _clearing(
     unknown: str,
 ) -> model.Stage:
     if unknown:
-        # Drains alone do not tell which other bricks there are.
         return model.Stage(goal=Goal.CLEARED, units=(), unknown=unknown)
     freed_day = max((step.freed_day for step in outcome.batches), default=0.0) if outcome is not None else 0.0
     done_day = 0.0 if outcome is None or outcome.done_day is None else outcome.done_day

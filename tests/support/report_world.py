@@ -207,8 +207,9 @@ class Weeks:
             )
             for step, move in enumerate(THERE):
                 do(ledger.cutovers, record, move, at_s=begins_s + 60 + step * (60 + 24 * turn))
-            for move in (RETAIN, PURGE) if turn < self.purged else ():
-                do(ledger.cutovers, record, move, at_s=begins_s + KEPT_S + HOUR_S)
+            purged_s = begins_s + KEPT_S + HOUR_S
+            for move in (RETAIN, PURGE) if turn < self.purged and purged_s < self.now_s else ():
+                do(ledger.cutovers, record, move, at_s=purged_s)
 
     def _drain(self, ledger: Ledger) -> None:
         for number, brick in enumerate(BRICKS[: self.drained]):
