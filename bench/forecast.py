@@ -35,7 +35,7 @@ def forecast(options: Options) -> Section:
         tables=(),
         notes=(
             f"In the range: the true ends that lie in the shown range; {RANGE_SHARE * 100:.0f} % are wanted. Each migration "
-            "counts once, and only dates that had a range: without a measured stage there is none.",
+            "counts once, and only dates that have a range: without a measured stage there is none.",
             f"Error: the median at {ways} of the way, as a share of the time left then. Beside it, that of the bytes left at the "
             "bytes per second since the begin; for all of it, with the retention after them.",
             "The constants of the forecast were fitted to other simulations of the same kind. Decisions of people, such as a "
@@ -46,11 +46,13 @@ def forecast(options: Options) -> Section:
 
 def _words(looks: Sequence[Look], goal: Goal) -> str:
     likely = errors(looks, goal, lambda look: look.likely_s)
+    dates = [look for some in by_migration(looks, goal) for look in some]
+    ranged = sum(look.is_held is not None for look in dates) / len(dates)
     words = (
-        f"{held(looks, goal) * 100:.0f} % in the range, {late(looks, goal) * 100:.0f} % after the likely end; "
+        f"{ranged * 100:.0f} % have a range; {held(looks, goal) * 100:.0f} % in the range, {late(looks, goal) * 100:.0f} % after the likely end; "
         f"error {_percents(likely)}"
     )
-    if any(look.naive_s is not None for some in by_migration(looks, goal) for look in some):
+    if any(look.naive_s is not None for look in dates):
         words += f", by bytes per second {_percents(errors(looks, goal, lambda look: look.naive_s))}"
     return words
 
