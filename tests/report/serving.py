@@ -13,17 +13,17 @@ from typing import Any
 from tests.support.report_world import Weeks
 
 
-def site_of_weeks(directory: Path, weeks: Weeks) -> Path:
-    """The site file of a migration; nothing but its ledger is there."""
+def site_of_weeks(directory: Path, weeks: Weeks, *, share: float = 0.6, more: str = "") -> Path:
+    """The site file of a migration, with `more` in it; nothing but its ledger is there."""
     for name in ("source", "target", "state"):
         (directory / name).mkdir()
-    weeks.fill(directory / "state" / "ledger.db")
+    weeks.fill(directory / "state" / "ledger.db", share=share)
     file = directory / "site.toml"
     file.write_text(
         f'[site]\nname = "rehearsal"\nstate_dir = {json.dumps(str(directory / "state"))}\n'
         f'[source]\nkind = "posix"\nmount = {json.dumps(str(directory / "source"))}\n'
         f'[target]\nkind = "posix"\nmount = {json.dumps(str(directory / "target"))}\n'
-        '[users]\ntrees = ["home/*"]\n'
+        f'[users]\ntrees = ["home/*"]\n{more}'
     )
     return file
 

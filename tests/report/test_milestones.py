@@ -1,5 +1,6 @@
 """The goals of a migration in a ledger: which there are, what is reached, and why a date is unknown."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from migrator.bricks.retire.model import RetirementState
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report.model import ForecastSettings, Goal, Milestone
 from migrator.report.report import read_report
+from tests.report.serving import site_of_weeks
 from tests.support.operations import (
     CHECK,
     GIVE_UP,
@@ -23,6 +25,7 @@ from tests.support.operations import (
     plan_drain,
 )
 from tests.support.report_world import BEGAN_S, BRICKS, DAY_S, KEPT_S, OnePlan, Weeks
+from tests.support.warm_program import run_program
 
 KEPT = ForecastSettings(retain_s=KEPT_S)
 ROOM = AdditionNotes(room_before=TargetRoom(total_bytes=1, storage_targets=None))
@@ -102,3 +105,21 @@ def test_a_volume_that_is_retired_has_no_bricks_left(tmp_path: Path) -> None:
     assert found[Goal.CLEARED].done
     assert found[Goal.CLEARED].at_s == pytest.approx(BEGAN_S + 51 * DAY_S, abs=60)
     assert found[Goal.COMPLETE].done
+
+
+def test_every_verb_counts_the_retention_of_the_site(tmp_path: Path) -> None:
+    """Every user was moved; sources are kept for longer than this test is old."""
+    weeks = Weeks(days=56, moved=24)
+    file = site_of_weeks(tmp_path, weeks, share=1.01, more='[cutover]\nretain = "10000d"\n')
+    found = {}
+    for verb in ("status", "report", "metrics"):
+        done = run_program(["--site", str(file), verb, "--json"], within_s=600.0)
+        assert done.returncode == 0, done.stderr
+        found[verb] = json.loads(done.stdout)
+    dates = {one["goal"]: one for one in found["status"]["milestones"]}
+    assert (dates["moved"]["done"], dates["purged"]["done"]) == (True, False)
+    purged_at_s = dates["purged"]["at_s"]
+    assert purged_at_s == pytest.approx(dates["moved"]["at_s"] + 10_000 * DAY_S, abs=10 * DAY_S)
+    assert {one["goal"]: one["at_s"] for one in found["report"]["milestones"]}["purged"] == purged_at_s
+    (expected,) = (one["samples"] for one in found["metrics"] if one["name"] == "migrator_expected_timestamp_seconds")
+    assert purged_at_s in [one["value"] for one in expected]
