@@ -1,7 +1,8 @@
 """How good the expected dates are: simulated migrations, replayed day by day.
 
-The simulations have nights, outages, growth, users who clean up, days without cutovers, retention and drains. What was
-expected each day is compared with the true end; so is the bytes left at the bytes per second so far.
+The simulations have nights, outages, growth, users who clean up, days without cutovers, retention and drains. The dates
+expected on each day are compared with the true ends. Beside them stands a naive estimate: the bytes left at the bytes per
+second so far.
 """
 
 from collections.abc import Sequence

@@ -158,7 +158,7 @@ def forecast_copy(
 ) -> CopyForecast | None:
     """The end of the copying; None if nothing is left, the history is too short, almost nothing of it is recent, or users
     add files faster than they are copied: an end in a century is none. `slots` are without gaps, oldest first.
-    `cost_groups` are random groups of the measured attempts. What is left grows by the share `growth_per_day`.
+    `cost_groups` are random groups of the measured attempts. The work left grows by the share `growth_per_day`.
     """
     if (left.left_files <= 0 and left.left_bytes <= 0) or len(slots) < LEAST_SLOTS:
         return None

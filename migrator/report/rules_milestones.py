@@ -46,7 +46,7 @@ def milestones(
     if drains or (plan is not None and plan.schedule is not None):
         bricks = brick_courses(outcome, drains, standings, additions, retirement)
         is_retired = retirement is not None and retirement.state is RetirementState.RETIRED
-        # Drains alone do not tell which other bricks there are.
+        # Without a schedule the other bricks are unknown.
         unknown = no_schedule(plan) if outcome is None and not is_retired else _failed(standings)
         stages.append(_clearing(bricks, outcome, drains, standings, unknown=unknown))
         if _is_adding(additions):

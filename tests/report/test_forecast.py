@@ -64,7 +64,7 @@ def test_no_goal_is_expected_before_one_that_it_waits_for(looks: Sequence[Look])
 
 
 @pytest.mark.exhaustive
-def test_so_it_is_early_and_late_in_a_migration_and_for_every_goal() -> None:
+def test_ranges_hold_early_and_late_and_for_every_goal() -> None:
     looks = [look for seed in range(2000, 2300) for look in replay(seed, every_days=4.0)]
     for goal in Goal:
         assert 0.65 <= held(looks, goal) <= 0.9
@@ -107,7 +107,7 @@ def test_a_steady_site_stays_so(days: float, left: Tally, expected: float) -> No
 
 
 @pytest.mark.parametrize(("growth", "expected"), [(0.0, 7.0), (0.05, 8.62), (0.1, 12.04), (0.15, None)])
-def test_growth_adds_to_what_is_left(growth: float, expected: float | None) -> None:
+def test_growth_adds_to_the_work_left(growth: float, expected: float | None) -> None:
     """A share of what is left comes each day; from a seventh on, copying never ends."""
     made = forecast_copy(
         now_s=MONDAY_S + 28 * DAY_S,

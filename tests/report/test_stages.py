@@ -139,7 +139,7 @@ def test_a_finished_migration() -> None:
     assert found[Goal.COMPLETE].at_s == 50 * DAY_S
 
 
-def test_what_never_ends_is_unknown() -> None:
+def test_a_stage_that_never_ends_has_no_date() -> None:
     """One of a hundred thousand a month."""
     trees = [tree(1, 2, 30.0), *([tree(1, 2)] * 100_000)]
     assert chain(*users(trees), copied=DONE)[Goal.MOVED].unknown

@@ -1,5 +1,5 @@
 """Simulated migrations, from the first stream to the last brick: nights, outages, growth, users who clean up, days without
-cutovers, retention and drains. What the ledger knows at any time on the way, and what was true.
+cutovers, retention and drains. They have the facts of the ledger at any time on the way, and the true ends.
 """
 
 import math
@@ -23,7 +23,7 @@ _LONGEST_S = 3000 * DAY_S
 _ENOUGH_DAYS = 7
 
 
-# --- What happened
+# --- A migration that has ended
 
 
 @dataclass
@@ -50,7 +50,7 @@ class BrickSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Hour:
-    """What streams copied until `at_s`, and what was left then."""
+    """The files and bytes that streams copied in the hour until `at_s`, and those left then."""
 
     at_s: float
     files: int
@@ -82,7 +82,7 @@ class Migration:
         times = [unit.times[goal] for unit in units if goal in unit.times]
         return max(times, default=None)
 
-    # --- What was known
+    # --- The facts at a time on the way
 
     def past(self, now_s: float) -> Sequence[Hour]:
         return self.hours[: bisect_right(self.hours, now_s, key=lambda hour: hour.at_s)]
@@ -111,7 +111,7 @@ class Migration:
         )
 
     def expected(self, now_s: float) -> dict[Goal, Milestone]:
-        """What the program expects at a time."""
+        """The dates that the program expects at a time."""
         trees = [
             TreeCourse(batch=f"{tree.batch}", size_bytes=round(tree.size_bytes), reached=_until(tree.times, now_s))
             for tree in self.trees
@@ -148,7 +148,7 @@ class Migration:
         )
 
     def naive_end_s(self, goal: Goal, now_s: float) -> float | None:
-        """What is usually told: the bytes left at the bytes per second so far. It knows of no other stage, so that the
+        """The naive estimate: the bytes left at the bytes per second so far. It knows of no other stage, so that the
         whole ends with them, and with the retention.
         """
         past = self.past(now_s)
@@ -183,7 +183,7 @@ def cost_sums(attempts: Sequence[tuple[float, float, float]]) -> CostSums:
     )
 
 
-# --- How it came about
+# --- The simulation
 
 
 def simulate(seed: int) -> Migration:
@@ -415,7 +415,7 @@ def _clear(dice: random.Random, trees: Sequence[Tree]) -> tuple[list[BrickSet], 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What was expected of a goal at one time: `way` is the share of the time until its end that had passed."""
+    """The expected date of a goal at one time: `way` is the share of the time until its end that had passed."""
 
     seed: int
     goal: Goal
@@ -442,7 +442,7 @@ class Look:
 
 
 def replay(seed: int, *, every_days: float = 1.0, from_days: float = 1.5) -> Iterator[Look]:
-    """What was expected each day, or at this interval, of every goal that was not reached."""
+    """The expected date of every open goal on each day, or at this interval."""
     migration = simulate(seed)
     ends = {goal: end_s for goal in Goal if (end_s := migration.end_s(goal)) is not None}
     now_s = migration.began_s + from_days * DAY_S
