@@ -189,7 +189,6 @@ class TreeCourse(Struct, frozen=True, kw_only=True):
     """
 
     batch: str
-    size_bytes: int
     reached: Mapping[Goal, float | None]
 
 

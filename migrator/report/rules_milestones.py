@@ -120,8 +120,7 @@ def tree_courses(
             reached[Goal.MOVED] = moved_at_s
         if tree.state is model.TreeState.PURGED:
             reached[Goal.PURGED] = None if cutover is None else cutover.times.get(CutoverState.PURGED)
-        size_bytes = tree.tally.total_bytes
-        found.append(model.TreeCourse(batch=f"{tree.plan}/{tree.batch}", size_bytes=size_bytes, reached=reached))
+        found.append(model.TreeCourse(batch=f"{tree.plan}/{tree.batch}", reached=reached))
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ ORDER = (Goal.COPIED, Goal.VERIFIED, Goal.MOVED, Goal.PURGED)
 def tree(*days: float | None) -> TreeCourse:
     """A tree that reached so many goals on these days."""
     reached = {goal: None if day is None else day * DAY_S for goal, day in zip(ORDER, days, strict=False)}
-    return TreeCourse(batch=f"{days}", size_bytes=1, reached=reached)
+    return TreeCourse(batch=f"{days}", reached=reached)
 
 
 def bricks(size_bytes: int, *days: float, is_drained: bool = True) -> BrickCourse:

@@ -112,10 +112,7 @@ class Migration:
 
     def expected(self, now_s: float) -> dict[Goal, Milestone]:
         """The dates that the program expects at a time."""
-        trees = [
-            TreeCourse(batch=f"{tree.batch}", size_bytes=round(tree.size_bytes), reached=_until(tree.times, now_s))
-            for tree in self.trees
-        ]
+        trees = [TreeCourse(batch=f"{tree.batch}", reached=_until(tree.times, now_s)) for tree in self.trees]
         bricks = [
             BrickCourse(
                 is_drained=one.began_s is not None,
