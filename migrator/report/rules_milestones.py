@@ -183,11 +183,13 @@ def _course(
             reached[Goal.CLEARED] = drain.times.get(DrainState.COMMITTED)
         elif left_bytes is not None:
             size_bytes = left_bytes
+    # The schedule may have others stay until the end than an operator has.
+    is_drained = drain is not None or step is None or not step.retired
     if retirement is not None and retirement.state is RetirementState.RETIRED:
+        is_drained = drain is not None
         reached.setdefault(Goal.CLEARED, retirement.since_s)
     if bricks and all(brick in added for brick in bricks):
         reached[Goal.ADDED] = max(added[brick] for brick in bricks)
-    is_drained = drain is not None or step is None or not step.retired
     return model.BrickCourse(is_drained=is_drained, size_bytes=size_bytes, began_at_s=began_at_s, reached=reached)
 
 
