@@ -1,8 +1,8 @@
 """A Gluster cluster in network namespaces, with an sshd on each host."""
 
 import os
-import re
 import pwd
+import re
 import shlex
 import shutil
 import sys
