@@ -24,7 +24,7 @@ from migrator.render.document import (
 )
 from migrator.render.text import to_markdown
 from migrator.report import model
-from migrator.report.model import ReportFacts, TreeState
+from migrator.report.model import Goal, ReportFacts, TreeState
 from migrator.report.report import read_report
 from migrator.report.rules_batches import expected_copying, expected_purges
 from migrator.report.view import report_document
@@ -80,7 +80,9 @@ def test_the_overview_is_between_the_first_page_and_the_details(late: ReportFact
 def test_each_goal_has_its_promise_behind_it_and_its_range(late: ReportFacts) -> None:
     found, now_s = lanes(late), late.status.at_s
     assert late.promise is not None
-    for one in late.milestones:
+    promised = [one for one in late.milestones if one.promised_at_s is not None]
+    assert {Goal.COPIED, Goal.MOVED, Goal.CLEARED} <= {one.goal for one in promised}
+    for one in promised:
         spans = found[one.goal.value]
         assert (spans[SpanStyle.PLAN].from_s, spans[SpanStyle.PLAN].to_s) == (late.promise.at_s, one.promised_at_s)
         assert spans[SpanStyle.DONE].to_s == now_s
@@ -233,8 +235,7 @@ def test_bricks_rise_from_none_to_those_out_of_the_source(late: ReportFacts) -> 
     assert (found.points[0][1], found.points[-1]) == (0.0, (late.status.at_s, 1.0))
     planned, expected = found.series
     assert planned.points[-1][1] == len(BRICKS)
-    # One is late and has no date.
-    assert expected.points[-1][1] == len(BRICKS) - 1
+    assert expected.points[-1][1] == len(BRICKS)
     assert found.limit == ("all bricks", 4.0)
 
 
