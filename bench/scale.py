@@ -24,7 +24,7 @@ from migrator.core.entry import UserTree
 from migrator.core.units import GIB, MIB, TIB, format_size
 from migrator.delta.model import ExtrasOfTree
 from migrator.delta.store import Comparisons, Extras
-from migrator.fs.model import Capacity, MountIdentity
+from migrator.fs.model import Capacity, DigestPolicy, MountIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.chunk_lists import ChunkListFiles
@@ -34,7 +34,6 @@ from migrator.plan.store import CatalogQueryFiles
 from migrator.purge.proofs import open_proofs
 from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection
 from migrator.verify.joined import Joined, Listing
-from migrator.verify.model import DigestPolicy
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 NAME = "scale"

@@ -8,7 +8,7 @@ from migrator.beegfs.model import TreeOwner
 from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB, TIB, YEAR_S
-from migrator.fs.model import Capacity
+from migrator.fs.model import Capacity, SurpriseKind
 from migrator.plan import model as plan
 from migrator.plan.document import write_document
 from migrator.plan.rules_forecast import Growth
@@ -166,7 +166,7 @@ def sample_plan() -> plan.Plan:
         batches=batches,
         surprises=(
             plan.Surprise(
-                kind=plan.SurpriseKind.SYMLINK_INTO_SOURCE,
+                kind=SurpriseKind.SYMLINK_INTO_SOURCE,
                 tree=BOB.path,
                 count=12,
                 size_bytes=0,
@@ -174,7 +174,7 @@ def sample_plan() -> plan.Plan:
                 examples=(BOB.path + b"/data",),
             ),
             plan.Surprise(
-                kind=plan.SurpriseKind.LOSS_TIME,
+                kind=SurpriseKind.LOSS_TIME,
                 tree=ALICE.path,
                 count=8_999_000,
                 size_bytes=12 * TIB,

@@ -17,6 +17,7 @@ from migrator.app.scan import marks_reader
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
 from migrator.app.verification import archive_folders, proven_archives, readers_of, reading_hosts, verification
 from migrator.bench.tree_timing import visit_tree
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import join
@@ -26,7 +27,7 @@ from migrator.cutover.files import MountedTops, links_of
 from migrator.cutover.model import CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import WriterSearch, brick_writers, local_writers, seen_by_nobody
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.changes import GlusterVolumeCommands
@@ -41,10 +42,10 @@ from migrator.purge.files import MountedPlaces
 from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, Rows
 from migrator.reap.files import MemberReader
-from migrator.reap.model import ReapAction, ReapRow
+from migrator.reap.model import ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
-from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.site.model import ReapAction
 
 if TYPE_CHECKING:
     from migrator.verify.content import Readers

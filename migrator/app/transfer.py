@@ -34,13 +34,14 @@ from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.site.config import Site
+from migrator.site.model import DRIVERS, copies_ranges, needs_rsync
 from migrator.transfer.context import LOG, World
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges, needs_rsync
+from migrator.transfer.model import Limits, PassLimits, RunRequest, StreamsBy
 from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
 from migrator.transfer.routes import HostLane, VolumeGuard
 

@@ -8,13 +8,13 @@ from migrator.app import Wiring
 from migrator.app.scan import marks_reader
 from migrator.app.transfer import pass_engine, run_world, scanning
 from migrator.core.progress import Progress
+from migrator.fs.model import DigestPolicy
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hosts.site import SiteHosts
 from migrator.plan.model import Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

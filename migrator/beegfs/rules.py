@@ -11,8 +11,6 @@ from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
 from migrator.core.units import GIB, TIB, first_of, format_count, format_duration, format_size, several
 from migrator.fs.model import Capacity, Need
-from migrator.plan.model import TreeUsage
-from migrator.reap.model import PlanReap, ReapAction
 
 # The room for new files, for guards and schedules.
 #
@@ -189,26 +187,6 @@ INODES_OF_DIRECTORY = 4
 (`DirEntryStore.cpp` of BeeGFS 8.3.1). A file takes one."""
 
 
-def metadata_forecast(
-    targets: Sequence[model.StorageTarget], usages: Iterable[TreeUsage], arrived: Mapping[bytes, Need]
-) -> tuple[model.MetadataForecast, ...]:
-    """What the rest of these trees takes on each metadata target: BeeGFS puts a new directory on one of the best pool at
-    random, with all its entries. None if the free inodes of one are not known. `arrived` is what was copied, by tree.
-    """
-    metadata = best_pool([one for one in targets if one.kind is model.TargetKind.METADATA])
-    total = 0
-    for usage in usages:
-        names = usage.files + usage.directories
-        left = max(names - (arrived[usage.tree.path].inodes if usage.tree.path in arrived else 0), 0)
-        total += _share(usage.files + INODES_OF_DIRECTORY * usage.directories, left, names)
-    known = [(one, one.free_inodes) for one in metadata if one.free_inodes is not None]
-    return tuple(
-        model.MetadataForecast(name=one.name, node=one.node, free_inodes=free, expected_inodes=-(-total // len(known)))
-        for one, free in known
-        if len(known) == len(metadata)
-    )
-
-
 def metadata_problems(forecast: Sequence[model.MetadataForecast], largest: tuple[bytes, int] | None) -> Iterator[str]:
     """Sentences about metadata targets that may run out of inodes, by their share of all, or by the `largest` directory
     with its number of entries, which lie on one of them.
@@ -367,35 +345,6 @@ class QuotaWords(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def owner_needs(
-    owners: Iterable[model.TreeOwner], usages: Iterable[TreeUsage], left: Mapping[bytes, Need], *, reap: PlanReap | None
-) -> tuple[OwnerNeed, ...]:
-    """The remaining need by owner. `left` is the rest to copy of each tree (bytes, and all paths but directories);
-    every owner of a tree needs the same share of it. Paths that a plan reaps have unknown owners, so they are
-    subtracted from every owner of the tree: the result may be too small, never too large.
-    """
-    whole = {usage.tree.path: usage for usage in usages}
-    reaped = {one.tree.path: one for one in reap.trees if one.action is not ReapAction.LIST} if reap else {}
-    found: dict[int, OwnerNeed] = {}
-    for owner in owners:
-        usage, rest = whole.get(owner.tree), left.get(owner.tree)
-        if usage is None or rest is None:
-            continue
-        gone = reaped.get(owner.tree)
-        size_bytes = max(owner.size_bytes - (gone.size_bytes if gone else 0), 0)
-        files = max(owner.files - (gone.files if gone else 0), 0)
-        before = found.get(owner.uid, OwnerNeed(uid=owner.uid))
-        found[owner.uid] = replace(
-            before,
-            need=Need(
-                size_bytes=before.need.size_bytes + _share(size_bytes, rest.size_bytes, usage.size_bytes),
-                inodes=before.need.inodes + _share(files, rest.inodes, usage.files),
-            ),
-            users=tuple(dict.fromkeys((*before.users, usage.tree.user))),
-        )
-    return tuple(found[uid] for uid in sorted(found))
-
-
 def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota], *, spread: int) -> QuotaWords:
     """Whether the need of each owner fits within the limits. `spread` is the most storage targets of a new file: a file
     takes at least one chunk file, and at most that many. A user who is beyond a limit but needs nothing is no
@@ -452,7 +401,3 @@ def _limits(quota: model.UserQuota) -> tuple[tuple[int, int | None, str], tuple[
             f"{format_count(used_files or 0)} of {format_count(limit_files or 0)} chunk files are used",
         ),
     )
-
-
-def _share(amount: int, left: int, whole: int) -> int:
-    return amount * min(left, whole) // whole if whole else 0

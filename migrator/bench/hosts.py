@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from migrator.bench.model import BENCH_NAME, HostRun, Place, Step, host_of, mount_of
+from migrator.bench.model import HostRun, Place, Step, host_of, mount_of
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
+from migrator.fs.model import BENCH_NAME
 from migrator.hosts.ports import Command, Host, Hosts
 
 _ASK_TIMEOUT_S = 600.0

@@ -8,9 +8,6 @@ from msgspec import Struct
 from migrator.core.errors import ExitCode
 from migrator.core.paths import show
 
-BENCH_NAME = b".migrator-bench"
-"""The directory in the root of a file system in which benchmarks work. It belongs to root; scans skip it."""
-
 DEFAULT_RUNS = 5
 DEFAULT_SCALE = 0.01
 

@@ -20,6 +20,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import task_group, to_the_end
+from migrator.fs.model import BENCH_NAME
 from migrator.ledger.locks import Locks
 
 if TYPE_CHECKING:
@@ -439,4 +440,4 @@ async def _end(record: model.BenchmarkRecord, world: BenchmarkWorld, removed: li
 
 
 def _shown(place: model.Place, name: str) -> str:
-    return f"{show(place.root)}/{show(model.BENCH_NAME)}/{name}"
+    return f"{show(place.root)}/{show(BENCH_NAME)}/{name}"

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 
 from msgspec.structs import replace
 
-from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse
-from migrator.catalog.model import CatalogRecord
+from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState
+from migrator.catalog.model import BrickUse, CatalogRecord
 from migrator.catalog.queries import CatalogReads
 from migrator.core.errors import UsageError
 from migrator.core.units import several

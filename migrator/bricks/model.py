@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import ClassVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from migrator.catalog.model import BrickUse
 from migrator.core.errors import ExitCode
-from migrator.gluster.model import VolumeTask
+from migrator.gluster.model import BrickRoom, GlusterFault, VolumeTask
 from migrator.operations.model import Notes, Operation, State
 
 # What drains, additions and retirements have in common.
@@ -122,34 +122,7 @@ class BrickState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class BrickRoom(Struct, frozen=True, kw_only=True):
-    """The file system of a brick, as its host's glusterd reports it; None for values that it did not report."""
-
-    device: str | None = None
-    filesystem: str | None = None
-    total_bytes: int | None = None
-    free_bytes: int | None = None
-    total_inodes: int | None = None
-    free_inodes: int | None = None
-
-    def part_of(self, bricks: int) -> "BrickRoom":
-        """Return the share of one of so many bricks on this file system."""
-        amounts = {name: getattr(self, name) for name in ("total_bytes", "free_bytes", "total_inodes", "free_inodes")}
-        return replace(self, **{name: known if known is None else known // bricks for name, known in amounts.items()})
-
-
 NO_ROOM_TOLD = BrickRoom()
-
-
-class BrickUse(Struct, frozen=True, kw_only=True):
-    """The use of a brick by one user: names of everything except directories, and bytes of content. The bytes of a
-    hard-linked file count once. `allocated_bytes` is the space on the disk. `user` is None outside every user tree.
-    """
-
-    user: str | None
-    files: int
-    size_bytes: int
-    allocated_bytes: int
 
 
 class BrickFacts(Struct, frozen=True, kw_only=True):
@@ -176,20 +149,6 @@ class BrickFacts(Struct, frozen=True, kw_only=True):
     def size_bytes(self) -> int | None:
         """Bytes of all users."""
         return None if self.uses is None else sum(use.size_bytes for use in self.uses)
-
-
-class GlusterFault(Struct, frozen=True, kw_only=True):
-    """A fault of GlusterFS that matters to those who drain, add or read bricks.
-
-    `versions` describes the versions with the fault; `stops_drain`: a drain is refused on them. `reference` is the
-    report of the fault; empty if an experiment has shown it.
-    """
-
-    versions: str
-    fault: str
-    advice: str
-    stops_drain: bool
-    reference: str = ""
 
 
 class BrickListing(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from migrator.bricks.add import rules as addition_standing
 from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
-from migrator.bricks.drain.model import OUT_STATES, ChangedOption, DrainRecord, DrainSample, DrainState
+from migrator.bricks.drain.model import OUT_STATES, DrainRecord, DrainSample, DrainState
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -18,7 +18,7 @@ from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
 from migrator.core.windows import Window, holds
 from migrator.gluster.changes import GlusterVolumeCommands
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick, ChangedOption, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
 from migrator.scan.rules import still_strange
 

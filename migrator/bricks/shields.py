@@ -19,6 +19,7 @@ from msgspec import DecodeError, Struct, json
 from migrator.bricks.add.model import AdditionStanding, AdditionState
 from migrator.bricks.add.rules import again
 from migrator.bricks.drain.model import DRAIN_ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainStanding
+from migrator.core.blocker import Blocker
 from migrator.core.durable import sync, write_durably
 from migrator.core.entry import ACL_ACCESS
 from migrator.core.errors import ToolFailed
@@ -32,7 +33,6 @@ from migrator.gluster.looks import ask_brick
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.hosts.ports import Hosts
-from migrator.report.model import Blocker
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _TIMEOUT_S = 24 * 3600.0

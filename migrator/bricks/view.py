@@ -3,20 +3,15 @@
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from migrator.bricks.add.model import (
-    AdditionSide,
-    AdditionStanding,
-    AdditionSummary,
-    BrickStandings,
-    NewPlace,
-)
+from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionSummary, BrickStandings
 from migrator.bricks.drain.model import DrainCheck, DrainStanding, DrainSummary
 from migrator.bricks.drain.rules_preflight import retained_words
-from migrator.bricks.model import BrickFacts, BrickListing, BrickRoom, BrickState, BrickUse, Ending
+from migrator.bricks.model import BrickFacts, BrickListing, BrickState, Ending
 from migrator.bricks.retire import model as retire
+from migrator.catalog.model import BrickUse
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
-from migrator.gluster.model import ListedDirectory, VolumeTask
+from migrator.gluster.model import BrickRoom, ListedDirectory, NewPlace, VolumeTask
 from migrator.render import document
 from migrator.render.document import figure, paths, text, wide
 

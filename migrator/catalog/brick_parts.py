@@ -14,12 +14,14 @@ from pyarrow._compute import call_function
 from migrator.catalog import files as catalog_files
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import ABOVE, connect, literal, totals_of
-from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem, malformed
+from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding
 from migrator.catalog.ports import CatalogTotals, Scratch
 from migrator.catalog.writer import parquet_bytes
 from migrator.core.durable import sync
 from migrator.core.entry import Entry, EntryType
 from migrator.core.units import MIB
+from migrator.fs.model import ScanProblem
+from migrator.native.program import malformed
 
 # --- Decoding the rows of a brick walk
 #

@@ -13,11 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
-from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.model import CatalogRecord
 from migrator.core.documents import decode, encode
 from migrator.core.durable import file_digest, write_durably
 from migrator.core.entry import Entry, acl_entry_count, xattr_digest, xattr_kinds
 from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.fs.model import ScanProblem
 
 # --- Columns and file names
 

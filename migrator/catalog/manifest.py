@@ -20,14 +20,14 @@ from migrator.catalog import ports
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect, locked, ranges
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
+from migrator.catalog.model import ContentReading, ReadContent, SideFacts
 from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.units import DAY_S
 from migrator.fs.beneath import held
+from migrator.fs.model import Difference, DifferenceKind, SurpriseKind
 from migrator.fs.rules import Loss
-from migrator.plan.model import SurpriseKind
-from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts
 
 # --- Files and columns
 

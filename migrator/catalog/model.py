@@ -1,20 +1,13 @@
 """Catalogs as values: the record of a scan, its problems, and the walks of bricks. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from migrator.core.entry import UserTree
-from migrator.core.errors import MigratorError
-
-
-class ScanProblem(Struct, frozen=True, kw_only=True):
-    """A path that could not be read: recorded, not fatal, and the scan is not whole."""
-
-    path: bytes
-    operation: str
-    errno: int | None
-    reason: str
+from migrator.core.entry import Entry, UserTree
+from migrator.core.errors import ExitCode
+from migrator.fs.model import Difference, DigestPolicy
 
 
 class StrangeFiles(Struct, frozen=True, kw_only=True):
@@ -139,10 +132,182 @@ more than this after the end of a scan was set by a user: it is ignored, because
 """
 
 
-def malformed(what: str) -> MigratorError:
-    """The error for what a walk wrote and nobody can read."""
-    return MigratorError(
-        f"what the walk of a brick wrote cannot be understood: {what}",
-        cause="the connection was cut, or something else on that host writes to the same output (a login script)",
-        hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
-    )
+class SideFacts(Struct, frozen=True, kw_only=True):
+    """Attributes of a file on one side when it was listed. Every change of content changes one of them."""
+
+    ino: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class ContentReading(Struct, frozen=True, kw_only=True):
+    """The verification that read the content, and the clock of each side before its sync, which came before any content
+    was read. None: unknown.
+    """
+
+    verification: int
+    source_clock_ns: int | None
+    target_clock_ns: int | None
+
+
+class ReadContent(Struct, frozen=True, kw_only=True):
+    """A file whose content was read on both sides and was equal: the attributes of both sides then, and the digest."""
+
+    source: SideFacts
+    target: SideFacts
+    digest: bytes
+    reading: ContentReading
+
+
+class ListedPath(NamedTuple):
+    """One row of a chunk list (a tuple, because a run makes one for every file). In chunks of links, `link_to` is the existing name.
+
+    `mtime_ns` is from the catalog. In chunks of ranges, `range_offset_bytes` and `range_length_bytes` are the part of
+    the file to copy. There, and in the chunk of ranged files that completes the file, `size_bytes` is the part that the
+    chunk copies (0 in the latter), and `file_size_bytes` the size of the whole file.
+    """
+
+    path: bytes
+    size_bytes: int
+    link_group: int | None = None
+    link_to: bytes | None = None
+    mtime_ns: int | None = None
+    range_offset_bytes: int | None = None
+    range_length_bytes: int | None = None
+    file_size_bytes: int | None = None
+
+
+class BrickUse(Struct, frozen=True, kw_only=True):
+    """The use of a brick by one user: names of everything except directories, and bytes of content. The bytes of a
+    hard-linked file count once. `allocated_bytes` is the space on the disk. `user` is None outside every user tree.
+    """
+
+    user: str | None
+    files: int
+    size_bytes: int
+    allocated_bytes: int
+
+
+class TreeOnBricks(Struct, frozen=True, kw_only=True):
+    """The part of one user tree that is on bricks, from a catalog: names of files, and bytes of content. The bytes of a
+    hard-linked file count once.
+    """
+
+    tree: bytes
+    files: int
+    size_bytes: int
+
+
+class BrickContent(Struct, frozen=True, kw_only=True):
+    """The catalog's facts about bricks to drain: names of files, bytes of content, the largest file on disk, the first
+    symlinks with several names, and the share of each user tree. The bytes of a hard-linked file count once.
+    """
+
+    files: int
+    size_bytes: int
+    largest_bytes: int
+    linked_symlinks: tuple[bytes, ...]
+    trees: tuple[TreeOnBricks, ...] = ()
+
+
+class ArchivedMember(Struct, frozen=True, kw_only=True):
+    """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the
+    source's root.
+
+    `digest` is that of the content, which begins at `offset_bytes` in the uncompressed tar. `archive` (its number in
+    the tree) and `algorithm` (of the digest) are set for members of an index.
+    """
+
+    entry: Entry
+    digest: bytes
+    offset_bytes: int
+    archive: int = 0
+    algorithm: str = ""
+
+
+class VerificationRecord(Struct, frozen=True, kw_only=True):
+    """The result of one verification. It is `whole` if both sides were read without error and the source was healthy.
+
+    `expected` counts, by kind, losses that the target is known to have; they are reported, but are no differences.
+
+    `paths` counts all compared paths, `files` the regular files among them, `equal_paths` those without a difference. A
+    file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists all differences;
+    `examples` are the first of each kind, and are not kept in the ledger.
+
+    `trees` are the covered user trees; empty: the whole batch. This verification read the content of `digested_files`
+    on both sides. The content of `carried_files` was read by an earlier one, with no change since on either side, or in
+    an archive. All of it was equal.
+    """
+
+    id: int
+    plan: str
+    batch: int
+    started_at_s: float
+    finished_at_s: float | None
+    policy: DigestPolicy
+    paths: int
+    size_bytes: int
+    digested_files: int
+    digested_bytes: int
+    proven_gone: int
+    differences: Mapping[str, int]
+    expected: Mapping[str, int]
+    whole: bool
+    reasons: tuple[str, ...]
+    manifest: str | None
+    manifest_digest: str | None
+    files: int = 0
+    equal_paths: int = 0
+    differences_file: str | None = None
+    differences_digest: str | None = None
+    trees: tuple[bytes, ...] = ()
+    carried_files: int = 0
+    carried_bytes: int = 0
+    examples: tuple[Difference, ...] = ()
+
+    @property
+    def percent_content(self) -> float | None:
+        """Percent of the bytes whose content is proven equal, and not only their attributes; None if there are no
+        bytes.
+
+        Rounded down to one digit, so 100 means all of them.
+        """
+        if self.size_bytes <= 0:
+            return None
+        return min(self.proven_bytes * 1000 // self.size_bytes, 1000) / 10
+
+    @property
+    def proven_bytes(self) -> int:
+        """Bytes whose content is proven equal, by this verification or an earlier one."""
+        return self.digested_bytes + self.carried_bytes
+
+    def covers(self, tree: bytes) -> bool:
+        """Whether the verification compared this tree of its batch."""
+        return not self.trees or tree in self.trees
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """REFUSED if it is not whole, because it then proves nothing. ATTENTION if it is whole and found differences; expected
+        losses do not count.
+        """
+        if not self.whole:
+            return ExitCode.REFUSED
+        return ExitCode.ATTENTION if self.differences else ExitCode.DONE
+
+
+def earlier_verifications(records: Iterable[VerificationRecord], policy: DigestPolicy) -> Sequence[VerificationRecord]:
+    """The verifications whose manifests may be used, the best first: the newest of those that read at least the present
+    share. A verification that is not whole proves nothing.
+    """
+    usable = [
+        record
+        for record in records
+        if record.whole
+        and record.finished_at_s is not None
+        and record.manifest is not None
+        and record.manifest_digest is not None
+        and record.policy.algorithm == policy.algorithm
+        and record.policy.share > 0.0
+    ]
+    return sorted(usable, key=lambda record: (min(record.policy.share, policy.share), record.id), reverse=True)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import ArchivedMember, CatalogRecord, ContentReading
 from migrator.core.entry import Entry
+from migrator.fs.model import Difference
 from migrator.fs.rules import Loss
-from migrator.reap.model import ArchivedMember
-from migrator.verify.model import ContentReading, Difference
 
 if TYPE_CHECKING:
     from migrator.catalog.writer import PartsWriter

@@ -11,10 +11,9 @@ import pyarrow as pa
 from msgspec import Struct
 from pyarrow._compute import call_function
 
-from migrator.bricks.drain.model import BrickContent, TreeOnBricks
-from migrator.bricks.model import BrickUse
 from migrator.catalog.database import connect, content_bytes_sql, in_parts, numbered_part
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
+from migrator.catalog.model import BrickContent, BrickUse, TreeOnBricks
 from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import XattrKinds

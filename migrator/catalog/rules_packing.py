@@ -6,9 +6,9 @@ from itertools import cycle, repeat
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
-from migrator.plan.model import ListedPath
 
 # --- Packing: one list per stream, bounded in bytes and files
 #

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from migrator.catalog import files
-from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import CatalogTotals, OpenCatalog, Scratch
 from migrator.core.durable import sync, write_durably
 from migrator.core.entry import Entry
 from migrator.core.paths import parent
 from migrator.core.units import MIB
+from migrator.fs.model import ScanProblem
 
 if TYPE_CHECKING:
     from migrator.catalog.brick_parts import BrickPartsWriter

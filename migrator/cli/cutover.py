@@ -24,8 +24,8 @@ from migrator.core.errors import ExitCode
 from migrator.cutover.model import CutoverRequest, CutoverSummary
 from migrator.cutover.stage import CutoverCall
 from migrator.cutover.steps import CutoverWorld
+from migrator.fs.model import DigestPolicy
 from migrator.transfer.bases import active_plan
-from migrator.verify.model import DigestPolicy
 
 
 @click.command("cutover")

@@ -14,9 +14,10 @@ from migrator.app.hosts import window_standings
 from migrator.cli.call import describe_error, duration, open_wiring, plan_option, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
+from migrator.render.metrics import MetricFamily
 from migrator.render.text import to_json
 from migrator.report.kept import KeptReports
-from migrator.report.model import MetricFamily, ReadPlan, ReportFacts
+from migrator.report.model import ReadPlan, ReportFacts
 from migrator.report.report import read_report
 from migrator.report.status import forecast_settings, read_metrics
 from migrator.report.watch import pause_s

@@ -17,9 +17,10 @@ from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.site import SiteHosts
+from migrator.site.model import DRIVERS
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.governor import Tuning
-from migrator.transfer.model import DRIVERS, GoverningFacts, Limits, RunRequest, RunStopped, RunSummary
+from migrator.transfer.model import GoverningFacts, Limits, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from migrator import app
 from migrator.app.hosts import beside_probes, connecting
 from migrator.app.verification import reading_hosts, verification
+from migrator.catalog.model import VerificationRecord
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
+from migrator.fs.model import DigestPolicy
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.site import SiteHosts
 from migrator.ledger.locks import VOLUME, of_tree
@@ -25,7 +27,6 @@ from migrator.plan.limits import limit_problems
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
 from migrator.transfer.bases import active_plan, newest_cutovers
-from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

@@ -95,3 +95,8 @@ def format_age(age_s: float) -> str:
     if age_s >= 2 * YEAR_S:
         return f"{age_s / YEAR_S:.1f} y"
     return f"{age_s / DAY_S:.0f} d" if age_s >= 2 * DAY_S else format_duration(age_s)
+
+
+def percent_of(part: int, whole: int) -> float | None:
+    """The share in percent, to one digit; None if the whole is 0. Rounded down: only the whole gives 100 %."""
+    return part * 1000 // whole / 10 if whole > 0 else None

@@ -22,7 +22,7 @@ from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks, find_hooks
 from migrator.ledger.call import say
 from migrator.operations.run_files import CallPorts, RecordedRun
-from migrator.report.model import PlannedTree
+from migrator.plan.model import PlannedTree
 from migrator.site.rules_links import link_path, naming_problem
 
 VERB = "announce"

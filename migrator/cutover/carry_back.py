@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from migrator.catalog.database import connect, content_bytes_sql
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalog, ClosedCatalogs, close_catalog, part_name
 from migrator.catalog.manifest import ManifestDirectories
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.durable import sync, temporary_name, write_durably
@@ -29,7 +29,7 @@ from migrator.cutover import model
 from migrator.cutover.rules import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
 from migrator.delta.model import ChangeKind
-from migrator.fs.model import TargetCapabilities, trash_place
+from migrator.fs.model import DigestPolicy, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem
 from migrator.fs.reading import PosixSource
@@ -46,7 +46,6 @@ from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import BatchSummary, FileProblemKind, RunRequest
 from migrator.transfer.passes import probed_capabilities
-from migrator.verify.model import DigestPolicy, VerificationRecord
 
 # Changes of the retained source, from two of its catalogs.
 

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
-from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, LinkSeen, TopLook, TopSeen
+from migrator.cutover.model import FrozenTop, LinkSeen, TopLook, TopSeen
 from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.site.config import Site
+from migrator.site.model import LinkLook, LinkPlace, LinkProblem
 from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, naming_problem, way_problem
 
 # Tops of user trees on the source, closed and opened by descriptor.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.core.units import NS_PER_S, format_time, several
-from migrator.fs.model import FileLook, Mount, Side
+from migrator.fs.model import Side
 from migrator.operations.model import Act, Finished, Halt, Kind, Operation
 from migrator.transfer.model import RunRequest
 
@@ -550,45 +550,6 @@ class Writers(Struct, frozen=True, kw_only=True):
 
 
 # Users' links.
-
-
-class LinkLook(Struct, frozen=True, kw_only=True):
-    """The state of a user's link. All paths are absolute.
-
-    `path` is the link that site.toml names. `way` holds every directory and symlink on the way to it, from the root on;
-    it ends at the first one that others could redirect. `directory` is the link's directory, without symlinks, and
-    `mount` the mount there; None if the way ended before. `type` is None if nothing has the link's name. For a symlink,
-    `text` is its content and `leads_to` the real path of its target; None if the target is missing or cannot be found
-    out (`unread`).
-    """
-
-    path: bytes
-    way: tuple[FileLook, ...] = ()
-    directory: bytes | None = None
-    mount: Mount | None = None
-    type: EntryType | None = None
-    text: bytes | None = None
-    leads_to: bytes | None = None
-    unread: str = ""
-
-
-class LinkPlace(Struct, frozen=True, kw_only=True):
-    """A site's settings for links: `link` of site.toml, and the absolute roots of source and target.
-
-    `volume` is the Gluster volume of the source; None if the source is no Gluster volume.
-    """
-
-    link: str
-    source_root: bytes
-    target_root: bytes
-    volume: str | None = None
-
-
-class LinkProblem(Struct, frozen=True, kw_only=True):
-    """Why a link cannot be switched, and the remedy."""
-
-    message: str
-    fix: str
 
 
 # Changes of a source that is kept.

@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from migrator.core.blocker import Blocker
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import Finding, failure, ok, warning
@@ -26,7 +27,6 @@ from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode, shows_time,
 from migrator.gluster.model import ClientSeen, VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt, StepRecord, StepResult
-from migrator.report.model import Blocker
 
 # Descriptions of states and freezes.
 

@@ -20,9 +20,10 @@ from migrator.core.tasks import told
 from migrator.core.units import format_duration
 from migrator.cutover import model, rules, steps
 from migrator.cutover.late import open_block
+from migrator.cutover.places import CutoverPlace
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, find_hooks
+from migrator.hooks.stage import find_hooks
 from migrator.ledger.locks import VOLUME, of_batch, of_tree
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.engine import reason_of

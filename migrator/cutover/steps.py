@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.catalog.model import ArchivedMember, VerificationRecord
 from migrator.catalog.queries import CatalogReads
 from migrator.core.durable import write_durably
 from migrator.core.entry import Entry, EntryType, UserTree
@@ -30,14 +31,15 @@ from migrator.cutover.carry_back import CarryingBack, carried_ledger, noted_path
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
+from migrator.cutover.places import CutoverPlace
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
 from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal
-from migrator.fs.model import Side, TargetCapabilities, trash_place
+from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
+from migrator.hooks.stage import HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, StepPorts, reason_of
 from migrator.operations.model import Finished, Halt
@@ -46,14 +48,13 @@ from migrator.plan.limits import set_confirmed
 from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.reap.model import ArchivedMember, ReapRow, same_file
+from migrator.reap.model import ReapRow, same_file
 from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import BatchSummary
 from migrator.transfer.run import Hooking, Place
-from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.bricks.drain.model import is_drained
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.catalog.rules_packing import ChunkLimits, pack
 from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
@@ -37,7 +37,6 @@ from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason, TreeApart
 from migrator.transfer.passes import Copying, remaining
 from migrator.transfer.rules import stop_reason
-from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories

@@ -28,7 +28,7 @@ from migrator.core.paths import tree_of
 from migrator.core.units import NS_PER_S
 from migrator.delta import model
 from migrator.delta.model import ChangeKind, Gone, Rename, TreeChanges
-from migrator.verify.model import DifferenceKind
+from migrator.fs.model import DifferenceKind
 
 # The SQL of a comparison.
 #

@@ -16,9 +16,9 @@ from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
 from migrator.plan.losses import loss_details
 from migrator.scan.rules import REMEDY, BrickWay, strange_words
+from migrator.site.model import needs_rsync
 from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
 from migrator.transfer.engines.rules_rsync import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
-from migrator.transfer.model import needs_rsync
 
 # File systems, state directory and clock
 

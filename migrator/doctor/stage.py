@@ -61,9 +61,9 @@ from migrator.scan.session import find_directories
 from migrator.site import rules_guards
 from migrator.site.config import HostSection, Site, SlurmSection
 from migrator.site.filesystem import FileSystemCommand
+from migrator.site.model import needs_rsync
 from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
-from migrator.transfer.model import needs_rsync
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

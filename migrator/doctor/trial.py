@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import Finding, failure, ok
@@ -26,7 +27,6 @@ from migrator.fs.rules import TEMPORARY_PREFIX, compare, kept_xattrs
 from migrator.fs.writing import set_xattrs
 from migrator.hosts.ports import Processes
 from migrator.native.program import native_program
-from migrator.plan.model import ListedPath
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.model import StreamView, Verdict
 from migrator.transfer.ports import ChunkWork

@@ -296,3 +296,100 @@ def untrusted(way: Sequence[FileLook], euid: int, *, reached: bool) -> tuple[byt
         if look.type is not EntryType.SYMLINK and look.mode & _WRITABLE_BY_OTHERS and not sticky:
             return look.path, f"can be written by other users (mode {look.mode:04o})", f"chmod go-w {shown}"
     return None
+
+
+BENCH_NAME = b".migrator-bench"
+"""The directory in the root of a file system in which benchmarks work. It belongs to root; scans skip it."""
+
+
+PURGE_NAME = b".migrator-purge"
+"""The directory in the source's root that holds trees while they are purged. Only root can enter it; scans skip it."""
+
+
+class ScanProblem(Struct, frozen=True, kw_only=True):
+    """A path that could not be read: recorded, not fatal, and the scan is not whole."""
+
+    path: bytes
+    operation: str
+    errno: int | None
+    reason: str
+
+
+class DifferenceKind(StrEnum):
+    """The kind of difference between source and target at one path."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    TYPE = "type"
+    SIZE = "size"
+    CONTENT = "content"
+    MTIME = "mtime"
+    OWNER = "owner"
+    MODE = "mode"
+    SYMLINK_TARGET = "symlink-target"
+    DEVICE = "device"
+    ACL = "acl"
+    XATTR = "xattr"
+    HARD_LINKS = "hard-links"
+    SPARSENESS = "sparseness"
+    UNREADABLE = "unreadable"
+    CHANGED = "changed-while-read"
+    UNPROVEN = "unproven"
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One difference at one path, with both sides described."""
+
+    path: bytes
+    kind: DifferenceKind
+    source: str
+    target: str
+
+
+class DigestPolicy(Struct, frozen=True, kw_only=True):
+    """The files whose content is compared: `share` of them (1.0: all), selected by a seeded hash of the path."""
+
+    algorithm: str
+    share: float
+    seed: int
+
+
+class SurpriseKind(StrEnum):
+    """Findings that users need before the move. The `loss-` kinds are attributes that the target cannot keep;
+    `default-acl-not-inherited` are directories with a default ACL that new files will not get. Only verifications count
+    `skipped` and `archived`, paths of the reap list, and `names-in-trash`, files whose number of links the trash of the
+    target increases until it expires.
+    """
+
+    HARD_LINKS_IN_BATCH = "hard-links-across-trees"
+    HARD_LINKS_BROKEN = "hard-links-broken"
+    SYMLINK_CROSSES_TREE = "symlink-crosses-tree"
+    SYMLINK_INTO_SOURCE = "symlink-into-source-mount"
+    QUOTA = "quota-to-recreate"
+    LAYOUT = "target-layout"
+    OUTSIDE_TREES = "outside-every-tree"
+    LONG_PATH = "long-path"
+    MANY_GROUPS = "many-groups"
+    NO_USER = "uid-without-account"
+    NO_GROUP = "gid-without-group"
+    LEFT = "owner-has-left"
+    UNKNOWN_ACCOUNTS = "accounts-not-known"
+    LOSS_TIME = "loss-time-fraction"
+    LOSS_TIME_RANGE = "loss-time-range"
+    LOSS_DEVICE = "loss-device-number"
+    LOSS_DEVICE_NODE = "loss-device-node"
+    LOSS_FIFO = "loss-fifo"
+    LOSS_SOCKET = "loss-socket"
+    LOSS_SYMLINK_TARGET = "loss-symlink-target"
+    LOSS_XATTR_SIZE = "loss-xattr-too-big"
+    LOSS_XATTR_NAMESPACE = "loss-xattr-namespace"
+    LOSS_ACL = "loss-acl"
+    ACL_NOT_INHERITED = "default-acl-not-inherited"
+    LOSS_HARD_LINK = "loss-hard-link"
+    LOSS_NAME = "loss-name"
+    LOSS_SYMLINK_OWNER = "loss-symlink-owner"
+    LOSS_SYMLINK_TIME = "loss-symlink-time"
+    LOSS_SPARSENESS = "loss-sparseness"
+    SKIPPED = "skipped"
+    ARCHIVED = "archived"
+    NAMES_IN_TRASH = "names-in-trash"

@@ -9,10 +9,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry
 from migrator.fs.kinds.model import Answer, Kind
-from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.fs.model import Capacity, MountIdentity, ScanProblem, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import xxhash
 from msgspec.structs import replace
 
-from migrator.bench.model import BENCH_NAME
-from migrator.catalog.model import ScanProblem
 from migrator.core.entry import BLOCK_BYTES, Entry, EntryType, permission_bits, time_of_entry_ns
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
@@ -26,17 +24,19 @@ from migrator.fs.beneath import OTHER_MOUNT, HeldRoot, Root, entry_path, held, r
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.kinds.model import Answer
 from migrator.fs.model import (
+    BENCH_NAME,
     JOURNAL_NAME,
+    PURGE_NAME,
     SENTINEL_NAME,
     Capacity,
     MountIdentity,
+    ScanProblem,
     mount_fingerprint,
     mount_of,
     mounts_beneath,
 )
 from migrator.fs.ports import Block, Digest, FileSystemTool
 from migrator.gluster.model import SourceHealth
-from migrator.purge.model import PURGE_NAME
 
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
 

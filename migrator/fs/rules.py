@@ -10,9 +10,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, BLOCK_BYTES, Entry, Ent
 from migrator.core.paths import show
 from migrator.core.units import MIB
 from migrator.fs.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
-from migrator.fs.model import TargetCapabilities
-from migrator.plan.model import SurpriseKind
-from migrator.verify.model import Difference, DifferenceKind, DigestPolicy
+from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, SurpriseKind, TargetCapabilities
 
 # A perfect copy as the target shows it.
 #

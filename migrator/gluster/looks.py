@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from migrator.bricks.add.model import NewPlace
-from migrator.bricks.drain.model import BrickMarks, PlaceSeen
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import told
-from migrator.gluster.model import Brick, DirectoryFacts, DiskFacts, VolumeState
+from migrator.gluster.model import Brick, BrickMarks, DirectoryFacts, DiskFacts, NewPlace, PlaceSeen, VolumeState
 from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import ask_script, far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, OnOutput

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 SPLIT_BRAIN = "its copies are in split-brain"
 """In messages about files."""
@@ -277,3 +278,106 @@ class ClientSeen(Struct, frozen=True, kw_only=True):
 
     brick: str
     address: str
+
+
+class BrickRoom(Struct, frozen=True, kw_only=True):
+    """The file system of a brick, as its host's glusterd reports it; None for values that it did not report."""
+
+    device: str | None = None
+    filesystem: str | None = None
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    total_inodes: int | None = None
+    free_inodes: int | None = None
+
+    def part_of(self, bricks: int) -> "BrickRoom":
+        """Return the share of one of so many bricks on this file system."""
+        amounts = {name: getattr(self, name) for name in ("total_bytes", "free_bytes", "total_inodes", "free_inodes")}
+        return replace(self, **{name: known if known is None else known // bricks for name, known in amounts.items()})
+
+
+class GlusterFault(Struct, frozen=True, kw_only=True):
+    """A fault of GlusterFS that matters to those who drain, add or read bricks.
+
+    `versions` describes the versions with the fault; `stops_drain`: a drain is refused on them. `reference` is the
+    report of the fault; empty if an experiment has shown it.
+    """
+
+    versions: str
+    fault: str
+    advice: str
+    stops_drain: bool
+    reference: str = ""
+
+
+class ChangedOption(Struct, frozen=True, kw_only=True):
+    """An option of the volume that a drain changes: its value before (None: not set), and every value that this program
+    has given it since. Both are recorded before the change.
+    """
+
+    name: str
+    before: str | None
+    given: tuple[str, ...]
+
+
+class BrickMarks(Struct, frozen=True, kw_only=True):
+    """Hard-linked files of a brick with the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
+    data file): their number, and the first names. `strange` files have no gfid, because they were created on the brick
+    without Gluster. `unseen` counts files that could not be read.
+    """
+
+    brick: str
+    files: int
+    examples: tuple[bytes, ...] = ()
+    strange: int = 0
+    strange_examples: tuple[bytes, ...] = ()
+    unseen: int = 0
+
+
+class PlaceSeen(StrEnum):
+    """The content of a brick's former place on its host, after the brick left the volume. `brick`: the brick's files.
+    `empty`: a mounted, empty file system. `unmounted`: no file system of its own. `other`: anything else. `unknown`:
+    the query failed.
+    """
+
+    BRICK = "brick"
+    EMPTY = "empty"
+    UNMOUNTED = "unmounted"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+
+
+class NewPlace(Struct, frozen=True, kw_only=True):
+    """The content of the path of a new brick, on its host. `unread` is the reason if it is not known.
+
+    `mount` is the mount point of its file system; `own` is set if that is not the host's root. `exists`: the directory
+    exists. `volume_id` and `gfid` are marks of Gluster on it, in hex (empty: none), and `marked_above` are directories
+    above it, up to the mount point, with such a mark. `entries` are the first names in it without Gluster's own, and
+    `has_gluster_directory` is set if it has a `.glusterfs`. `others` are the first other names on the same file system.
+    `served_by` are brick processes that serve it now. `filesystem_id` identifies the file system, and differs from that
+    of every other one that is made there; empty if not known.
+    """
+
+    name: str
+    unread: str = ""
+    mount: str = ""
+    own: bool = False
+    exists: bool = False
+    device: str = ""
+    filesystem: str = ""
+    mount_options: str = ""
+    total_bytes: int | None = None
+    free_inodes: int | None = None
+    volume_id: str = ""
+    gfid: str = ""
+    marked_above: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+    has_gluster_directory: bool = False
+    others: tuple[str, ...] = ()
+    served_by: tuple[int, ...] = ()
+    filesystem_id: str = ""
+
+    @property
+    def stale(self) -> bool:
+        """Return whether it has the marks of a former brick."""
+        return bool(self.volume_id or self.gfid or self.has_gluster_directory or self.marked_above)

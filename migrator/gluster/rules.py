@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import ChangedOption
-from migrator.bricks.model import GlusterFault
 from migrator.fs.model import MountIdentity
 from migrator.gluster.faults import KNOWN_FAULTS, KnownFault, Version
-from migrator.gluster.model import Brick, BrickRules, DiskFacts, VolumeState
+from migrator.gluster.model import Brick, BrickRules, ChangedOption, DiskFacts, GlusterFault, VolumeState
 
 # Which bricks together hold every file of a volume once.
 

@@ -12,7 +12,6 @@ from xml.etree.ElementTree import Element
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
@@ -26,6 +25,7 @@ from migrator.gluster.model import (
     SPLIT_BRAIN,
     Brick,
     BrickHeal,
+    BrickRoom,
     SourceHealth,
     TaskKind,
     TaskProgress,

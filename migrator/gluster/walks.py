@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from migrator.catalog.model import ScanProblem, malformed
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
+from migrator.fs.model import ScanProblem
 from migrator.gluster.model import Brick, BrickRules
 from migrator.hosts.ports import Command, Completed, Host, Hosts, Processes
+from migrator.native.program import malformed
 
 
 class BrickLost(MigratorError):

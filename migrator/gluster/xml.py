@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed
 from migrator.gluster import model
+from migrator.gluster.model import BrickRoom
 
 # The state of the volume.
 #

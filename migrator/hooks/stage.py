@@ -16,7 +16,6 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
-from migrator.cutover.model import CutoverRecord
 from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules
 from migrator.hosts.ports import Command, Processes
@@ -500,22 +499,3 @@ class StepHooks(Struct, frozen=True, kw_only=True):
 
 
 # Steps of a cutover
-
-
-class CutoverPlace(Struct, frozen=True, kw_only=True):
-    """One step (freeze, switch, thaw or purge) of one cutover attempt; `back`: of its rollback."""
-
-    step: model.HookStep
-    record: CutoverRecord
-    back: bool = False
-
-    @property
-    def hooked(self) -> HookedStep:
-        """The step for its hooks. A repeated rollback has the steps of the one before."""
-        user, number = self.record.tree.user, self.record.id
-        return HookedStep(
-            step=self.step,
-            key=f"cutover {number}: {'rollback ' if self.back else ''}{self.step.value}",
-            subject=f"{user}: {'rollback' if self.back else 'cutover'}",
-            words=f"the {self.step.value} of {user}{' for the rollback' if self.back else ''}",
-        )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from migrator.beegfs.model import OwnerLimit
-from migrator.catalog.model import CatalogRecord, StrangeFiles
+from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
@@ -20,7 +20,7 @@ from migrator.ledger.rows import Records, States, add, blank, change, columns_of
 from migrator.plan.model import Plan
 from migrator.purge.model import SecondCopy
 from migrator.reap import model as reap
-from migrator.verify.model import VerificationRecord
+from migrator.site.model import ReapAction
 
 # Plans and their batches.
 
@@ -105,7 +105,7 @@ def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
     """Bytes and files of each tree that are archived or skipped, and so in no chunk."""
     sums: dict[bytes, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for one in plan.reap.trees if plan.reap is not None else ():
-        if one.action is not reap.ReapAction.LIST:
+        if one.action is not ReapAction.LIST:
             size_bytes, files = sums[one.tree.path]
             sums[one.tree.path] = (size_bytes + one.size_bytes, files + one.files)
     return sums

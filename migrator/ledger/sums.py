@@ -13,9 +13,9 @@ from migrator.ledger.measures import ALL_STREAMS, cost_sums
 from migrator.ledger.model import RunRecord
 from migrator.ledger.passes import unsettled
 from migrator.ledger.rows import AnySelect, Records, from_column, record_of
-from migrator.plan.model import CostSums, TransferCost
+from migrator.plan.model import CostSums, PlannedTree, TransferCost
 from migrator.report import model as report
-from migrator.transfer.model import FileProblem, FileProblemKind
+from migrator.transfer.model import FileProblem, FileProblemKind, SizeClass, StreamSum
 
 _attempts, _chunks, _passes, _samples = tables.attempts.c, tables.chunks.c, tables.passes.c, tables.samples.c
 _WARNINGS = (Severity.WARNING.value, Severity.ERROR.value)
@@ -40,13 +40,11 @@ class LedgerFacts(Records):
         query = select(tables.batches).where(batches.plan == plan).order_by(batches.number)
         return self._all(report.PlannedBatch, query)
 
-    def trees(self, plan: str) -> Sequence[report.PlannedTree]:
+    def trees(self, plan: str) -> Sequence[PlannedTree]:
         """The user trees of a plan, in order of rank."""
         trees = tables.batch_trees.c
         query = select(tables.batch_trees).where(trees.plan == plan).order_by(trees.rank, trees.tree)
-        return [
-            record_of(row, report.PlannedTree, tree=UserTree(path=row.tree, user=row.user)) for row in self._rows(query)
-        ]
+        return [record_of(row, PlannedTree, tree=UserTree(path=row.tree, user=row.user)) for row in self._rows(query)]
 
     def chunk_sums(self, pass_id: int) -> Sequence[report.ChunkSum]:
         """The chunks of a pass by tree, kind and state, including split ones. Answered from one index."""
@@ -167,13 +165,13 @@ class LedgerFacts(Records):
         of_plans = _chunks.pass_id.in_(select(_passes.id).where(_passes.plan.in_(plans)))
         return self._all(CostSums, cost_sums().where(of_plans).group_by(group).order_by(group))
 
-    def stream_sums(self) -> Sequence[report.StreamSum]:
+    def stream_sums(self) -> Sequence[StreamSum]:
         """Sums over the streams of all plans, by host, brick, engine and size class."""
         mean_bytes = cast(_chunks.size_bytes, Float) / _chunks.files
         size_class = case(
-            (_chunks.kind == ChunkKind.RANGES.value, report.SizeClass.RANGES.value),
+            (_chunks.kind == ChunkKind.RANGES.value, SizeClass.RANGES.value),
             *((mean_bytes < upper_bytes, name.value) for name, upper_bytes in report.UPPER_BYTES),
-            else_=report.SizeClass.LARGE.value,
+            else_=SizeClass.LARGE.value,
         ).label("size_class")
         seconds = _attempts.finished_at_s - _attempts.started_at_s
         keys = (_attempts.host, _chunks.brick, _attempts.engine, size_class)
@@ -189,7 +187,7 @@ class LedgerFacts(Records):
             .group_by(*keys)
             .order_by(*keys)
         )
-        return self._all(report.StreamSum, query)
+        return self._all(StreamSum, query)
 
     def event_groups(self, limit: int, *, span: tuple[float, float] | None = None) -> Sequence[report.Incident]:
         """Warnings and errors by kind and subject, the latest first; those of a span, without its begin, or all."""

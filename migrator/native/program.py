@@ -7,7 +7,7 @@ import struct
 from functools import cache
 from pathlib import Path
 
-from migrator.core.errors import ToolFailed
+from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.hosts.ports import Host
 
@@ -68,3 +68,12 @@ def native_program(directory: Path | None = None) -> NativeProgram:
         raise ToolFailed(f"{show(path)} is not a program", cause="the installation is damaged", hint=_INSTALL)
     (machine,) = struct.unpack_from("<H", head, 18)
     return NativeProgram(path, _MACHINES.get(machine, platform.machine()))
+
+
+def malformed(what: str) -> MigratorError:
+    """The error for what a walk wrote and nobody can read."""
+    return MigratorError(
+        f"what the walk of a brick wrote cannot be understood: {what}",
+        cause="the connection was cut, or something else on that host writes to the same output (a login script)",
+        hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
+    )

@@ -13,8 +13,9 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import join, show
 from migrator.core.units import DAY_S
 from migrator.cutover.model import SETTLED_STATES, AnnouncementRecord
+from migrator.fs.model import SurpriseKind
 from migrator.notices.model import CalendarEvent, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
-from migrator.plan.model import Plan, SurpriseKind
+from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import copy_s
 from migrator.render.document import clean
 from migrator.report.model import StatusFacts, TreeFacts, TreeState

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from migrator.core.paths import name, show
 from migrator.core.units import MINUTE_S, format_count, format_duration, format_size, several
+from migrator.fs.model import SurpriseKind
 from migrator.notices.model import MoveState, TreeNotice, UserNotice
-from migrator.plan.model import CleanUp, CleanUpKind, Surprise, SurpriseKind
-from migrator.reap.model import ReapAction
+from migrator.plan.model import CleanUp, CleanUpKind, Surprise
 from migrator.render import document
+from migrator.site.model import ReapAction
 
 _EXAMPLES = 3
 

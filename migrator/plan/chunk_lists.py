@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from pyarrow._compute import CastOptions, MatchSubstringOptions, ReplaceSliceOptions, call_function
 
 from migrator.catalog.columns import Columns
+from migrator.catalog.model import ListedPath
 from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
-from migrator.plan.model import Chunk, ListedPath, WrittenList, check_plan_name
+from migrator.plan.model import Chunk, WrittenList, check_plan_name
 
 # --- Rows
 

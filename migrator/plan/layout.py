@@ -11,7 +11,8 @@ from migrator.beegfs.rules_layout import has_settings, rule_words
 from migrator.beegfs.tool import PATHS_AT_ONCE, StorageTargets
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import join, show
-from migrator.plan.model import Plan, SurpriseKind
+from migrator.fs.model import SurpriseKind
+from migrator.plan.model import Plan
 
 _FAILURES = 5
 """So many directories may be unknown of those that one command asked about."""

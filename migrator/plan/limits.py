@@ -15,7 +15,8 @@ from migrator.beegfs.rules_limits import limit_words, owner_limits, state_of
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.errors import ExitCode, Refused, ToolFailed
 from migrator.core.events import Severity
-from migrator.plan.model import Plan, SurpriseKind
+from migrator.fs.model import SurpriseKind
+from migrator.plan.model import Plan
 from migrator.plan.rules import settled_trees
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from migrator.core.entry import XattrKinds
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_count, format_size
 from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
-from migrator.plan.model import SurpriseKind as Kind
+from migrator.fs.model import SurpriseKind as Kind
 
 _LINUX_NAME_LIMIT_BYTES = 255
 

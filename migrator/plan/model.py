@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -12,7 +11,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, format_size, several
-from migrator.fs.model import Capacity
+from migrator.fs.model import Capacity, SurpriseKind
 from migrator.reap.model import PlanReap
 from migrator.schedule.model import Schedule
 
@@ -111,47 +110,6 @@ class Usages(Struct, frozen=True, kw_only=True):
     trees: tuple[TreeUsage, ...]
     outside: TreeUsage | None
     outside_examples: tuple[bytes, ...]
-
-
-class SurpriseKind(StrEnum):
-    """Findings that users need before the move. The `loss-` kinds are attributes that the target cannot keep;
-    `default-acl-not-inherited` are directories with a default ACL that new files will not get. Only verifications count
-    `skipped` and `archived`, paths of the reap list, and `names-in-trash`, files whose number of links the trash of the
-    target increases until it expires.
-    """
-
-    HARD_LINKS_IN_BATCH = "hard-links-across-trees"
-    HARD_LINKS_BROKEN = "hard-links-broken"
-    SYMLINK_CROSSES_TREE = "symlink-crosses-tree"
-    SYMLINK_INTO_SOURCE = "symlink-into-source-mount"
-    QUOTA = "quota-to-recreate"
-    LAYOUT = "target-layout"
-    OUTSIDE_TREES = "outside-every-tree"
-    LONG_PATH = "long-path"
-    MANY_GROUPS = "many-groups"
-    NO_USER = "uid-without-account"
-    NO_GROUP = "gid-without-group"
-    LEFT = "owner-has-left"
-    UNKNOWN_ACCOUNTS = "accounts-not-known"
-    LOSS_TIME = "loss-time-fraction"
-    LOSS_TIME_RANGE = "loss-time-range"
-    LOSS_DEVICE = "loss-device-number"
-    LOSS_DEVICE_NODE = "loss-device-node"
-    LOSS_FIFO = "loss-fifo"
-    LOSS_SOCKET = "loss-socket"
-    LOSS_SYMLINK_TARGET = "loss-symlink-target"
-    LOSS_XATTR_SIZE = "loss-xattr-too-big"
-    LOSS_XATTR_NAMESPACE = "loss-xattr-namespace"
-    LOSS_ACL = "loss-acl"
-    ACL_NOT_INHERITED = "default-acl-not-inherited"
-    LOSS_HARD_LINK = "loss-hard-link"
-    LOSS_NAME = "loss-name"
-    LOSS_SYMLINK_OWNER = "loss-symlink-owner"
-    LOSS_SYMLINK_TIME = "loss-symlink-time"
-    LOSS_SPARSENESS = "loss-sparseness"
-    SKIPPED = "skipped"
-    ARCHIVED = "archived"
-    NAMES_IN_TRASH = "names-in-trash"
 
 
 class Surprise(Struct, frozen=True, kw_only=True):
@@ -294,24 +252,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     tiny: tuple[TinyDirectory, ...] = ()
 
 
-class ListedPath(NamedTuple):
-    """One row of a chunk list (a tuple, because a run makes one for every file). In chunks of links, `link_to` is the existing name.
-
-    `mtime_ns` is from the catalog. In chunks of ranges, `range_offset_bytes` and `range_length_bytes` are the part of
-    the file to copy. There, and in the chunk of ranged files that completes the file, `size_bytes` is the part that the
-    chunk copies (0 in the latter), and `file_size_bytes` the size of the whole file.
-    """
-
-    path: bytes
-    size_bytes: int
-    link_group: int | None = None
-    link_to: bytes | None = None
-    mtime_ns: int | None = None
-    range_offset_bytes: int | None = None
-    range_length_bytes: int | None = None
-    file_size_bytes: int | None = None
-
-
 class Chunk(Struct, frozen=True, kw_only=True):
     """Paths of one tree for one stream, kept in the chunk list. `number` is unique in its pass.
 
@@ -434,3 +374,17 @@ def check_plan_name(name: str) -> str:
             hint="for example: heavy-users-1",
         )
     return name
+
+
+class PlannedTree(Struct, frozen=True, kw_only=True):
+    """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived
+    or skipped instead of copied.
+    """
+
+    tree: UserTree
+    batch: int
+    rank: int
+    size_bytes: int
+    files: int
+    reaped_bytes: int = 0
+    reaped_files: int = 0

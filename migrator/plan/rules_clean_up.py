@@ -10,7 +10,8 @@ from migrator.core.units import YEAR_S
 from migrator.plan.model import CleanUp, CleanUpKind, Order, TransferCost, TreeUsage
 from migrator.plan.rules import order_key
 from migrator.plan.rules_forecast import copy_s
-from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.reap.model import PlanReap, ReapedTree
+from migrator.site.model import ReapAction
 
 WORTH_PACKING = 10_000
 """Fewer tiny files of a tree are not worth the trouble: by the assumed cost, copying them takes one stream ten seconds."""

@@ -12,8 +12,9 @@ from migrator.beegfs.rules_layout import rule_words, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import first_of, format_size, several
 from migrator.fs.kinds.model import Kind
+from migrator.fs.model import SurpriseKind
 from migrator.gluster.rules import is_on
-from migrator.plan.model import Account, Accounts, NotedOwners, Surprise, SurpriseKind, TreeUsage
+from migrator.plan.model import Account, Accounts, NotedOwners, Surprise, TreeUsage
 from migrator.plan.rules import LinkSpan
 
 MAX_EXAMPLES = 5

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from migrator.beegfs.model import LayoutRule, StorageTarget, TreeOwner
-from migrator.beegfs.rules import metadata_forecast, metadata_problems, owner_needs, quota_words
+from migrator.beegfs.rules import metadata_problems, quota_words
 from migrator.beegfs.rules_layout import size_rules, unused_rules
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.model import CatalogRecord
@@ -29,13 +29,14 @@ from migrator.plan.model import Accounts, Batch, CleanUpKind, Order, Plan, Surpr
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_clean_up import clean_ups
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
-from migrator.reap.model import PlanReap, ReapAction
+from migrator.plan.rules_needs import metadata_forecast, owner_needs
+from migrator.reap.model import PlanReap
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
 from migrator.schedule.rules import schedule_problems
 from migrator.schedule.stage import PlanScheduling, schedule_for_plan
 from migrator.site.config import Site
+from migrator.site.model import DRIVERS, ReapAction, copies_ranges
 from migrator.site.rules_guards import capacity_problems
-from migrator.transfer.model import DRIVERS, copies_ranges
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

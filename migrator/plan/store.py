@@ -19,9 +19,9 @@ from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, join, parent
 from migrator.core.units import DAY_S, NS_PER_S
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import SurpriseKind, TargetCapabilities
 from migrator.plan.losses import losses
-from migrator.plan.model import AgeBucket, NotedOwners, Surprise, SurpriseKind, TinyDirectory, TreeUsage, Usages
+from migrator.plan.model import AgeBucket, NotedOwners, Surprise, TinyDirectory, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
 from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow, describe_owners
 from migrator.reap.model import TreeRule

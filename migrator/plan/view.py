@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from migrator.beegfs.model import LostLimit, MetadataForecast
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_age, format_count, format_duration, format_size, several
+from migrator.fs.model import SurpriseKind
 from migrator.plan.model import (
     EMPTYING_PERCENT,
     SMALL_RANGES,
@@ -17,7 +18,6 @@ from migrator.plan.model import (
     EmptyingCurve,
     Plan,
     Surprise,
-    SurpriseKind,
     TreeUsage,
     UsageDifference,
     UsageRanking,

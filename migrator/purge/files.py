@@ -10,10 +10,11 @@ from migrator.core.entry import Entry, EntryType, permission_bits, time_of_entry
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.fs.beneath import Root, held
+from migrator.fs.model import PURGE_NAME
 from migrator.fs.reading import INO_MASK
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import descriptor_path, open_own, shut
-from migrator.purge.model import PURGE_NAME, TREE_NAME
+from migrator.purge.model import TREE_NAME
 
 _RAISED = b"deep-"
 _KNOWN_AS = "user.migrator.known-as"

@@ -4,13 +4,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode
 from migrator.cutover.model import CutoverRecord, PurgeSum
-from migrator.verify.model import VerificationRecord
-
-PURGE_NAME = b".migrator-purge"
-"""The directory in the source's root that holds trees while they are purged. Only root can enter it; scans skip it."""
+from migrator.fs.model import PURGE_NAME
 
 TREE_NAME = b"tree"
 """The name of a tree in its place there."""

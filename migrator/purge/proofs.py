@@ -12,16 +12,17 @@ import duckdb
 from msgspec.structs import astuple, replace
 
 from migrator.catalog.database import connect, own_directory
+from migrator.catalog.model import SideFacts
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join
 from migrator.cutover.model import PurgeSum
 from migrator.purge.model import Archive, Compared, ManifestSum, Proof
-from migrator.reap.model import ReapAction, ReapRow, archive_name
+from migrator.reap.model import ReapRow, archive_name
+from migrator.site.model import ReapAction
 from migrator.verify.content import Filling, Unit
 from migrator.verify.digests import Known, proven
-from migrator.verify.model import SideFacts
 
 _BATCH_ROWS = 20_000
 _ASKED_AT_ONCE = 500

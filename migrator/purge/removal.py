@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.model import VerificationRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
@@ -40,7 +41,7 @@ from migrator.reap.model import ReapRow, is_listed
 from migrator.reap.rules import Releases
 from migrator.scan.marks import ReadMarks
 from migrator.verify.content import Readers
-from migrator.verify.model import VerificationRecord, facts_of
+from migrator.verify.model import facts_of
 
 LOG = logging.getLogger("migrator.purge")
 

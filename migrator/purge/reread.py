@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migrator.catalog.model import ContentReading
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import work_through
+from migrator.fs.model import DigestPolicy
 from migrator.purge import model
 from migrator.purge.proofs import IndexedProofs
 from migrator.purge.removal import Call, Found, Judge, progress_shown
 from migrator.transfer.governor import governed
 from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
-from migrator.verify.model import ContentReading, DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ReadingParts

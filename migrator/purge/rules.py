@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.probe import ProbeSide
@@ -17,7 +18,6 @@ from migrator.operations.model import Finished, Halt
 from migrator.purge import model
 from migrator.site.rules_guards import shrink_losses, shrink_remedy
 from migrator.transfer.rules_governor import Brake, braked
-from migrator.verify.model import VerificationRecord
 
 # Which trees are purged, and the guards. Unknown facts count against a purge: it cannot be undone.
 

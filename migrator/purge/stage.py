@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
+from migrator.cutover.places import CutoverPlace
 from migrator.cutover.rules import why_not_frozen
+from migrator.fs.model import PURGE_NAME
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import freeing_problems
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
+from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.ledger.operations import CutoverRecords
@@ -37,7 +40,6 @@ from migrator.purge.reread import Rereading
 from migrator.reap.model import ArchiveState, archive_directory
 from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.transfer.rules_convergence import check_cost
-from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ReadingParts
@@ -486,7 +488,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             await asyncio.to_thread(self.call.world.source.sync)
             # Fails until the last place is removed.
             with suppress(OSError):
-                await asyncio.to_thread(places.remove_directory, model.PURGE_NAME)
+                await asyncio.to_thread(places.remove_directory, PURGE_NAME)
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
 

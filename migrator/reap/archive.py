@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets, words_for_full
+from migrator.catalog.model import ArchivedMember
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ExitCode, MigratorError, Refused
@@ -52,12 +53,12 @@ class ProvenArchives:
         self._lock = threading.Lock()
         self._held: dict[bytes, tuple[TarIndex, ...]] = {}
 
-    def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, model.ArchivedMember]:
+    def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, ArchivedMember]:
         """Find paths in the proven archives of the tree, each in the newest one that has it. Use `same_file` to check
         whether the file on the source is still the archived one. Raises Refused if an archive or its index is missing
         or differs from the ledger's.
         """
-        found: dict[bytes, model.ArchivedMember] = {}
+        found: dict[bytes, ArchivedMember] = {}
         for archive in self.newest_first(tree):
             found |= archive.find(path for path in paths if path not in found)
         return found

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
+from migrator.catalog.model import ArchivedMember
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
@@ -55,7 +56,7 @@ class TarDraft:
         self._writer = FrameWriter(archive, frame_bytes)
         self._index = index
         self._algorithm = algorithm
-        self._members: list[model.ArchivedMember] = []
+        self._members: list[ArchivedMember] = []
         self.content_bytes = 0
 
     @property
@@ -87,7 +88,7 @@ class TarDraft:
             self._writer.back_to(mark)
             return digest
         self._writer.write(bytes(-entry.size_bytes % tarfile.BLOCKSIZE))
-        self._members.append(model.ArchivedMember(entry=entry, digest=digest, offset_bytes=offset_bytes))
+        self._members.append(ArchivedMember(entry=entry, digest=digest, offset_bytes=offset_bytes))
         self.content_bytes += entry.size_bytes
         return None
 
@@ -123,7 +124,7 @@ class TarIndex:
         self._names = cast("list[bytes]", self._table.column("path").to_pylist())
         self._reader: tuple[BinaryIO, FrameReader] | None = None
 
-    def find(self, paths: Iterable[bytes]) -> Mapping[bytes, model.ArchivedMember]:
+    def find(self, paths: Iterable[bytes]) -> Mapping[bytes, ArchivedMember]:
         """Find paths, relative to the source's root, in the archive."""
         tree = self.record.tree
         rows: dict[bytes, int] = {}
@@ -140,7 +141,7 @@ class TarIndex:
         """All its paths, in order."""
         return (join(self.record.tree, name) for name in self._names)
 
-    def content(self, archive: BinaryIO, member: model.ArchivedMember) -> Iterator[bytes]:
+    def content(self, archive: BinaryIO, member: ArchivedMember) -> Iterator[bytes]:
         """The content of a member; reads only the frames that hold it. One call at a time. Raises Refused, at the
         latest after the last piece, if it differs from what was archived.
         """
@@ -162,7 +163,7 @@ class TarIndex:
                 for _ in self._content(reader, member):
                     pass
 
-    def _content(self, reader: "FrameReader", member: model.ArchivedMember) -> Iterator[bytes]:
+    def _content(self, reader: "FrameReader", member: ArchivedMember) -> Iterator[bytes]:
         hasher = DIGEST_ALGORITHMS[self._algorithm]()
         for piece in reader.pieces(member.offset_bytes, member.entry.size_bytes):
             hasher.update(memoryview(piece))
@@ -170,12 +171,12 @@ class TarIndex:
         if hasher.digest() != member.digest:
             raise Damaged(f"the content of {show(member.entry.path)} is not what was archived")
 
-    def _members(self, rows: "pa.Table") -> Iterator[model.ArchivedMember]:
+    def _members(self, rows: "pa.Table") -> Iterator[ArchivedMember]:
         tree = self.record.tree
         for row in rows.to_pylist():
             digest, offset_bytes = row.pop("digest"), row.pop("offset")
             row |= {"path": join(tree, row["path"]), "xattrs": dict(row["xattrs"]), "size_bytes": row.pop("size")}
-            yield model.ArchivedMember(
+            yield ArchivedMember(
                 entry=Entry(**row, type=EntryType.FILE, rdev=0, nlink=1),
                 digest=digest,
                 offset_bytes=offset_bytes,
@@ -186,7 +187,7 @@ class TarIndex:
 
 # The index.
 
-_ROWS: Columns[model.ArchivedMember] = Columns(
+_ROWS: Columns[ArchivedMember] = Columns(
     """
     path:binary=entry.path size:int64=entry.size_bytes blocks:int64=entry.blocks mtime_ns:int64=entry.mtime_ns
     ctime_ns:int64=entry.ctime_ns atime_ns:int64=entry.atime_ns uid:int64=entry.uid gid:int64=entry.gid
@@ -205,7 +206,7 @@ _FRAMES = b"migrator.frames"
 
 
 def _encode_index(
-    tree: bytes, members: Iterable[model.ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
+    tree: bytes, members: Iterable[ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
 ) -> bytes:
     rows = sorted(members, key=lambda member: member.entry.path)
     table = [[frame.size_bytes, frame.stored_bytes, frame.digest] for frame in frames]

@@ -9,6 +9,7 @@ from functools import partial
 from io import BufferedReader
 from typing import BinaryIO
 
+from migrator.catalog.model import ArchivedMember
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import name as last_name
@@ -298,7 +299,7 @@ _SECTOR_BYTES = 512
 
 def restore_file(
     root: Root,
-    member: model.ArchivedMember,
+    member: ArchivedMember,
     content: Iterator[bytes],
     capabilities: TargetCapabilities,
     *,

@@ -13,6 +13,7 @@ from migrator.reap import model
 from migrator.reap.robinhood import policy_text
 from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
 from migrator.site.config import Site
+from migrator.site.model import ReapAction, ReapPolicy
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -82,7 +83,7 @@ def _latest(ledger: "Ledger") -> str:
     return latest.name
 
 
-def _chosen(policy: model.ReapPolicy, trees: Sequence[UserTree]) -> Sequence[model.TreeRule]:
+def _chosen(policy: ReapPolicy, trees: Sequence[UserTree]) -> Sequence[model.TreeRule]:
     chosen = choose_rules(policy, trees)
     if not chosen:
         raise UsageError(
@@ -100,7 +101,7 @@ def write_policy(*, site: Site, catalogs: "CatalogQueryFiles", ledger: "Ledger",
     name, policy = _latest(ledger), site.reap.policy
     with catalogs.open(name) as queries:
         every = _chosen(policy, queries.record.trees)
-        rules = [one for one in every if one.rule.action is not model.ReapAction.LIST] or every
+        rules = [one for one in every if one.rule.action is not ReapAction.LIST] or every
         kept = queries.reap(rules, now_s=now_s).kept()
     return policy_text(rules, kept, root, name)
 
@@ -173,7 +174,7 @@ def release(
     examples: list[bytes] = []
     for reap, reap_list, some in reaping:
         lists.checked(reap)
-        for block in lists.paths(reap_list, trees=some, action=model.ReapAction.SKIP):
+        for block in lists.paths(reap_list, trees=some, action=ReapAction.SKIP):
             for row in block:
                 if asked.has(row.tree, row.path):
                     files += 1

@@ -7,67 +7,17 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.catalog.model import ArchivedMember
 from migrator.core.entry import Entry, UserTree
 from migrator.core.paths import is_beneath, join
 from migrator.core.units import GIB, MIB
+from migrator.site.model import ReapAction, ReapRule
 
 # --- Policy and lists
 
 
 KEEP_FILE = ".migrator-keep"
 """The opt-out file: no file below its directory is reaped."""
-
-
-class ReapAction(StrEnum):
-    """The treatment of matched files: they are reported only and copied as all others, packed into archives, or not copied."""
-
-    LIST = "list"
-    ARCHIVE = "archive"
-    SKIP = "skip"
-
-
-class ReapClock(StrEnum):
-    """The timestamp that defines the age of a file. ATIME: the later of atime and mtime, since a write changes no atime."""
-
-    MTIME = "mtime"
-    ATIME = "atime"
-
-
-class ReapRule(Struct, frozen=True, kw_only=True):
-    """The files of one user tree to reap. All conditions must hold (None: no condition); without any, no file matches.
-
-    `exclude` are globs of `migrator.reap.rules`. `hidden` and `executables` include files that the default leaves out.
-    """
-
-    action: ReapAction = ReapAction.LIST
-    older_than_s: int | None = None
-    smaller_than_bytes: int | None = None
-    by: ReapClock = ReapClock.MTIME
-    exclude: tuple[str, ...] = ()
-    hidden: bool = False
-    executables: bool = False
-
-    @property
-    def matches_anything(self) -> bool:
-        """Whether it has any condition."""
-        return self.older_than_s is not None or self.smaller_than_bytes is not None
-
-    @property
-    def needs_atime(self) -> bool:
-        """Whether it depends on atime."""
-        return self.older_than_s is not None and self.by is ReapClock.ATIME
-
-
-class ReapPolicy(Struct, frozen=True, kw_only=True):
-    """The rule of the site, and those of users (by name) and user trees (by path, as shown)."""
-
-    rule: ReapRule = ReapRule()
-    by_name: Mapping[str, ReapRule] = {}
-
-    @property
-    def needs_atime(self) -> bool:
-        """Whether any rule depends on atime."""
-        return any(rule.needs_atime for rule in (self.rule, *self.by_name.values()))
 
 
 class TreeRule(Struct, frozen=True, kw_only=True):
@@ -242,21 +192,6 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     path: bytes
     reason: LeftOutReason
     detail: str
-
-
-class ArchivedMember(Struct, frozen=True, kw_only=True):
-    """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the
-    source's root.
-
-    `digest` is that of the content, which begins at `offset_bytes` in the uncompressed tar. `archive` (its number in
-    the tree) and `algorithm` (of the digest) are set for members of an index.
-    """
-
-    entry: Entry
-    digest: bytes
-    offset_bytes: int
-    archive: int = 0
-    algorithm: str = ""
 
 
 class ArchiveLimits(Struct, frozen=True, kw_only=True):

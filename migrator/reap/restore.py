@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from migrator.catalog.model import ArchivedMember
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
@@ -23,7 +24,7 @@ from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.archive import EXAMPLES, ProvenArchives, check
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
-from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
+from migrator.reap.model import NotRestored, Restored, archive_name
 from migrator.reap.rules import GlobMatcher
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import DAY_S
-from migrator.reap.model import ReapClock, ReapRule, TreeRule
+from migrator.reap.model import TreeRule
+from migrator.site.model import ReapClock, ReapRule
 
 POLICY = "migrator_reap"
 _MAX_S = 2**31 - 1

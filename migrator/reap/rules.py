@@ -14,6 +14,7 @@ from migrator.gluster.rules import is_on
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import copy_s
 from migrator.reap import model
+from migrator.site.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 
 # --- Globs over the paths of a user tree, by bytes
 #
@@ -95,7 +96,7 @@ def _one_of(chosen: Iterable[int]) -> str:
 _CHECK = "reap atime"
 
 
-def choose_rules(policy: model.ReapPolicy, trees: Iterable[UserTree]) -> tuple[model.TreeRule, ...]:
+def choose_rules(policy: ReapPolicy, trees: Iterable[UserTree]) -> tuple[model.TreeRule, ...]:
     """The rule of each tree, in order of path: that of its path, or else its user's, or else the site's; without trees
     whose rule matches no file.
 
@@ -113,21 +114,21 @@ def choose_rules(policy: model.ReapPolicy, trees: Iterable[UserTree]) -> tuple[m
     return tuple(one for one in chosen if one.rule.matches_anything)
 
 
-def _rule_of(policy: model.ReapPolicy, tree: UserTree) -> model.ReapRule:
+def _rule_of(policy: ReapPolicy, tree: UserTree) -> ReapRule:
     own = policy.by_name.get(show(tree.path)) or policy.by_name.get(tree.user)
     return own or policy.rule
 
 
 def reaps(rules: Iterable[model.TreeRule]) -> bool:
     """Whether any rule archives or skips files, instead of only reporting them."""
-    return any(one.rule.action is not model.ReapAction.LIST for one in rules)
+    return any(one.rule.action is not ReapAction.LIST for one in rules)
 
 
-def rule_words(rule: model.ReapRule) -> str:
+def rule_words(rule: ReapRule) -> str:
     """A rule in words."""
     conditions = []
     if rule.older_than_s is not None:
-        done = "read or changed" if rule.by is model.ReapClock.ATIME else "changed"
+        done = "read or changed" if rule.by is ReapClock.ATIME else "changed"
         conditions.append(f"not {done} for {format_duration(rule.older_than_s)}")
     if rule.smaller_than_bytes is not None:
         conditions.append(f"smaller than {format_size(rule.smaller_than_bytes)}")
@@ -147,7 +148,7 @@ def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savi
     size_bytes = inodes = 0
     seconds = 0.0
     for tree in trees:
-        saved_bytes = 0 if tree.action is model.ReapAction.ARCHIVE else tree.size_bytes
+        saved_bytes = 0 if tree.action is ReapAction.ARCHIVE else tree.size_bytes
         size_bytes += saved_bytes
         inodes += tree.files
         seconds += copy_s(tree.files, saved_bytes, cost)

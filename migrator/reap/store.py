@@ -22,6 +22,7 @@ from migrator.core.units import NS_PER_S
 from migrator.plan.model import check_plan_name
 from migrator.reap import model
 from migrator.reap.rules import globs_pattern, rule_words
+from migrator.site.model import ReapAction, ReapClock
 
 # --- SQL over the view `entries` and the table `reap_rules`: one pass over the catalog, out of core
 #
@@ -153,7 +154,7 @@ class Reaping:
                 "action": one.rule.action.value,
                 "smaller": one.rule.smaller_than_bytes,
                 "before_ns": None if one.rule.older_than_s is None else now_ns - one.rule.older_than_s * NS_PER_S,
-                "by_atime": one.rule.by is model.ReapClock.ATIME,
+                "by_atime": one.rule.by is ReapClock.ATIME,
                 "hidden": one.rule.hidden,
                 "executables": one.rule.executables,
                 "excludes": excludes.index(one.rule.exclude) if one.rule.exclude else None,
@@ -281,7 +282,7 @@ class ReapListFiles:
         return file
 
     def paths(
-        self, reap_list: str, *, trees: Collection[bytes] | None = None, action: model.ReapAction | None = None
+        self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
     ) -> Iterator[Sequence[model.ReapRow]]:
         """The rows of these trees (None: all) with this action (None: both), in the list's order, in blocks of one tree
         each. Raises Refused if the list is missing or damaged.
@@ -297,7 +298,7 @@ class ReapListFiles:
         return ReapIndex(self._groups(reap.reap_list, trees, None, ["action", *_KEY_COLUMNS]))
 
     def _groups(
-        self, reap_list: str, trees: Collection[bytes] | None, action: model.ReapAction | None, columns: list[str]
+        self, reap_list: str, trees: Collection[bytes] | None, action: ReapAction | None, columns: list[str]
     ) -> Iterator["pa.Table"]:
         file = self._file(reap_list)
         try:
@@ -330,18 +331,16 @@ class ReapIndex:
 
     def __init__(self, tables: Iterable["pa.Table"]) -> None:
         """Each table has the rows of one action."""
-        columns: dict[model.ReapAction, tuple[array[int], array[int]]] = {}
+        columns: dict[ReapAction, tuple[array[int], array[int]]] = {}
         for table in tables:
-            low, high = columns.setdefault(
-                model.ReapAction(table.column("action")[0].as_py()), (array("Q"), array("Q"))
-            )
+            low, high = columns.setdefault(ReapAction(table.column("action")[0].as_py()), (array("Q"), array("Q")))
             for row in zip(*(table.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True):
                 first, second = _keys(*row)
                 low.append(first)
                 high.append(second)
         self._sorted = {action: _in_order(*found) for action, found in columns.items()}
 
-    def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> model.ReapAction | None:
+    def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
         """The action of the list for a path with these attributes; None if it does not have the path, or with others.
 
         Compares 128-bit digests of path and attributes. Deletions are checked against the rows themselves.

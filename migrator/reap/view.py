@@ -15,6 +15,7 @@ from migrator.reap import model
 from migrator.render import document
 from migrator.render.document import text
 from migrator.render.text import as_csv, csv_text
+from migrator.site.model import ReapAction
 
 # --- Tables
 
@@ -65,9 +66,9 @@ def _users(report: model.ReapReport) -> Iterator[document.Block]:
 
 
 ACTION_WORDS = {
-    model.ReapAction.LIST: "listed, move as all others",
-    model.ReapAction.ARCHIVE: "archived",
-    model.ReapAction.SKIP: "not moved",
+    ReapAction.LIST: "listed, move as all others",
+    ReapAction.ARCHIVE: "archived",
+    ReapAction.SKIP: "not moved",
 }
 
 
@@ -78,8 +79,8 @@ def savings_words(saved: model.Savings) -> str:
 
 def plan_reap_blocks(reap: model.PlanReap) -> Iterator[document.Block]:
     """The reaping of a plan by action, with its savings."""
-    trees = {action: [tree for tree in reap.trees if tree.action is action] for action in model.ReapAction}
-    cells: document.Cells[tuple[model.ReapAction, Sequence[model.ReapedTree]]] = (
+    trees = {action: [tree for tree in reap.trees if tree.action is action] for action in ReapAction}
+    cells: document.Cells[tuple[ReapAction, Sequence[model.ReapedTree]]] = (
         (document.wide("old and tiny files"), lambda found: ACTION_WORDS[found[0]]),
         (document.figure("trees"), lambda found: format_count(len(found[1]))),
         (document.figure("files"), lambda found: format_count(sum(tree.files for tree in found[1]))),
@@ -167,9 +168,9 @@ def _day(time_ns: int) -> str:
 
 
 _MEANS = {
-    model.ReapAction.LIST: "They move as all others; this is for your information.",
-    model.ReapAction.ARCHIVE: "They are packed into archives on the new file system, from which they can be restored.",
-    model.ReapAction.SKIP: "They are NOT moved to the new file system.",
+    ReapAction.LIST: "They move as all others; this is for your information.",
+    ReapAction.ARCHIVE: "They are packed into archives on the new file system, from which they can be restored.",
+    ReapAction.SKIP: "They are NOT moved to the new file system.",
 }
 
 

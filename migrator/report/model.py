@@ -10,20 +10,20 @@ from migrator.bench.model import BenchmarkResult
 from migrator.bricks.add.model import AdditionStanding
 from migrator.bricks.drain.model import DrainStanding
 from migrator.bricks.retire.model import Retirement
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, VerificationRecord
+from migrator.core.blocker import Blocker
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
-from migrator.core.units import DAY_S, KIB, MIB
+from migrator.core.units import DAY_S, KIB, MIB, percent_of
 from migrator.cutover.model import CutoverRecord, FreezeSpent, FrozenUser, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.plan.model import Plan, UsageDifference, UsageRanking
 from migrator.purge.model import SecondCopy
-from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
-from migrator.verify.model import VerificationRecord
+from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts, SizeClass, StreamSum
 
 # --- Forecast of the copying
 
@@ -334,20 +334,6 @@ class PlannedBatch(Struct, frozen=True, kw_only=True):
     forecast_s: float
 
 
-class PlannedTree(Struct, frozen=True, kw_only=True):
-    """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived
-    or skipped instead of copied.
-    """
-
-    tree: UserTree
-    batch: int
-    rank: int
-    size_bytes: int
-    files: int
-    reaped_bytes: int = 0
-    reaped_files: int = 0
-
-
 class ChunkSum(Struct, frozen=True, kw_only=True):
     """All chunks of one tree, kind and state in one pass."""
 
@@ -417,41 +403,8 @@ class DonePoint(Struct, frozen=True, kw_only=True):
 # --- Throughput of streams by host, brick, engine and file size
 
 
-class SizeClass(StrEnum):
-    """The mean file size of a chunk. Ranges are parts of big files."""
-
-    TINY = "below 16 KiB"
-    SMALL = "16 KiB to 1 MiB"
-    MEDIUM = "1 MiB to 64 MiB"
-    LARGE = "64 MiB and more"
-    RANGES = "ranges of big files"
-
-
 UPPER_BYTES = ((SizeClass.TINY, 16 * KIB), (SizeClass.SMALL, MIB), (SizeClass.MEDIUM, 64 * MIB))
 """Upper bounds of the classes (exclusive); larger means are LARGE."""
-
-
-class StreamSum(Struct, frozen=True, kw_only=True):
-    """Succeeded attempts. `brick` is None if they read the mount. `stream_s` adds up the time of each stream."""
-
-    host: str
-    brick: str | None
-    engine: str
-    size_class: SizeClass
-    attempts: int
-    files: int
-    size_bytes: int
-    stream_s: float
-
-    @property
-    def bytes_per_s(self) -> float:
-        """Rate of one stream."""
-        return self.size_bytes / self.stream_s if self.stream_s > 0 else 0.0
-
-    @property
-    def files_per_s(self) -> float:
-        """Rate of one stream."""
-        return self.files / self.stream_s if self.stream_s > 0 else 0.0
 
 
 # --- Incidents, made of events
@@ -516,11 +469,6 @@ class Tally(Struct, frozen=True, kw_only=True):
     @property
     def percent_users(self) -> float | None:
         return percent_of(self.done_users, self.total_users)
-
-
-def percent_of(part: int, whole: int) -> float | None:
-    """The share in percent, to one digit; None if the whole is 0. Rounded down: only the whole gives 100 %."""
-    return part * 1000 // whole / 10 if whole > 0 else None
 
 
 class TreeState(StrEnum):
@@ -594,14 +542,6 @@ class RunFacts(RunRecord, frozen=True, kw_only=True):
 
     life: RunLife
     silent_s: float
-
-
-class Blocker(Struct, frozen=True, kw_only=True):
-    """Something blocked, the reason, and the remedy."""
-
-    subject: str
-    on: str
-    hint: str
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
@@ -723,31 +663,6 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
 
 
 # --- Metrics for Prometheus. Base units: seconds, bytes
-
-
-class MetricKind(StrEnum):
-    """The type of a metric. A counter never decreases, not even across restarts of the program."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class MetricSample(Struct, frozen=True, kw_only=True):
-    """One value. `name` is that of the metric; a histogram appends `_bucket`, `_sum` or `_count`."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-class MetricFamily(Struct, frozen=True, kw_only=True):
-    """One metric with all its values; it may have none."""
-
-    name: str
-    kind: MetricKind
-    help: str
-    samples: tuple[MetricSample, ...]
 
 
 Counts = Sequence[tuple[float, *tuple[str, ...]]]

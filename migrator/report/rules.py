@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
 from migrator.bricks.retire.model import Retirement, RetirementState
-from migrator.catalog.model import CatalogRecord, StrangeFiles
+from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord
+from migrator.core.blocker import Blocker
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
@@ -26,13 +27,13 @@ from migrator.core.units import (
 )
 from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
 from migrator.cutover.model import CutoverState
-from migrator.fs.model import CapacityOutlook, CapacitySample, Side
-from migrator.plan.model import Plan
-from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
+from migrator.fs.model import CapacityOutlook, CapacitySample, DifferenceKind, Side
+from migrator.plan.model import Plan, PlannedTree
+from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap
 from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
 from migrator.schedule.model import SubvolumeStep
-from migrator.verify.model import DifferenceKind, VerificationRecord
+from migrator.site.model import ReapAction
 
 _Value = TypeVar("_Value", bound=Struct)
 
@@ -78,7 +79,7 @@ def with_rests(points: Sequence[model.DonePoint], span_s: float) -> tuple[model.
 
 
 def tree_facts(
-    planned: Sequence[model.PlannedTree],
+    planned: Sequence[PlannedTree],
     sums: Sequence[model.ChunkSum],
     state: BatchState,
     seed: model.PassFacts | None,
@@ -100,7 +101,7 @@ def tree_facts(
 
 
 def _progress(
-    planned: model.PlannedTree, sums: Sequence[model.ChunkSum], batch: BatchState, seed: model.PassFacts | None
+    planned: PlannedTree, sums: Sequence[model.ChunkSum], batch: BatchState, seed: model.PassFacts | None
 ) -> tuple[model.TreeState, model.Tally]:
     if seed is None:
         total_bytes = max(planned.size_bytes - planned.reaped_bytes, 0)
@@ -538,7 +539,7 @@ def blockers(
     set_apart: Sequence[bytes] = (),
     returned: Sequence[bytes] = (),
     over: Collection[int] = (),
-) -> tuple[model.Blocker, ...]:
+) -> tuple[Blocker, ...]:
     """Everything that failed or was interrupted and waits for an operator, in the order of the work. `scanning`: a scan
     is at work. `strange` has the files on bricks that bypassed Gluster, by the newest scan of the bricks; `set_apart`
     the trees that are in no batch because the scan of the plan could not read them; `returned` those that are in none
@@ -548,7 +549,7 @@ def blockers(
     found = [*_scan(scan, plan, set_apart, returned, scanning=scanning), *_strange(strange)]
     found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]
     found += _runs(runs)
-    return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
+    return tuple(Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
 def _scan(

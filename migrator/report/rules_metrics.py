@@ -15,7 +15,8 @@ from migrator.core.probe import ProbeTimes
 from migrator.core.states import ChunkState
 from migrator.core.units import HOUR_S
 from migrator.cutover.model import CutoverState
-from migrator.report.model import MetricFacts, MetricFamily, MetricKind, MetricSample, RunLife, TreeState
+from migrator.render.metrics import MetricFamily, MetricKind, MetricSample
+from migrator.report.model import MetricFacts, RunLife, TreeState
 
 _Rows = Callable[[MetricFacts], Iterable[tuple[Any, *tuple[object, ...]]]]
 """Things, or values, with their labels. Values of None are left out, because a missing value is not 0."""

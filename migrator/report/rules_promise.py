@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from migrator.core.units import DAY_S, format_duration, format_rate, format_size
-from migrator.plan.model import Plan
+from migrator.plan.model import Plan, PlannedTree
 from migrator.report import model
 from migrator.report.rules_milestones import finished_schedule
 
@@ -42,7 +42,7 @@ def is_due(kept: Sequence[model.KeptReport], *, now_s: float) -> bool:
 # --- The promise
 
 
-def promise_of_plan(plan: model.PlanFacts, trees: Sequence[model.PlannedTree], document: Plan | None) -> model.Promise:
+def promise_of_plan(plan: model.PlanFacts, trees: Sequence[PlannedTree], document: Plan | None) -> model.Promise:
     """The dates of a plan: of its schedule if it has one that ends, otherwise the end of its copying without a pause.
     `document` is None if it cannot be read.
     """

@@ -11,6 +11,7 @@ from migrator import __version__
 from migrator.bricks.add.rules import addition_blockers
 from migrator.bricks.drain.rules_progress import drain_blockers, newest_of_bricks
 from migrator.bricks.shared import read_bricks
+from migrator.catalog.model import VerificationRecord
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import HOUR_S, MINUTE_S
@@ -22,10 +23,11 @@ from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.operations.run_files import last_heard_s
-from migrator.plan.model import Plan, fit_cost, sum_of
+from migrator.plan.model import Plan, PlannedTree, fit_cost, sum_of
 from migrator.plan.rules import settled_trees
 from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
+from migrator.render.metrics import MetricFamily
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
@@ -34,7 +36,6 @@ from migrator.report.rules_next import next_steps
 from migrator.site.config import Site
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
-from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -98,7 +99,7 @@ def read_batches(
     ledger: "Ledger", plan: str, passes: Sequence[model.PassFacts]
 ) -> tuple[tuple[model.BatchFacts, ...], tuple[model.TreeFacts, ...]]:
     """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
-    trees_of: dict[int, list[model.PlannedTree]] = defaultdict(list)
+    trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
     for tree in ledger.facts.trees(plan):
         trees_of[tree.batch].append(tree)
     attention = ledger.facts.attention_counts(plan)
@@ -135,7 +136,7 @@ def _settled(
     ledger: "Ledger",
     sums: Sequence[model.ChunkSum],
     passes: Sequence[model.PassFacts],
-    trees: Sequence[model.PlannedTree],
+    trees: Sequence[PlannedTree],
 ) -> Sequence[model.ChunkSum]:
     """The sums of a seed pass after the passes that followed: the newest finished one over a tree settles it."""
     left = {tree.tree.path for tree in trees}
@@ -522,7 +523,7 @@ def read_metrics(
     windows: Sequence[WindowStanding] = (),
     read_plan: model.ReadPlan | None = None,
     settings: model.ForecastSettings = model.DEFAULT_SETTINGS,
-) -> tuple[model.MetricFamily, ...]:
+) -> tuple[MetricFamily, ...]:
     """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
     `windows` are the current windows of [transfer]; `read_plan` and `settings` as in `read_status`. Raises UsageError if the plan is not in the ledger.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from migrator.catalog.model import BrickWalk, CatalogRecord
+from migrator.catalog.model import BrickWalk, CatalogRecord, VerificationRecord
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render import document as doc
@@ -12,7 +12,6 @@ from migrator.report.view_status import BAD_FILE, scan_blocks
 from migrator.transfer.model import BatchSummary, RunSummary, TreeWork
 from migrator.transfer.rules import AFTERWARDS
 from migrator.transfer.view import delta_blocks, follow_words
-from migrator.verify.model import VerificationRecord
 
 BAD_ROWS = 50
 

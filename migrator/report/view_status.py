@@ -7,10 +7,20 @@ from migrator.beegfs.model import StorageSample, StorageSeen, StorageTarget, Tar
 from migrator.beegfs.rules import room_words, state_words, target_problems
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.catalog.model import CatalogRecord
+from migrator.core.blocker import Blocker
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
-from migrator.core.units import DAY_S, first_of, format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import (
+    DAY_S,
+    first_of,
+    format_count,
+    format_duration,
+    format_rate,
+    format_size,
+    percent_of,
+    several,
+)
 from migrator.cutover.model import CutoverState, FrozenUser
 from migrator.cutover.rules import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
@@ -82,7 +92,7 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
         yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
     else:
-        content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
+        content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
         yield _bar(tally, "copied", f" of {format_size(tally.total_bytes)}")
         yield _bar(status.verified, doc.verified_words(content))
         yield _bar(status.moved, "moved")
@@ -117,7 +127,7 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
         return
     tally = status.overall
-    content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
+    content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
     if status.verified.done_bytes > status.verified_content_bytes:
         yield doc.paragraph(
             f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
@@ -418,7 +428,7 @@ _TARGET: doc.Cells[StorageTarget] = (
 )
 
 
-def blocker_table(blocked: Sequence[model.Blocker]) -> doc.Block:
+def blocker_table(blocked: Sequence[Blocker]) -> doc.Block:
     """The blockers, with reasons and next steps."""
     columns = [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")]
     return doc.table("", columns, [(one.subject, one.on, one.hint) for one in blocked])

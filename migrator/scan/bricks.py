@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.model import (
-    BrickFindings,
-    BrickWalk,
-    CatalogRecord,
-    PathFinding,
-    ScanProblem,
-    ScanTimes,
-    StrangeFiles,
-)
+from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, PathFinding, ScanTimes, StrangeFiles
 from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
@@ -23,6 +15,7 @@ from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import BrickProgress
 from migrator.core.units import NS_PER_S, format_count, format_duration, several
+from migrator.fs.model import ScanProblem
 from migrator.gluster.model import Brick, BrickRules, Mark, SourceHealth, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.gluster.volume import GlusterSource

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
+from migrator.fs.model import ScanProblem
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import Brick, BrickRules, Mark
 from migrator.gluster.volume import GlusterSource

@@ -8,11 +8,12 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from migrator.catalog.model import BrickFindings, PathFinding, ScanProblem, StrangeFiles
+from migrator.catalog.model import BrickFindings, PathFinding, StrangeFiles
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.units import first_of, format_count, several
+from migrator.fs.model import ScanProblem
 from migrator.gluster.model import Brick, BrickRules, Mark, VolumeState
 from migrator.gluster.rules import (
     CTIME_OPTION,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType, UserTree
@@ -22,6 +22,7 @@ from migrator.core.progress import BrickProgress, Progress, ScanProgress
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import format_count, several
 from migrator.cutover.model import CutoverState
+from migrator.fs.model import ScanProblem
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.ledger.model import SiteRecord
 from migrator.scan import rules

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
+from migrator.catalog.model import CatalogRecord, ScanTimes
 from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
@@ -18,6 +18,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.tasks import WorkPool
 from migrator.core.units import several
+from migrator.fs.model import ScanProblem
 from migrator.fs.ports import Block, FileSystem, SourceFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.volume import GlusterSource

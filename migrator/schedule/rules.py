@@ -8,20 +8,20 @@ from typing import Any, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickRoom
 from migrator.core.collected import collected
 from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, local_datetime, several
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import Need
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick, BrickRoom, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
-from migrator.reap.model import ReapAction, ReapedTree
+from migrator.reap.model import ReapedTree
 from migrator.schedule import model
 from migrator.schedule.rules_drains import SlowerInDrains
 from migrator.schedule.rules_habits import Habits
 from migrator.schedule.rules_play import play
+from migrator.site.model import ReapAction
 
 # --- Orders of drains and batches, and the best outcome
 

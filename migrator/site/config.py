@@ -19,8 +19,8 @@ from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
 from migrator.core.windows import Window
-from migrator.reap.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 from migrator.site import quantities
+from migrator.site.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 LEAST_CHUNK_BYTES = 64 * KIB

@@ -20,8 +20,8 @@ from migrator.core.paths import show
 from migrator.fs.beneath import read_mounts, why_not_trusted
 from migrator.fs.kinds.table import POSIX, kind_at
 from migrator.fs.model import Mount, mount_of
-from migrator.reap.model import ReapAction
 from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site, SourceSection, TargetSection
+from migrator.site.model import ReapAction
 from migrator.site.rules_guards import mounted_volume
 
 Name = tuple[str, ...]

@@ -7,9 +7,9 @@ from migrator.core.entry import EntryType, UserTree
 from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import first_of, several
-from migrator.cutover.model import LinkLook, LinkPlace, LinkProblem
 from migrator.fs.model import FileLook, Mount, untrusted
 from migrator.hooks.model import HookEvent, HooksFound, HookStage, HookStep
+from migrator.site.model import LinkLook, LinkPlace, LinkProblem
 
 _CHECK = "links"
 _NAME_LIMIT_BYTES = 255

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -24,7 +25,7 @@ from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.ledger.locks import of_call
 from migrator.ledger.model import RunRecord, SiteRecord
 from migrator.operations.run_files import last_heard_s
-from migrator.plan.model import ListedPath
+from migrator.site.model import DIRECT
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import model
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
@@ -679,12 +680,12 @@ class Attempt(Stream):
         result = Result()
         LOG.info("attempt begins", extra=self.facts)
         if self.command is not None:
-            parts = self._engine.name != model.DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
+            parts = self._engine.name != DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
             if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
                 await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
             start = partial(self._way.executor.execute, program=self._engine.program)
             reader = self._engine.reader(self._work, self._view)
-            if (governor := self.under_way.governor) is not None and self._engine.name == model.DIRECT:
+            if (governor := self.under_way.governor) is not None and self._engine.name == DIRECT:
                 change = partial(self.executor.limit, self.token)
                 governor.follow(self.chunk.id, change, lambda: reader.counters.size_bytes)
             outcome = await self.follow(self.command, start, reader)
@@ -705,7 +706,7 @@ class Attempt(Stream):
             if self._from_brick:
                 # The mount may have a file that the brick refuses: the next try reads it there before it counts as bad.
                 result.again, result.bad = [*result.again, *result.bad], []
-            elif self._engine.name != model.DIRECT:
+            elif self._engine.name != DIRECT:
                 self._take_from_stream(result, outcome.refused)
         return await self._without_stream(result)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
-from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
+from migrator.beegfs.rules import QuotaWords, quota_words, stripe_words
 from migrator.beegfs.rules_layout import completed, size_rules, tree_settings
 from migrator.beegfs.tool import StorageLook, StorageTargets, look_at_quotas, look_at_storage
 from migrator.bricks.drain.model import taken_out
@@ -20,13 +20,14 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, parent, show
 from migrator.core.tasks import told
 from migrator.core.units import by_numbers, format_size, several
-from migrator.fs.model import MountIdentity, Need
+from migrator.fs.model import MountIdentity, Need, SurpriseKind
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import volume_fingerprint, without_bricks
 from migrator.ledger.model import SiteRecord
-from migrator.plan.model import Batch, Plan, SurpriseKind, TreeUsage
+from migrator.plan.model import Batch, Plan, TreeUsage
 from migrator.plan.rules import moved_unknown
+from migrator.plan.rules_needs import owner_needs
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import GuardFinding, RunRequest, TreeWork

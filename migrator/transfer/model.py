@@ -12,6 +12,7 @@ from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.windows import WindowStanding
 from migrator.delta.model import Changes, TreeChanges
 from migrator.hosts.model import ProcessIdentity
+from migrator.site.model import DIRECT, RSYNC, needs_rsync
 
 # Passes, attempts, and the result of every file of a chunk.
 
@@ -566,23 +567,6 @@ class GoverningFacts(Struct, frozen=True, kw_only=True):
 # The choice of the engine for a chunk.
 
 
-AUTO = "auto"
-RSYNC = "rsync"
-DIRECT = "direct"
-DRIVERS = ("fpsync", "parsyncfp2")
-"""Programs that copy whole trees through the mount, in a seed pass before its chunks."""
-
-
-def needs_rsync(requested: str) -> bool:
-    """Whether chunks that are read through the mount are copied by rsync, those after a driver included."""
-    return requested not in (AUTO, DIRECT)
-
-
-def copies_ranges(requested: str) -> bool:
-    """Whether to plan big files in ranges: only `direct` copies ranges."""
-    return not needs_rsync(requested)
-
-
 def choose_engine(requested: str, kind: ChunkKind, *, from_brick: bool) -> str | None:
     """The engine for a chunk. None: no stream, because another chunk copies the content. (rsync copies no ranges: it
     copies such a file whole.)
@@ -592,3 +576,36 @@ def choose_engine(requested: str, kind: ChunkKind, *, from_brick: bool) -> str |
     if from_brick or not needs_rsync(requested):
         return DIRECT
     return None if kind is ChunkKind.RANGES else RSYNC
+
+
+class SizeClass(StrEnum):
+    """The mean file size of a chunk. Ranges are parts of big files."""
+
+    TINY = "below 16 KiB"
+    SMALL = "16 KiB to 1 MiB"
+    MEDIUM = "1 MiB to 64 MiB"
+    LARGE = "64 MiB and more"
+    RANGES = "ranges of big files"
+
+
+class StreamSum(Struct, frozen=True, kw_only=True):
+    """Succeeded attempts. `brick` is None if they read the mount. `stream_s` adds up the time of each stream."""
+
+    host: str
+    brick: str | None
+    engine: str
+    size_class: SizeClass
+    attempts: int
+    files: int
+    size_bytes: int
+    stream_s: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Rate of one stream."""
+        return self.size_bytes / self.stream_s if self.stream_s > 0 else 0.0
+
+    @property
+    def files_per_s(self) -> float:
+        """Rate of one stream."""
+        return self.files / self.stream_s if self.stream_s > 0 else 0.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, earlier_verifications
 from migrator.core import states
 from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused
@@ -19,7 +19,7 @@ from migrator.core.paths import show
 from migrator.core.tasks import SharedCall, cancel_and_wait, through_cancellation, to_the_end
 from migrator.core.units import several
 from migrator.delta.model import SENT
-from migrator.fs.model import Need, TargetCapabilities
+from migrator.fs.model import DigestPolicy, Need, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import copies
 from migrator.hosts.ports import Command
@@ -41,7 +41,6 @@ from migrator.transfer.ports import DriverWork, Driving
 from migrator.transfer.routes import Routes
 from migrator.transfer.rules import stop_reason
 from migrator.transfer.rules_convergence import FIXED_S, check_cost, decide
-from migrator.verify.model import DigestPolicy, earlier_verifications
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from migrator.catalog.model import ListedPath
 from migrator.catalog.rules_packing import divisible, halves, set_apart, total_bytes
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
@@ -17,7 +18,7 @@ from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.tasks import cancel_and_wait, task_group, through_cancellation, to_the_end
 from migrator.hosts.ports import HostLost
-from migrator.plan.model import Chunk, ListedPath
+from migrator.plan.model import Chunk
 from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, OpenAttempt, Result, Unended, intend, look_at_all
 from migrator.transfer.context import LOG, LOOK_EVERY_S, PassUnderWay
 from migrator.transfer.meter import Meter

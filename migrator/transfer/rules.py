@@ -11,8 +11,7 @@ from migrator.core.units import several
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.gluster.model import SPLIT_BRAIN
 from migrator.plan.model import TransferCost
-from migrator.report.model import SizeClass, StreamSum
-from migrator.transfer.model import FileProblem, Stopped, StopReason
+from migrator.transfer.model import FileProblem, SizeClass, Stopped, StopReason, StreamSum
 
 # A failed chunk: retry it later, split it, or give it up.
 

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.core.blocker import Blocker
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSide
 from migrator.core.units import MIB, several
 from migrator.core.windows import Opening
-from migrator.report.model import Blocker
 from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
 
 # Brakes: fewer streams when users or a host are affected, more again when they are not.

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.paths import show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
-from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import format_count, format_duration, format_rate, format_size, percent_of, several
 from migrator.core.windows import WindowStanding
 from migrator.delta.model import ChangeKind, Changes
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, clean, figure, paragraph, paths, percent, text, verified_words, when
-from migrator.report.model import BatchFacts, PassFacts, StreamSum, TreeFacts, TreeState, percent_of
+from migrator.report.model import BatchFacts, PassFacts, TreeFacts, TreeState
 from migrator.transfer import model as transfer
+from migrator.transfer.model import StreamSum
 from migrator.transfer.rules import BY, added_up
-from migrator.verify.model import VerificationRecord
 
 T = TypeVar("T")
 # The delta passes of one run over a batch.

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec import Struct
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, ContentReading
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
 from migrator.core.units import GIB, NS_PER_S
+from migrator.fs.model import DigestPolicy
 from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of
 from migrator.scan.marks import ReadMarks
@@ -28,7 +29,6 @@ from migrator.transfer.model import ChunkRecord, CopiedChunk
 from migrator.transfer.ports import BrickLook, BrickRefused, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
 from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of
-from migrator.verify.model import ContentReading, DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ReadingParts

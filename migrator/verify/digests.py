@@ -15,8 +15,9 @@ from pyarrow._csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.manifest import READINGS_SCHEMA
+from migrator.catalog.model import ContentReading
+from migrator.fs.model import DigestPolicy
 from migrator.fs.rules import is_sampled
-from migrator.verify.model import ContentReading, DigestPolicy
 
 _LINE = re.compile(rb"^D ([0-9]{1,10} [0-9]{1,20} [0-9]{1,19} -?[0-9]{1,19} -?[0-9]{1,19} [0-9a-f]{32})$", re.MULTILINE)
 _OF_FILE = "ino:uint64? size:int64? mtime_ns:int64? ctime_ns:int64? digest:binary?"

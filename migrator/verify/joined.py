@@ -18,18 +18,16 @@ from migrator.catalog.brick_parts import decode_rows, write_part
 from migrator.catalog.database import connect, content_bytes_sql, directory_of, literal, numbered_part, ranges
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
-from migrator.catalog.model import ScanProblem
+from migrator.catalog.model import ReadContent
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import BLOCK_BYTES
 from migrator.core.errors import Refused
 from migrator.core.paths import show, tree_of
 from migrator.core.units import format_count
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import DigestPolicy, ScanProblem, SurpriseKind, TargetCapabilities
 from migrator.fs.rules import SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
 from migrator.gluster.walks import BrickHello, WalkProblems
-from migrator.plan.model import SurpriseKind
 from migrator.verify import model
-from migrator.verify.model import DigestPolicy, ReadContent
 
 # --- Listings
 

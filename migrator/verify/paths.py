@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec import Struct
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
-from migrator.catalog.model import ScanProblem
+from migrator.catalog.model import ArchivedMember, ContentReading, ReadContent
 from migrator.catalog.ports import LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, ScanProblem, SurpriseKind, TargetCapabilities
 from migrator.fs.ports import Digest, ReadablePaths
 from migrator.fs.reading import problem_of
 from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, Loss, absence, compare, compare_tree_root, is_sampled
-from migrator.plan.model import SurpriseKind
 from migrator.reap.archive import ProvenArchives
-from migrator.reap.model import ArchivedMember, ReapAction, is_archive_path, same_file
+from migrator.reap.model import is_archive_path, same_file
+from migrator.site.model import ReapAction
 from migrator.verify import model
 from migrator.verify.joined import EqualTotals, Left
 
@@ -113,7 +113,7 @@ class Content(Struct, frozen=True):
     """
 
     digest: bytes
-    reading: model.ContentReading
+    reading: ContentReading
     carried: bool = False
     by_hosts: bool = False
 
@@ -144,7 +144,7 @@ class Tally:
         source: Entry,
         target: Entry | None,
         *,
-        differences: Sequence[model.Difference] = (),
+        differences: Sequence[Difference] = (),
         losses: Sequence[Loss] = (),
         content: Content | None = None,
         archived: ArchivedMember | None = None,
@@ -189,7 +189,7 @@ class Tally:
 
     def note(
         self,
-        differences: Sequence[model.Difference] = (),
+        differences: Sequence[Difference] = (),
         losses: Sequence[Loss] = (),
         *,
         verified: Sequence[VerifiedPath] = (),
@@ -199,7 +199,7 @@ class Tally:
         with self._lock:
             for difference in differences:
                 self.differences[difference.kind.value] += 1
-                self.unread += difference.kind is model.DifferenceKind.UNREADABLE
+                self.unread += difference.kind is DifferenceKind.UNREADABLE
             for loss in losses:
                 self.expected[loss.kind.value] += 1
         self._draft.add(verified=verified, differences=differences, losses=losses, links=links)
@@ -208,7 +208,7 @@ class Tally:
         """Count a path that could not be read on one side; the verification is then not whole."""
         words = f"{problem.operation}: {problem.reason}"
         sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
-        self.note([_difference(problem.path, model.DifferenceKind.UNREADABLE, *sides)])
+        self.note([_difference(problem.path, DifferenceKind.UNREADABLE, *sides)])
 
     def gone(self) -> None:
         """Count a path of an earlier catalog that is proven to be gone."""
@@ -220,8 +220,8 @@ NOT_COMPARED = "not compared"
 """The text for the readable side if a file cannot be read on the other."""
 
 
-def _difference(path: bytes, kind: model.DifferenceKind, source: str, target: str) -> model.Difference:
-    return model.Difference(path=path, kind=kind, source=source, target=target)
+def _difference(path: bytes, kind: DifferenceKind, source: str, target: str) -> Difference:
+    return Difference(path=path, kind=kind, source=source, target=target)
 
 
 def _linked(source: Entry, target: Entry | None) -> tuple[LinkedPath, ...]:
@@ -282,7 +282,7 @@ class ContentComparison:
     def __init__(self, source: ReadablePaths, target: ReadablePaths, algorithm: str) -> None:
         self._sides = ((source, _Digests(source, algorithm)), (target, _Digests(target, algorithm)))
 
-    def compare(self, source: Entry, target: Entry) -> tuple[bytes | None, model.Difference | None]:
+    def compare(self, source: Entry, target: Entry) -> tuple[bytes | None, Difference | None]:
         """The common digest, or the difference: content, changed while read, or unreadable."""
         found: list[bytes] = []
         for on_source, entry, (file_system, digests) in zip((True, False), (source, target), self._sides, strict=True):
@@ -300,7 +300,7 @@ class ContentComparison:
                     return None, _changed(entry, "replaced or removed while it was read", on_source=on_source)
                 words = f"read: {problem_of(entry.path, 'read', error).reason}"
                 sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
-                return None, _difference(entry.path, model.DifferenceKind.UNREADABLE, *sides)
+                return None, _difference(entry.path, DifferenceKind.UNREADABLE, *sides)
             if digest.changed or digest.size_bytes != entry.size_bytes:
                 return None, _changed(entry, "changed while it was read", on_source=on_source)
             found.append(digest.value)
@@ -308,7 +308,7 @@ class ContentComparison:
             return found[0], None
         if self._changed_since(self._sides[0][0], source):
             return None, _changed(source, "changed since it was listed", on_source=True)
-        return None, _difference(source.path, model.DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
+        return None, _difference(source.path, DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
 
     @staticmethod
     def _changed_since(file_system: ReadablePaths, entry: Entry) -> bool:
@@ -320,9 +320,9 @@ class ContentComparison:
         return now is None or now.type is not EntryType.FILE or model.facts_of(now) != model.facts_of(entry)
 
 
-def _changed(entry: Entry, words: str, *, on_source: bool) -> model.Difference:
+def _changed(entry: Entry, words: str, *, on_source: bool) -> Difference:
     sides = (words, "unchanged") if on_source else ("unchanged", words)
-    return _difference(entry.path, model.DifferenceKind.CHANGED, *sides)
+    return _difference(entry.path, DifferenceKind.CHANGED, *sides)
 
 
 # --- Hard links
@@ -344,9 +344,9 @@ def compare_links(
             tally.note([found])
 
 
-def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> model.Difference | Loss:
+def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> Difference | Loss:
     same, alone = f"the same file as {show(finding.other)}", "a file of its own"
-    kind, path = model.DifferenceKind.HARD_LINKS, finding.path
+    kind, path = DifferenceKind.HARD_LINKS, finding.path
     match finding.kind:
         case LinkFindingKind.SPLIT if not capabilities.keeps_hard_links:
             return _loss(path, SurpriseKind.LOSS_HARD_LINK, f"a copy beside {show(finding.other)}")
@@ -452,9 +452,9 @@ class PathComparison:
     target: ReadablePaths
     tally: Tally
     capabilities: TargetCapabilities
-    policy: model.DigestPolicy
+    policy: DigestPolicy
     root_owner: tuple[int, int]
-    reading: model.ContentReading
+    reading: ContentReading
     absences: "Absences"
     storage: StorageWait | None = None
     late: dict[bytes, tuple[bool, bool]] = field(init=False, default_factory=dict)
@@ -472,7 +472,7 @@ class PathComparison:
             self.tally.unreadable(problem_of(root.path, "look", error), on_source=False)
             return False
         if target is None:
-            missing = _difference(root.path, model.DifferenceKind.MISSING, root.type.value, "none")
+            missing = _difference(root.path, DifferenceKind.MISSING, root.type.value, "none")
             self.tally.record(root, None, differences=[missing])
         else:
             self._record(root, target, compare_tree_root(root, target, owner=self.root_owner))
@@ -506,7 +506,7 @@ class PathComparison:
         elif source is not None:
             self._missing(source)
         elif target is not None:
-            self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
+            self.tally.note([_difference(target.path, DifferenceKind.EXTRA, "none", _extra_words(target))])
         else:
             self.tally.gone()
 
@@ -531,17 +531,17 @@ class PathComparison:
             self.tally.unreadable(problem, on_source=on_source)
         else:
             words, seen = f"cannot be looked at: {problem.reason}", "an earlier scan saw it"
-            self.tally.note([_difference(left.path, model.DifferenceKind.UNPROVEN, words, seen)])
+            self.tally.note([_difference(left.path, DifferenceKind.UNPROVEN, words, seen)])
 
     def _missing(self, source: Entry) -> None:
         found = self.absences.of(source)
         if found is None:
-            missing = _difference(source.path, model.DifferenceKind.MISSING, source.type.value, "none")
+            missing = _difference(source.path, DifferenceKind.MISSING, source.type.value, "none")
             self.tally.record(source, None, differences=[missing])
         else:
             self.tally.record(source, None, losses=[found.loss], archived=found.member)
 
-    def _compare_pair(self, source: Entry, target: Entry, readings: Sequence[model.ReadContent]) -> None:
+    def _compare_pair(self, source: Entry, target: Entry, readings: Sequence[ReadContent]) -> None:
         comparison = compare(source, target, self.capabilities)
         same_size = all(one.kind not in _OTHER_CONTENT for one in comparison.differences)
         content: Content | None = None
@@ -562,11 +562,11 @@ class PathComparison:
             comparison.differences.append(difference)
         return None if digest is None else Content(digest, self.reading)
 
-    def _may_be_back(self, difference: model.Difference) -> bool:
+    def _may_be_back(self, difference: Difference) -> bool:
         """Whether the target's file was unreadable because of lost storage that is back now."""
         if (
             self.storage is None
-            or difference.kind is not model.DifferenceKind.UNREADABLE
+            or difference.kind is not DifferenceKind.UNREADABLE
             or difference.target == NOT_COMPARED
         ):
             return False
@@ -576,7 +576,7 @@ class PathComparison:
         self.tally.record(source, target, differences=comparison.differences, losses=comparison.losses, content=content)
 
 
-_OTHER_CONTENT = (model.DifferenceKind.SIZE, model.DifferenceKind.TYPE)
+_OTHER_CONTENT = (DifferenceKind.SIZE, DifferenceKind.TYPE)
 
 
 def _extra_words(target: Entry) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, ContentReading, VerificationRecord, earlier_verifications
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
@@ -28,7 +28,7 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import DAY_S, NS_PER_S, format_count, format_duration, format_size, several
-from migrator.fs.model import TRASH_NAME, TargetCapabilities
+from migrator.fs.model import TRASH_NAME, DigestPolicy, TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
@@ -47,7 +47,6 @@ from migrator.transfer.governor import governed
 from migrator.transfer.model import CopiedChunk
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentPass, Readers
 from migrator.verify.joined import Joined, Left, Listing, ListingWriter
-from migrator.verify.model import ContentReading, DigestPolicy, VerificationRecord, earlier_verifications
 from migrator.verify.paths import Absences, PathComparison, StorageWait, Tally, compare_links
 
 if TYPE_CHECKING:

@@ -13,18 +13,19 @@ from msgspec.structs import replace
 
 from migrator.beegfs import model as beegfs
 from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TreeOwner, UserQuota
-from migrator.beegfs.rules import OwnerNeed, QuotaWords, even_room, low_limit, owner_needs, quota_words, room_to_work
+from migrator.beegfs.rules import OwnerNeed, QuotaWords, even_room, low_limit, quota_words, room_to_work
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
 from migrator.core.units import GIB, TIB
 from migrator.delta.delta import DeltaPass
-from migrator.fs.model import Need
-from migrator.plan.model import SurpriseKind
-from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.fs.model import Need, SurpriseKind
+from migrator.plan.rules_needs import owner_needs
+from migrator.reap.model import PlanReap, ReapedTree
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
+from migrator.site.model import ReapAction
 from migrator.transfer import guards
 from migrator.transfer.context import Invocation
 from migrator.transfer.model import RunStopped, StopReason

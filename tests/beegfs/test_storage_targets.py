@@ -17,7 +17,7 @@ from migrator.beegfs import rules as beegfs_rules
 from migrator.beegfs import version7, version8
 from migrator.beegfs import version7 as quotas7
 from migrator.beegfs.model import UserQuota
-from migrator.beegfs.rules import lost_targets, metadata_forecast, metadata_problems
+from migrator.beegfs.rules import lost_targets, metadata_problems
 from migrator.beegfs.rules_layout import check_layout
 from migrator.beegfs.tool import BeegfsTargets, CallTimes
 from migrator.beegfs.version8 import parse_targets
@@ -28,6 +28,7 @@ from migrator.fs.model import Capacity, Need
 from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import GRACE_S, LocalProcesses
 from migrator.plan.model import TreeUsage
+from migrator.plan.rules_needs import metadata_forecast
 from migrator.transfer.context import LOOK_EVERY_S, QUIET_S
 from migrator.transfer.model import RunRequest
 from tests.support.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, FakeTool, fake_tool, recorded, targets

@@ -11,9 +11,10 @@ from msgspec import structs
 
 from migrator.app.doctor import benchmark_script
 from migrator.bench.hosts import HostWorkloads, RootSeen, Seen, WorkDirectory
-from migrator.bench.model import BENCH_NAME, HostRun, Place, Step, mount_of
+from migrator.bench.model import HostRun, Place, Step, mount_of
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.clock import SystemClock
+from migrator.fs.model import BENCH_NAME
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from tests.support.cli_site import Site

@@ -15,6 +15,7 @@ from migrator.bench.hosts import WorkDirectory
 from migrator.bench.stage import LOCK, clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, LockHeld, Refused, ToolFailed
+from migrator.fs.model import BENCH_NAME
 from migrator.hosts.ports import HostLost
 from migrator.ledger.ledger import open_ledger
 from tests.bench.bench_world import TOKEN, BenchSite, bench_site
@@ -37,7 +38,7 @@ def ran(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> bench.B
 
 
 def own_directory(site: BenchSite, place: int = 0) -> Path:
-    return Path(os.fsdecode(site.places[place].root)) / os.fsdecode(bench.BENCH_NAME)
+    return Path(os.fsdecode(site.places[place].root)) / os.fsdecode(BENCH_NAME)
 
 
 def request(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> bench.BenchmarkRequest:
@@ -46,7 +47,7 @@ def request(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> ben
 
 
 def work_path(directory: WorkDirectory) -> Path:
-    return Path(os.fsdecode(directory.place.root)) / os.fsdecode(bench.BENCH_NAME) / directory.name / directory.part
+    return Path(os.fsdecode(directory.place.root)) / os.fsdecode(BENCH_NAME) / directory.name / directory.part
 
 
 def left_in(site: BenchSite) -> list[str]:

@@ -5,9 +5,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from migrator.bricks.list import Uses, brick_listing
-from migrator.bricks.model import BrickListing, BrickRoom, BrickState, BrickUse
+from migrator.bricks.model import BrickListing, BrickState
+from migrator.catalog.model import BrickUse
 from migrator.core.entry import UserTree
-from migrator.gluster.model import TaskProgress, VolumeState
+from migrator.gluster.model import BrickRoom, TaskProgress, VolumeState
 from migrator.gluster.volume import VolumeOverview
 from tests.support.catalogs import whole_catalog
 from tests.support.volumes import brick, remove_brick

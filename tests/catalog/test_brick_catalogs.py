@@ -10,11 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import TreeOnBricks
-from migrator.bricks.model import BrickUse
 from migrator.catalog.brick_parts import BrickPartsWriter
 from migrator.catalog.files import open_closed
-from migrator.catalog.model import BrickFindings, PathFinding
+from migrator.catalog.model import BrickFindings, BrickUse, PathFinding, TreeOnBricks
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import CatalogReads
 from migrator.catalog.writer import CatalogDirectories

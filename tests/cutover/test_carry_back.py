@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.units import MIB
@@ -24,7 +25,6 @@ from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.reap.model import archive_directory
 from migrator.site.filesystem import FileSystemCommand
-from migrator.verify.model import VerificationRecord
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site, top_facts
 from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, rewrite, standing, write

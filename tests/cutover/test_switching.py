@@ -15,7 +15,8 @@ from migrator.core.errors import Refused
 from migrator.cutover import files as freezing
 from migrator.cutover import files as switching
 from migrator.cutover.files import MountedTops, SymlinkedPaths, TopChanged
-from migrator.cutover.model import LinkPlace, TopSeen
+from migrator.cutover.model import TopSeen
+from migrator.site.model import LinkPlace
 from tests.support.holders import holding
 from tests.support.kills import Death, Killed, deaths, ticking
 from tests.support.xfs import XfsMount, run_tool

@@ -3,9 +3,9 @@
 import pytest
 
 from migrator.core.entry import EntryType, UserTree
-from migrator.cutover.model import LinkLook, LinkPlace
 from migrator.fs.model import FileLook, Mount
 from migrator.site import rules_links as site_rules_links
+from migrator.site.model import LinkLook, LinkPlace
 
 PLACE = LinkPlace(link="/home/{user}", source_root=b"/mnt/gl", target_root=b"/mnt/bee/", volume="vol1")
 

@@ -22,8 +22,9 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, NS_PER_S
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree
 from migrator.delta.store import Comparison, Comparisons, Extras
-from migrator.reap.model import PlanReap, ReapAction, Savings
+from migrator.reap.model import PlanReap, Savings
 from migrator.reap.store import ReapListFiles
+from migrator.site.model import ReapAction
 from tests.delta import changing_trees
 from tests.delta.changing_trees import Source, Step, Target
 from tests.support.catalogs import closed_catalogs, write_catalog

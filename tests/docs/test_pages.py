@@ -21,7 +21,7 @@ from migrator.bench.suites import publications, suite
 from migrator.cli.main import main
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode, UsageError
 from migrator.plan.document import read_document, write_document
-from migrator.report.model import MetricKind
+from migrator.render.metrics import MetricKind
 from migrator.report.rules_metrics import CATALOGUE
 from migrator.site.config import SECTIONS
 from migrator.site.load import load_site

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
 from migrator.fs import acl as fs_acl
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import DifferenceKind, DigestPolicy, TargetCapabilities
 from migrator.fs.rules import compare, compare_tree_root, floored_time_ns, is_sampled
-from migrator.verify.model import DifferenceKind, DigestPolicy
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES
 from tests.support.entries import acl, entry
 

@@ -13,17 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from migrator.bench.model import BENCH_NAME
-from migrator.catalog.model import ScanProblem
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import MIB
-from migrator.fs.model import SENTINEL_NAME, mount_of, mounts_beneath, parse_mountinfo, syncfs_reaches_disks
+from migrator.fs.model import (
+    BENCH_NAME,
+    PURGE_NAME,
+    SENTINEL_NAME,
+    ScanProblem,
+    mount_of,
+    mounts_beneath,
+    parse_mountinfo,
+    syncfs_reaches_disks,
+)
 from migrator.fs.ports import FileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.lab.model import OddFiles, OddKind
-from migrator.purge.model import PURGE_NAME
 from tests.conftest import MakeXfs
 from tests.support.xfs import bound, run_tool
 

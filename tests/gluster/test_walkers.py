@@ -16,13 +16,12 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import PlaceSeen
 from migrator.core.units import MIB
 from migrator.fs.beneath import Root, held
 from migrator.fs.reading import digest_of
 from migrator.gluster import far_blamed
 from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_places
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, PlaceSeen
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
 from migrator.verify.digests import read_lines

@@ -13,8 +13,9 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
+from migrator.cutover.places import CutoverPlace
 from migrator.hooks.model import Hook, HookCall, HookFacts, HookProblem, HookResult, HooksFound, HookStep, all_stages
-from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, HookSkipped, StepHooks
+from migrator.hooks.stage import HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks

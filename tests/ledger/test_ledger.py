@@ -6,15 +6,15 @@ import logging
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, LedgerCorrupt, Refused, UsageError
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
-from migrator.fs.model import Side, TargetCapabilities
+from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, Side, TargetCapabilities
 from migrator.ledger import measures
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.transfer import model as transfer
-from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.support.fakes import FakeRunFiles, VirtualClock
 from tests.support.making import made
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do

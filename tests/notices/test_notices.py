@@ -11,18 +11,20 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
 from migrator.cutover.model import AnnouncementRecord, CutoverRecord, CutoverState
+from migrator.fs.model import SurpriseKind
 from migrator.ledger.ledger import open_ledger
 from migrator.notices.files import AnnouncedNotices, file_name, read_facts, write_notices
 from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
 from migrator.notices.rules import FOR_OPERATORS, user_notices
 from migrator.notices.view import notice_document
 from migrator.plan import model as plan
-from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.reap.model import PlanReap, ReapedTree
 from migrator.render.html import to_html
 from migrator.render.text import to_plain_text
 from migrator.report import model as report
 from migrator.report.status import read_status
 from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder
+from migrator.site.model import ReapAction
 from tests.notices.test_calendar import read
 from tests.render.test_hostile import HOSTILE, Page, assert_safe_text, html_is_safe, text_of
 from tests.support.facts import convergence
@@ -168,17 +170,17 @@ def test_only_users_with_a_source_have_a_notice() -> None:
 
 
 def test_every_surprise_is_for_users_or_for_operators() -> None:
-    only_verified = {plan.SurpriseKind.SKIPPED, plan.SurpriseKind.ARCHIVED, plan.SurpriseKind.NAMES_IN_TRASH}
+    only_verified = {SurpriseKind.SKIPPED, SurpriseKind.ARCHIVED, SurpriseKind.NAMES_IN_TRASH}
     surprises = tuple(
         made(
             plan.Surprise, kind=kind, tree=ALICE.path, count=3, detail=f"detail of {kind}", examples=(b"home/alice/x",)
         )
-        for kind in plan.SurpriseKind
+        for kind in SurpriseKind
         if kind not in only_verified
     )
     given = facts(document=replace(small_plan(), surprises=surprises))
     found = of("alice", given)
-    assert {one.kind for one in found.surprises} == set(plan.SurpriseKind) - only_verified - FOR_OPERATORS
+    assert {one.kind for one in found.surprises} == set(SurpriseKind) - only_verified - FOR_OPERATORS
     assert of("bob", given).surprises == ()
     tables = [block for section in notice_document(notices(given)["alice"]).sections for block in section.blocks]
     assert sum(len(block.rows) for block in tables if hasattr(block, "rows")) == len(found.surprises)
@@ -226,7 +228,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NoticeFacts]:
     made_of = Weeks(users=24, names=[name.replace(b"/", b"_").replace(b"\0", b"") for name in HOSTILE], moved=3)
     made_of.fill(directory / "ledger.db")
     surprise = plan.Surprise(
-        kind=plan.SurpriseKind.SYMLINK_INTO_SOURCE, tree=None, count=1, size_bytes=0, detail="d", examples=()
+        kind=SurpriseKind.SYMLINK_INTO_SOURCE, tree=None, count=1, size_bytes=0, detail="d", examples=()
     )
     document = replace(
         made_of.plan,

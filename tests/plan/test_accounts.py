@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from migrator.fs.kinds.table import KINDS
+from migrator.fs.model import SurpriseKind
 from migrator.plan.accounts import closed_accounts, look_up
-from migrator.plan.model import Account, Accounts, NotedOwners, SurpriseKind
+from migrator.plan.model import Account, Accounts, NotedOwners
 from migrator.plan.rules_surprises import describe_owners, group_limits, note_owners, unknown_accounts
 
 NOBODYS = 4294967294

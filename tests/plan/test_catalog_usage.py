@@ -13,9 +13,8 @@ from migrator.catalog.ports import Scratch
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import SurpriseKind, TargetCapabilities
 from migrator.fs.rules import absence
-from migrator.plan.model import SurpriseKind
 from migrator.plan.rules import AGE_BOUNDS
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES

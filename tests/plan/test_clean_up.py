@@ -12,7 +12,8 @@ from migrator.core.units import DAY_S, YEAR_S
 from migrator.plan.model import AgeBucket, CleanUp, CleanUpKind, Order, TransferCost, TreeUsage
 from migrator.plan.rules import rank
 from migrator.plan.rules_clean_up import WORTH_PACKING, clean_ups
-from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.reap.model import PlanReap, ReapedTree
+from migrator.site.model import ReapAction
 from tests.support.making import made
 from tests.support.plans import usage
 

@@ -17,10 +17,11 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Refused
 from migrator.core.events import Severity
 from migrator.cutover.model import act_of
+from migrator.fs.model import SurpriseKind
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.limits import LimitsSeen, limit_problems, recreate_limits, set_confirmed
-from migrator.plan.model import Plan, Surprise, SurpriseKind
+from migrator.plan.model import Plan, Surprise
 from tests.support.beegfs_tool import FakeTool, fake_tool
 from tests.support.making import made
 from tests.support.operations import MOVED, TOPS, plan_cutover

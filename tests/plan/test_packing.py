@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from migrator.catalog import rules_packing as packing
+from migrator.catalog.model import ListedPath
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
-from migrator.plan.model import ListedPath, TreeUsage
+from migrator.plan.model import TreeUsage
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees
 from tests.support.plans import span, usage
 

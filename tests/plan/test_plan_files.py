@@ -12,13 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import CHUNK_ORDER, ChunkKind
+from migrator.fs.model import SurpriseKind
 from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles, ListedPaths
 from migrator.plan.document import FORMAT, PlanFiles, _checksum, read_document, write_document
-from migrator.plan.model import Chunk, ListedPath, Plan, Surprise, SurpriseKind, WrittenList
+from migrator.plan.model import Chunk, Plan, Surprise, WrittenList
 from tests.support.making import made
 from tests.support.plans import small_plan
 

@@ -11,10 +11,9 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.core.units import DAY_S, GIB, HOUR_S, TIB
 from migrator.cutover.model import ENDED_STATES, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
-from migrator.fs.model import CapacitySample, Side
+from migrator.fs.model import CapacitySample, Side, SurpriseKind
 from migrator.plan import rules as plan_rules
 from migrator.plan import rules_surprises as plan_rules_surprises
-from migrator.plan.model import SurpriseKind
 from migrator.plan.rules_forecast import Growth, Look, choose_growth, measure, moved_since, purge_times
 from tests.support.catalogs import directory, whole_catalog
 from tests.support.making import made

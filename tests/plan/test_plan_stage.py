@@ -16,11 +16,11 @@ from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState, PassKind
-from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.fs.model import Capacity, MountIdentity, SurpriseKind, TargetCapabilities
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Account, Accounts, Order, Plan, SurpriseKind
+from migrator.plan.model import Account, Accounts, Order, Plan
 from migrator.plan.rules import after_delta, after_verification, unverified
 from migrator.plan.stage import AskAccounts, AskLimits, PlanRequest, PlanResult, make_plan
 from migrator.plan.store import CatalogQueryFiles

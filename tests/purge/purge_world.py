@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from migrator.app import new_token
+from migrator.catalog.model import VerificationRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
 from migrator.core.entry import UserTree
@@ -29,7 +30,6 @@ from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.scan.marks import ReadMarks
 from migrator.verify.content import Readers
-from migrator.verify.model import VerificationRecord
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeProgress
 from tests.support.kills import DoingHooks

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
 from migrator.core.errors import Refused
 from migrator.core.events import Severity
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, Probe, ProbeSide, ProbeTimes
 from migrator.core.units import GIB
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, LinkSeen
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import PURGE_NAME, TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.ledger.ledger import Ledger
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import PURGE_NAME, Archive, Item, Judgement, ManifestSum, Position, Proof
+from migrator.purge.model import Archive, Item, Judgement, ManifestSum, Position, Proof
 from migrator.purge.removal import Pace
 from migrator.purge.rules import (
     CLOCK_SLACK_NS,
@@ -33,7 +34,6 @@ from migrator.purge.rules import (
     shrink_problem,
 )
 from migrator.transfer.model import Limits
-from migrator.verify.model import VerificationRecord
 from tests.support.entries import entry
 from tests.support.fakes import VirtualClock
 from tests.support.making import made

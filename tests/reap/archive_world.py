@@ -19,8 +19,9 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.locks import Locks
 from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
 from migrator.reap.files import MemberReader, MountedArchiveFolders
-from migrator.reap.model import ArchiveLimits, ReapAction, ReapRow, Restored, TreeArchived
+from migrator.reap.model import ArchiveLimits, ReapRow, Restored, TreeArchived
 from migrator.reap.restore import RestoreRequest, RestoringWorld, restore
+from migrator.site.model import ReapAction
 from tests.support.entries import reap_row
 from tests.support.fakes import FakeProgress
 from tests.support.records import site_record

@@ -21,7 +21,8 @@ from migrator.fs.model import Mount
 from migrator.plan.model import TransferCost
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from migrator.reap import rules as reap_rules
-from migrator.reap.model import ReapAction, ReapClock, ReapedTree, ReapPolicy, ReapRelease, ReapRule, TreeRule
+from migrator.reap.model import ReapedTree, ReapRelease, TreeRule
+from migrator.site.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 from tests.support.catalogs import closed_catalogs, directory, invented, write_catalog
 from tests.support.making import made
 

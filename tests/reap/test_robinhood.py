@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError, Refused
-from migrator.reap.model import ReapClock, ReapRule, TreeRule
+from migrator.reap.model import TreeRule
 from migrator.reap.robinhood import policy_text, read_policy
+from migrator.site.model import ReapClock, ReapRule
 from tests.support.cli_site import Site
 
 ROOT = b"/mnt/gl"

@@ -23,6 +23,7 @@ from migrator.core.windows import WindowStanding
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import Document
 from migrator.render.html import to_html
+from migrator.render.metrics import MetricFamily, MetricKind
 from migrator.render.prometheus import to_prometheus
 from migrator.render.text import to_json, to_markdown
 from migrator.report import model
@@ -89,12 +90,12 @@ def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, f
     return drain_sample(files, size_bytes, at_s=at_s, task_id=task, host=host, failures=failures)
 
 
-def read(site_file: Path, now_s: float) -> tuple[model.MetricFamily, ...]:
+def read(site_file: Path, now_s: float) -> tuple[MetricFamily, ...]:
     with open_ledger(site_file.parent / "state" / "ledger.db", read_only=True) as ledger:
         return read_metrics(ledger, now_s=now_s, holders=at_work((os.getpid(), "runs/2")))
 
 
-def values(found: Sequence[model.MetricFamily], name: str) -> dict[tuple[str, ...], float]:
+def values(found: Sequence[MetricFamily], name: str) -> dict[tuple[str, ...], float]:
     family = next(one for one in found if one.name == f"migrator_{name}")
     return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 
@@ -153,7 +154,7 @@ def test_counters_never_go_down_whatever_comes(site_file: Path, tmp_path: Path) 
     after = read(site_file, weeks.now_s + 600)
     risen = set()
     for old, new in zip(before, after, strict=True):
-        if old.kind is not model.MetricKind.GAUGE:
+        if old.kind is not MetricKind.GAUGE:
             now = {(sample.name, tuple(sample.labels.items())): sample.value for sample in new.samples}
             for sample in old.samples:
                 value = now[sample.name, tuple(sample.labels.items())]
@@ -268,7 +269,7 @@ class Look:
     status: model.StatusFacts
     watch: model.WatchFacts
     report: model.ReportFacts
-    metrics: tuple[model.MetricFamily, ...]
+    metrics: tuple[MetricFamily, ...]
 
     @property
     def documents(self) -> tuple[Document, Document]:

@@ -13,20 +13,20 @@ from rich.console import Console
 from migrator.bricks.drain.model import DrainStanding, DrainState
 from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.catalog.model import StrangeFiles
+from migrator.core.blocker import Blocker
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState, FrozenUser
-from migrator.plan.model import Plan
+from migrator.plan.model import Plan, PlannedTree
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import to_markdown
 from migrator.report import model, rules
-from migrator.report.model import Blocker
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
@@ -43,9 +43,9 @@ SEED = replace(BATCH.passes[0], state=PassState.RUNNING)
 ENDED = replace(SEED, state=PassState.DONE)
 
 
-def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> model.PlannedTree:
+def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> PlannedTree:
     tree = UserTree(path=path, user=user)
-    return model.PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, **reaped)
+    return PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, **reaped)
 
 
 def chunk(

@@ -8,6 +8,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.fs.model import DigestPolicy
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import of_tree
 from migrator.ledger.model import Holder
@@ -21,7 +22,6 @@ from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
-from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
 from tests.support.making import made
 from tests.support.operations import BACK, FREEZE, RETAIN, REVERT, THERE, do, plan_cutover

@@ -21,13 +21,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.screen import Screen
 
+from migrator.core.blocker import Blocker
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState
 from migrator.cutover.rules import frozen_users
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import Bar
-from migrator.report.model import Blocker, RunLife, StatusFacts, Tally, WatchFacts
+from migrator.report.model import RunLife, StatusFacts, Tally, WatchFacts
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines, screen
 from migrator.report.watch import read_watch

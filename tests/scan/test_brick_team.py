@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import CatalogTotals
+from migrator.fs.model import ScanProblem
 from migrator.gluster.model import Brick, BrickRules, Mark
 from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals, WalkProblems
 from migrator.scan.bricks import BrickTeam

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from migrator.catalog.model import ScanProblem, ScanTimes
+from migrator.catalog.model import ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError
+from migrator.fs.model import ScanProblem
 from migrator.gluster.model import SourceHealth
 from migrator.lab.model import OddFiles
 from tests.support.scan_site import Lying, ScanSite, cancelled

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from msgspec.structs import replace as change
 from rich.console import Console
 
-from migrator.bricks.model import BrickRoom
 from migrator.core.entry import Entry, UserTree
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import DAY_S, MIB, TIB, YEAR_S
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
+from migrator.gluster.model import BrickRoom
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import AgeBucket, Batch, TransferCost
 from migrator.plan.rules_forecast import Growth
 from migrator.plan.stage import PlanResult
-from migrator.reap.model import ReapAction, ReapedTree
+from migrator.reap.model import ReapedTree
 from migrator.render.document import Document, Section
 from migrator.render.terminal import print_document
 from migrator.schedule.model import OldFiles, Placed, Schedule, ScheduleFacts, TreeOnBrick
@@ -29,6 +29,7 @@ from migrator.schedule.rules_habits import Habits
 from migrator.schedule.stage import PlanScheduling
 from migrator.schedule.view import schedule_blocks
 from migrator.site.config import CapacitySection
+from migrator.site.model import ReapAction
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
 from tests.schedule.schedules import batch, facts, field_example, subvolume
 from tests.support.catalogs import directory, invented

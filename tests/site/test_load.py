@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.windows import Window
-from migrator.reap.model import ReapAction, ReapRule
 from migrator.site import quantities
 from migrator.site.config import SECTIONS, HostSection, Section
 from migrator.site.load import load_site, parse_site
+from migrator.site.model import ReapAction, ReapRule
 from migrator.site.render import SiteDraft, render_site
 from tools.reference_pages import render_reference
 

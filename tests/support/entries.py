@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from migrator.core.entry import Entry, EntryType
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
-from migrator.reap.model import ReapAction, ReapRow
+from migrator.reap.model import ReapRow
+from migrator.site.model import ReapAction
 
 _PLAIN = Entry(
     path=b"home/alice/file",

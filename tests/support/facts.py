@@ -2,14 +2,15 @@
 
 from msgspec.structs import replace
 
+from migrator.catalog.model import VerificationRecord
+from migrator.core.blocker import Blocker
 from migrator.core.entry import UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.fs.model import CapacityOutlook, CapacitySample, Side
+from migrator.fs.model import CapacityOutlook, CapacitySample, Difference, DifferenceKind, DigestPolicy, Side
 from migrator.report import model
 from migrator.transfer import model as transfer
-from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.bench.test_bench_rules import A, B, measured, result
 from tests.support import records
 from tests.support.catalogs import whole_catalog
@@ -147,7 +148,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
                 failure=f"no: {text}",
             ),
         ),
-        blocked=(model.Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
+        blocked=(Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
         next_steps=(model.NextStep(subject=text, state=f"copied by {text}", hint="migrator verify --user-batch 2"),),
     )
     return model.ReportFacts(

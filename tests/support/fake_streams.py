@@ -9,9 +9,9 @@ from migrator.core.states import ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost, OnOutput, OnStart
+from migrator.site.model import DIRECT
 from migrator.transfer.executors import Executor
 from migrator.transfer.model import (
-    DIRECT,
     FileProblem,
     FileProblemKind,
     Outcome,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from migrator.catalog.model import ListedPath
 from migrator.core.errors import LockHeld, Refused, UsageError
 from migrator.core.events import Event
 from migrator.core.progress import Snapshot
@@ -18,7 +19,7 @@ from migrator.ledger.locks import Locks
 from migrator.ledger.model import Holder
 from migrator.operations.run_files import AttemptFiles, RunDirectory, RunFiles
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.plan.model import Chunk, ListedPath, Plan
+from migrator.plan.model import Chunk, Plan
 
 T = TypeVar("T")
 

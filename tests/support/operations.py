@@ -7,13 +7,14 @@ from typing import Any
 from migrator.bricks.add.model import AdditionRecord, AdditionSide
 from migrator.bricks.add.model import AdditionState as A
 from migrator.bricks.add.model import AdditionStep as ToAdd
-from migrator.bricks.drain.model import ChangedOption, DrainNotes, DrainRecord
+from migrator.bricks.drain.model import DrainNotes, DrainRecord
 from migrator.bricks.drain.model import DrainState as D
 from migrator.bricks.drain.model import DrainStep as ToDrain
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverNotes, CutoverRecord, act_of
 from migrator.cutover.model import CutoverState as C
 from migrator.cutover.model import CutoverStep as ToCut
+from migrator.gluster.model import ChangedOption
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.operations.model import Act
 

@@ -2,7 +2,7 @@
 
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
-from migrator.fs.model import Capacity
+from migrator.fs.model import Capacity, SurpriseKind
 from migrator.plan import model as plan
 from migrator.plan.rules import LinkSpan, SpanMember
 from tests.support.making import made
@@ -73,7 +73,7 @@ def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> plan.
         ),
         surprises=(
             plan.Surprise(
-                kind=plan.SurpriseKind.LOSS_ACL,
+                kind=SurpriseKind.LOSS_ACL,
                 tree=first.path,
                 count=2,
                 size_bytes=10,

@@ -8,15 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.states import ChunkKind, ChunkState, PassKind
-from migrator.fs.model import MountIdentity
+from migrator.fs.model import DigestPolicy, MountIdentity
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Holders, of_call
 from migrator.ledger.model import Holder, SiteRecord
 from migrator.plan.model import Chunk
 from migrator.transfer.model import ChunkRecord, FileProblem, StreamCounters
-from migrator.verify.model import DigestPolicy, VerificationRecord
 from tests.support.making import made
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"<script>", "\u202eexe.txt".encode(), b"tab\t|`'\"%41\\")

@@ -11,13 +11,14 @@ from typing import Any, ParamSpec
 from msgspec.structs import replace
 
 from migrator.beegfs.tool import StorageTargets
+from migrator.catalog.model import ListedPath
 from migrator.core.entry import UserTree
 from migrator.core.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, PassState
 from migrator.core.tasks import Blocking
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.stage import Hooks
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.plan.model import Batch, ListedPath, Plan
+from migrator.plan.model import Batch, Plan
 from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import FileProblem, RunRequest, RunSummary

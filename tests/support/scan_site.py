@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry
+from migrator.fs.model import ScanProblem
 from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth

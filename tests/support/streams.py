@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
@@ -20,7 +21,6 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import LocalProcesses
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.plan.model import ListedPath
 from migrator.transfer.engines import rsync as rsync_program
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.executors import LocalExecutor

@@ -13,17 +13,18 @@ from msgspec.structs import replace
 
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.model import VerificationRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.states import BatchState
+from migrator.fs.model import DigestPolicy
 from migrator.fs.ports import Digest
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, Plan
-from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import Verification
 from tests.support.fakes import FakeProgress
 from tests.support.plans import small_plan

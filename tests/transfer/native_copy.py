@@ -4,8 +4,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from migrator.site.model import DIRECT
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.model import DIRECT
 from migrator.transfer.ports import Engine
 from tests.support.native_builds import built
 from tests.support.streams import engine_of

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.site.model import DIRECT
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
-from migrator.transfer.model import DIRECT, Verdict
+from migrator.transfer.model import Verdict
 from tests.fs.test_swaps import Swaps, exchange
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, engine_of, make_trees, rsync_programs

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.fs.model import DigestPolicy
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Chunk, TransferCost
@@ -31,7 +32,6 @@ from migrator.transfer.model import (
 )
 from migrator.transfer.passes import check_of_trees, judge_passes
 from migrator.transfer.rules_convergence import decide, predict
-from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
 from tests.support.records import SITE, attempt, end, verification

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB
 from migrator.gluster.model import BrickRules
 from migrator.lab.model import OddFiles
-from migrator.plan.model import ListedPath
 from migrator.transfer.model import FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
 from migrator.transfer.rules import copy_name, marks_name, part_name
 from tests.conftest import MakeXfs

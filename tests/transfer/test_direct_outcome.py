@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Completed
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.plan.model import ListedPath
 from migrator.transfer.engines.direct import DirectEngine, EndedDirect, PathEvent, judge_direct, parse_event
 from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, StreamView, Verdict
 from migrator.transfer.ports import ChunkWork

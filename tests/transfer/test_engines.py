@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
+from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, ListedPath
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
 from migrator.lab.model import OddFiles
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.plan.model import ListedPath
-from migrator.transfer.model import DRIVERS, StreamCounters, StreamView, Verdict, choose_engine
+from migrator.site.model import DRIVERS
+from migrator.transfer.model import StreamCounters, StreamView, Verdict, choose_engine
 from migrator.transfer.ports import ChunkWork, Engine
 from migrator.transfer.rules import seconds_left
 from tests.support.odd_trees import change_odd_tree, make_odd_tree

@@ -21,10 +21,11 @@ from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.paths import parent
+from migrator.fs.model import SurpriseKind
 from migrator.fs.writing import MountedTarget
 from migrator.plan import store
 from migrator.plan.layout import layout_problems
-from migrator.plan.model import Plan, Surprise, SurpriseKind, TreeUsage
+from migrator.plan.model import Plan, Surprise, TreeUsage
 from migrator.plan.rules_surprises import layout_surprises
 from migrator.plan.store import CatalogQueryFiles
 from migrator.transfer.guards import lay_out

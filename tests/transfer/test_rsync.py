@@ -8,7 +8,8 @@ import pytest
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles, OddKind
-from migrator.transfer.model import DIRECT, Verdict
+from migrator.site.model import DIRECT
+from migrator.transfer.model import Verdict
 from tests.conftest import MakeXfs
 from tests.support.entries import acl
 from tests.support.snapshots import snapshot

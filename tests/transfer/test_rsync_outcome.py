@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.catalog.model import ListedPath
 from migrator.core.paths import percent_unescape
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB, MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.plan.model import ListedPath
 from migrator.transfer.engines.rsync import ProgressParser, RsyncEngine
 from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, judge_rsync, parse_features
 from migrator.transfer.model import (

@@ -13,7 +13,8 @@ import pytest
 from migrator.core.entry import ACL_DEFAULT, SYMLINK_MODE
 from migrator.core.states import ChunkKind
 from migrator.fs.reading import ReadingFileSystem
-from migrator.transfer.model import DIRECT, Verdict
+from migrator.site.model import DIRECT
+from migrator.transfer.model import Verdict
 from tests.conftest import MakeXfs
 from tests.gluster.walks import run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from migrator.catalog.model import ContentReading, ReadContent, VerificationRecord, earlier_verifications
 from migrator.core.entry import Entry
+from migrator.fs.model import DigestPolicy
 from migrator.verify import model as verify
 from tests.support.entries import entry
 from tests.support.records import verification
@@ -15,15 +17,11 @@ CLOCK_NS = 2_000_000_000_000_000_000
 OLD_NS = CLOCK_NS - verify.CTIME_MARGIN_NS
 SOURCE = entry(ctime_ns=OLD_NS, ino=7)
 TARGET = entry(ctime_ns=OLD_NS - 1, ino=2**63)
-READING = verify.ContentReading(verification=3, source_clock_ns=CLOCK_NS, target_clock_ns=CLOCK_NS)
+READING = ContentReading(verification=3, source_clock_ns=CLOCK_NS, target_clock_ns=CLOCK_NS)
 
 
-def read(
-    source: Entry = SOURCE, target: Entry = TARGET, reading: verify.ContentReading = READING
-) -> verify.ReadContent:
-    return verify.ReadContent(
-        source=verify.facts_of(source), target=verify.facts_of(target), digest=b"d", reading=reading
-    )
+def read(source: Entry = SOURCE, target: Entry = TARGET, reading: ContentReading = READING) -> ReadContent:
+    return ReadContent(source=verify.facts_of(source), target=verify.facts_of(target), digest=b"d", reading=reading)
 
 
 @dataclass
@@ -90,9 +88,7 @@ def test_content_that_changed_after_it_was_read_is_never_carried_over(
     for disk in disks:
         disk.now_ns += waits
     # The source's clock is this machine's, which is finer than the file system's; the target's is asked.
-    reading = verify.ContentReading(
-        verification=1, source_clock_ns=disks[0].now_ns, target_clock_ns=disks[1].clock_ns()
-    )
+    reading = ContentReading(verification=1, source_clock_ns=disks[0].now_ns, target_clock_ns=disks[1].clock_ns())
     sides = [disk.entry() for disk in disks]
     # Between the look at the sides and the reading of their content they may change, too.
     happen(listed)
@@ -106,22 +102,22 @@ def test_content_that_changed_after_it_was_read_is_never_carried_over(
         assert carried
 
 
-def record(number: int, **changes: object) -> verify.VerificationRecord:
+def record(number: int, **changes: object) -> VerificationRecord:
     return verification(**({"id": number, "manifest": f"{number}.parquet"} | changes))
 
 
 def test_the_newest_manifest_that_holds_as_much_as_is_wanted_is_asked_first() -> None:
-    sample = verify.DigestPolicy(algorithm="xxh3_128", share=0.05, seed=1)
+    sample = DigestPolicy(algorithm="xxh3_128", share=0.05, seed=1)
     records = [
         record(1),
         record(2, differences={"content": 3}),
         record(3, policy=sample),
         record(4, whole=False),
-        record(5, policy=verify.DigestPolicy(algorithm="sha256", share=1.0, seed=1)),
+        record(5, policy=DigestPolicy(algorithm="sha256", share=1.0, seed=1)),
         record(6, policy=replace(sample, share=0.0)),
         record(7, manifest=None),
         record(8, finished_at_s=None),
     ]
-    everything = verify.DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1)
-    assert [one.id for one in verify.earlier_verifications(records, everything)] == [2, 1, 3]
-    assert [one.id for one in verify.earlier_verifications(records, sample)] == [3, 2, 1]
+    everything = DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1)
+    assert [one.id for one in earlier_verifications(records, everything)] == [2, 1, 3]
+    assert [one.id for one in earlier_verifications(records, sample)] == [3, 2, 1]

@@ -13,10 +13,12 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.model import ListedPath, VerificationRecord
 from migrator.core.errors import Interrupted
 from migrator.core.events import Event
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import NS_PER_S
+from migrator.fs.model import DifferenceKind
 from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster.model import BrickRules, SourceHealth
 from migrator.hosts.local import LocalHost
@@ -24,14 +26,12 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
 from migrator.operations.run_files import output_of
-from migrator.plan.model import ListedPath
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits, StreamCounters
 from migrator.transfer.ports import BrickLook, Way
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentPass, Readers
-from migrator.verify.model import DifferenceKind, VerificationRecord
 from migrator.verify.stage import Verification
 from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import built, missing_for_native, placing

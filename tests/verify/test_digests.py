@@ -3,11 +3,11 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from migrator.catalog.model import ContentReading, ListedPath
+from migrator.fs.model import DigestPolicy
 from migrator.fs.rules import is_sampled
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.plan.model import ListedPath
 from migrator.verify.digests import equal_readings, known_of, read_lines, told_of
-from migrator.verify.model import ContentReading, DigestPolicy
 
 TREE = b"home/anna"
 READING = ContentReading(verification=7, source_clock_ns=None, target_clock_ns=3)

@@ -16,15 +16,14 @@ from msgspec.structs import asdict, astuple, replace
 from migrator.catalog.brick_parts import write_part
 from migrator.catalog.files import ClosedCatalogs, rows_of
 from migrator.catalog.manifest import READINGS_SCHEMA, ManifestDirectories
-from migrator.catalog.model import ScanProblem
+from migrator.catalog.model import ContentReading, ReadContent
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.units import NS_PER_S
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import DigestPolicy, ScanProblem, SurpriseKind, TargetCapabilities
 from migrator.fs.rules import compare, is_sampled
-from migrator.plan.model import SurpriseKind
 from migrator.verify.joined import Joined, Left, Listing
-from migrator.verify.model import CTIME_MARGIN_NS, ContentReading, DigestPolicy, ReadContent, facts_of, is_carried_over
+from migrator.verify.model import CTIME_MARGIN_NS, facts_of, is_carried_over
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
 

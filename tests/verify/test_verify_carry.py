@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.catalog.model import VerificationRecord
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState
 from migrator.core.units import NS_PER_S
+from migrator.fs.model import DifferenceKind
 from migrator.fs.ports import Digest
-from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world
 
 NAMES = ("a", "b", "sub/c", "sub/linked", "sub/linked too")

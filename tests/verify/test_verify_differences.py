@@ -19,7 +19,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import MIB, NS_PER_S
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import DifferenceKind, SurpriseKind, TargetCapabilities
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem, problem_of
 from migrator.fs.writing import MountedTarget
@@ -27,9 +27,8 @@ from migrator.gluster import walks
 from migrator.gluster.walks import WalkProblems
 from migrator.lab.model import OddFiles
 from migrator.lab.odd import odd_files
-from migrator.plan.model import SurpriseKind
 from migrator.transfer.engines.rsync import capability_options
-from migrator.verify.model import CTIME_MARGIN_NS, DifferenceKind
+from migrator.verify.model import CTIME_MARGIN_NS
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.cli_site import Site

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.catalog.manifest import DIFFERENCES_FILE
-from migrator.catalog.model import ScanProblem
+from migrator.catalog.model import VerificationRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import Entry
@@ -23,13 +23,13 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, 
 from migrator.core.events import EventKind
 from migrator.core.paths import is_beneath
 from migrator.core.states import BatchState
+from migrator.fs.model import DifferenceKind, ScanProblem
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster import walks
 from migrator.gluster.model import SourceHealth
 from migrator.reap.model import archive_directory
 from migrator.verify.joined import Listing, ListingWriter
-from migrator.verify.model import DifferenceKind, VerificationRecord
 from tests.support.catalogs import whole_catalog
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 

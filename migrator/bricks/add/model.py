@@ -7,11 +7,20 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_options
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary
+from migrator.bricks.drain.model import DrainStanding, merged_options
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
-from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import (
+    BrickRoom,
+    ChangedOption,
+    DiskFacts,
+    ListedDirectory,
+    NewPlace,
+    TaskProgress,
+    VolumeState,
+    VolumeTask,
+)
 from migrator.operations.model import Act, Finished, Halt, Kind, added
 
 # States, steps and records.
@@ -224,42 +233,6 @@ ADDITIONS: Kind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = Ki
 
 
 # Snapshots of the volume, and the acts that follow from them.
-
-
-class NewPlace(Struct, frozen=True, kw_only=True):
-    """The content of the path of a new brick, on its host. `unread` is the reason if it is not known.
-
-    `mount` is the mount point of its file system; `own` is set if that is not the host's root. `exists`: the directory
-    exists. `volume_id` and `gfid` are marks of Gluster on it, in hex (empty: none), and `marked_above` are directories
-    above it, up to the mount point, with such a mark. `entries` are the first names in it without Gluster's own, and
-    `has_gluster_directory` is set if it has a `.glusterfs`. `others` are the first other names on the same file system.
-    `served_by` are brick processes that serve it now. `filesystem_id` identifies the file system, and differs from that
-    of every other one that is made there; empty if not known.
-    """
-
-    name: str
-    unread: str = ""
-    mount: str = ""
-    own: bool = False
-    exists: bool = False
-    device: str = ""
-    filesystem: str = ""
-    mount_options: str = ""
-    total_bytes: int | None = None
-    free_inodes: int | None = None
-    volume_id: str = ""
-    gfid: str = ""
-    marked_above: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-    has_gluster_directory: bool = False
-    others: tuple[str, ...] = ()
-    served_by: tuple[int, ...] = ()
-    filesystem_id: str = ""
-
-    @property
-    def stale(self) -> bool:
-        """Return whether it has the marks of a former brick."""
-        return bool(self.volume_id or self.gfid or self.has_gluster_directory or self.marked_above)
 
 
 class AdditionSeen(Struct, frozen=True, kw_only=True):

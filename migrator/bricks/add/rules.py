@@ -15,12 +15,21 @@ from migrator.bricks.drain.rules import (
     wrong_volume,
 )
 from migrator.bricks.drain.rules_progress import DrainRate, counted, last_looked, rebalance_way_out
+from migrator.core.blocker import Blocker
 from migrator.core.paths import show
 from migrator.core.units import several
-from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask, remove_brick_of
+from migrator.gluster.model import (
+    Brick,
+    NewPlace,
+    TaskKind,
+    TaskProgress,
+    TaskStatus,
+    VolumeState,
+    VolumeTask,
+    remove_brick_of,
+)
 from migrator.gluster.rules import are_few
 from migrator.operations.model import Act, Finished, Halt
-from migrator.report.model import Blocker
 
 # A brick that gets a new disk at the same path (`reset-brick`).
 #
@@ -109,7 +118,7 @@ def _unless_refused(
 
 
 def _put_in(
-    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, brick: Brick, place: model.NewPlace
+    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, brick: Brick, place: NewPlace
 ) -> model.Step:
     if place.unread:
         words = f"what lies at {brick.name} is not known: {place.unread}"
@@ -127,9 +136,7 @@ def _put_in(
     return _unless_refused(_A.ADD, record, seen, wish)
 
 
-def _in_again(
-    record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: model.NewPlace
-) -> model.Step:
+def _in_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: NewPlace) -> model.Step:
     if not place.unread and not _is_new(record, place):
         where = f"{brick.host}:{place.mount or '/'}"
         return halting(
@@ -140,12 +147,12 @@ def _in_again(
     return _act(_A.HEAL, seen_done=bool(brick.online) and healed(record, seen.state))
 
 
-def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
+def _is_new(record: model.AdditionRecord, place: NewPlace) -> bool:
     """Return whether the mounted file system is the one that was found empty."""
     return place.own and place.filesystem_id == (record.notes.filesystem_id or "")
 
 
-def _is_another(record: model.AdditionRecord, place: model.NewPlace) -> bool:
+def _is_another(record: model.AdditionRecord, place: NewPlace) -> bool:
     """Return whether an admin has mounted a file system other than the previous one."""
     before = record.notes.filesystem_before
     return bool(before and place.own and place.filesystem_id not in ("", before))

@@ -4,11 +4,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, NewPlace, Wish
+from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, Wish
 from migrator.bricks.drain.rules import halting
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.core.units import format_size, several
-from migrator.gluster.model import Brick, DiskFacts, VolumeState
+from migrator.gluster.model import Brick, DiskFacts, NewPlace, VolumeState
 from migrator.gluster.rules import disk_problems, is_on, subvolumes, version_problems
 from migrator.operations.model import Halt
 from migrator.scan.rules import strange_problems

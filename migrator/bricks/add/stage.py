@@ -23,6 +23,7 @@ from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
 from migrator.gluster.looks import HostDirectories
+from migrator.gluster.model import NewPlace
 from migrator.gluster.rules import is_on, subvolumes
 from migrator.hooks.model import HookStep
 from migrator.hooks.stage import HookedStep
@@ -54,7 +55,7 @@ class AdditionWorld(BrickWorld, frozen=True, kw_only=True):
     rebalance is not audited.
     """
 
-    places: Callable[[Sequence[str]], Awaitable[Mapping[str, model.NewPlace]]]
+    places: Callable[[Sequence[str]], Awaitable[Mapping[str, NewPlace]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, gluster.DiskFacts]]]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     target_room: Callable[[], Awaitable[model.TargetRoom]]
@@ -104,7 +105,7 @@ class AdditionLooker(BrickLooker):
     """Takes the snapshots for one call. It keeps the last places and counters, which are shown to the admin."""
 
     call: AdditionCall
-    places: dict[str, model.NewPlace] = field(default_factory=dict)
+    places: dict[str, NewPlace] = field(default_factory=dict)
     progress: gluster.TaskProgress | None = None
     copies: int = 1
 

@@ -25,7 +25,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import TaskKind
+from migrator.gluster.model import NewPlace, TaskKind
 from migrator.gluster.rules import disk_problems
 from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME
@@ -49,7 +49,7 @@ OFFLINE_HINT = (
 
 
 def notes_in_place(
-    act: Act[model.AdditionStep, model.AdditionState], record: model.AdditionRecord, place: model.NewPlace | None
+    act: Act[model.AdditionStep, model.AdditionState], record: model.AdditionRecord, place: NewPlace | None
 ) -> model.AdditionNotes:
     """Which file system lies there when a step begins."""
     if place is None or place.unread or not place.own or not place.filesystem_id:

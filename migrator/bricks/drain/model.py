@@ -8,11 +8,20 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary
 from migrator.catalog.model import StrangeFiles
 from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt
-from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import (
+    BrickMarks,
+    BrickRoom,
+    ChangedOption,
+    PlaceSeen,
+    TaskProgress,
+    TaskStatus,
+    VolumeState,
+    VolumeTask,
+)
 from migrator.operations.model import Act, Finished, Halt, Kind, added
 
 # States, steps and records. One drain is of one subvolume: a single brick, or a whole replica set.
@@ -107,16 +116,6 @@ class DrainStep(StrEnum):
     """Runs a fix-layout: a stopped drain leaves a changed layout behind."""
     RESTORE = "restore"
     """Restores the options that this drain changed."""
-
-
-class ChangedOption(Struct, frozen=True, kw_only=True):
-    """An option of the volume that a drain changes: its value before (None: not set), and every value that this program
-    has given it since. Both are recorded before the change.
-    """
-
-    name: str
-    before: str | None
-    given: tuple[str, ...]
 
 
 class DrainNotes(Struct, frozen=True, kw_only=True):
@@ -285,16 +284,6 @@ class BrickLoad(Struct, frozen=True, kw_only=True):
     largest_bytes: int
 
 
-class TreeOnBricks(Struct, frozen=True, kw_only=True):
-    """The part of one user tree that is on bricks, from a catalog: names of files, and bytes of content. The bytes of a
-    hard-linked file count once.
-    """
-
-    tree: bytes
-    files: int
-    size_bytes: int
-
-
 class RetainedSource(Struct, frozen=True, kw_only=True):
     """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover. `due_in_s` is the
     time until their source may be purged ([cutover] retain).
@@ -306,20 +295,6 @@ class RetainedSource(Struct, frozen=True, kw_only=True):
     files: int
     size_bytes: int
     due_in_s: float
-
-
-class BrickMarks(Struct, frozen=True, kw_only=True):
-    """Hard-linked files of a brick with the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
-    data file): their number, and the first names. `strange` files have no gfid, because they were created on the brick
-    without Gluster. `unseen` counts files that could not be read.
-    """
-
-    brick: str
-    files: int
-    examples: tuple[bytes, ...] = ()
-    strange: int = 0
-    strange_examples: tuple[bytes, ...] = ()
-    unseen: int = 0
 
 
 class DrainFacts(Struct, frozen=True, kw_only=True):
@@ -358,32 +333,7 @@ class DrainFacts(Struct, frozen=True, kw_only=True):
     marks: tuple[BrickMarks, ...] | None = ()
 
 
-class BrickContent(Struct, frozen=True, kw_only=True):
-    """The catalog's facts about bricks to drain: names of files, bytes of content, the largest file on disk, the first
-    symlinks with several names, and the share of each user tree. The bytes of a hard-linked file count once.
-    """
-
-    files: int
-    size_bytes: int
-    largest_bytes: int
-    linked_symlinks: tuple[bytes, ...]
-    trees: tuple[TreeOnBricks, ...] = ()
-
-
 # Snapshots of the volume, and the acts that follow from them.
-
-
-class PlaceSeen(StrEnum):
-    """The content of a brick's former place on its host, after the brick left the volume. `brick`: the brick's files.
-    `empty`: a mounted, empty file system. `unmounted`: no file system of its own. `other`: anything else. `unknown`:
-    the query failed.
-    """
-
-    BRICK = "brick"
-    EMPTY = "empty"
-    UNMOUNTED = "unmounted"
-    OTHER = "other"
-    UNKNOWN = "unknown"
 
 
 class LeftKind(StrEnum):

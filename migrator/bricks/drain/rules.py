@@ -9,7 +9,7 @@ from migrator.bricks.model import BrickOperation
 from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import format_duration, several
-from migrator.gluster.model import TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
+from migrator.gluster.model import PlaceSeen, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import FEW, are_few, still_changed, subvolumes
 from migrator.hooks.model import HookState
 from migrator.operations.model import Act, Finished, Halt
@@ -372,17 +372,17 @@ def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand
 def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """A new file system is made only if a fresh audit found nothing, or if a wipe had begun."""
     places = seen.places or {}
-    found = {name: places.get(name, model.PlaceSeen.UNKNOWN) for name in record.bricks}
-    if set(found.values()) == {model.PlaceSeen.EMPTY}:
+    found = {name: places.get(name, PlaceSeen.UNKNOWN) for name in record.bricks}
+    if set(found.values()) == {PlaceSeen.EMPTY}:
         return _act(_D.WIPE, seen_done=True)
     for name, place in found.items():
-        if place is model.PlaceSeen.UNKNOWN:
+        if place is PlaceSeen.UNKNOWN:
             remedy = "check that its host can be reached (`migrator doctor`)"
             return halting(f"what lies at {name} cannot be seen", remedy, look_again=True)
-        if place is model.PlaceSeen.OTHER or (place is model.PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
+        if place is PlaceSeen.OTHER or (place is PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
             words = f"no brick of this volume is mounted at {name} (found: {place.value})"
             return halting(words, "find out what it is; mount the brick there, or make a new file system by hand")
-    if model.PlaceSeen.BRICK in found.values():
+    if PlaceSeen.BRICK in found.values():
         audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
             return _in_place(_D.AUDIT, record)

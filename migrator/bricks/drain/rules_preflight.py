@@ -10,13 +10,12 @@ from msgspec.structs import replace
 from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain import model
 from migrator.bricks.drain.rules import parts_missing, structure_problems
-from migrator.bricks.model import BrickRoom
-from migrator.catalog.model import StrangeFiles
+from migrator.catalog.model import StrangeFiles, TreeOnBricks
 from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
-from migrator.gluster.model import Brick, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, BrickMarks, BrickRoom, VolumeState, VolumeTask
 from migrator.gluster.rules import subvolumes, version_problems
 from migrator.scan.rules import strange_problems
 
@@ -27,7 +26,7 @@ from migrator.scan.rules import strange_problems
 
 
 def retained_sources(
-    trees: Sequence[model.TreeOnBricks], newest: Mapping[bytes, CutoverRecord], *, retain_s: float, now_s: float
+    trees: Sequence[TreeOnBricks], newest: Mapping[bytes, CutoverRecord], *, retain_s: float, now_s: float
 ) -> tuple[model.RetainedSource, ...]:
     """Return the `trees` on these bricks of users who work on the target, by the newest cutover of each, those with
     most bytes first.
@@ -284,7 +283,7 @@ def _linked_symlinks(paths: Sequence[bytes]) -> Iterator[str]:
         )
 
 
-def _marked(marks: Sequence[model.BrickMarks] | None) -> Iterator[str]:
+def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
     """Gluster mistakes such a mark for one that it has just set, and tries to link the file at the mark's target.
     Nothing is there to link (ESTALE in its log), and the file counts as a failure (dht-rebalance.c,
     gf_defrag_handle_hardlink).

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from migrator.bricks.drain import model
 from migrator.bricks.model import BrickOperation
+from migrator.core.blocker import Blocker
 from migrator.core.units import MINUTE_S, format_duration, several
 from migrator.gluster.model import MOVING, DiskFacts, TaskProgress, TaskStatus
-from migrator.report.model import Blocker
 
 # Rate, time left and stalls.
 #

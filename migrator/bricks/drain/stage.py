@@ -17,14 +17,14 @@ from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.shared import StrangeLook, strange_now
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import BrickContent, CatalogRecord, TreeOnBricks
 from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import EntryType
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
-from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, BrickMarks, DiskFacts, PlaceSeen, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.walks import HostBrickWalks
 from migrator.hooks.model import HookEvent, HookStage, HookStep
 from migrator.hooks.stage import HookedStep, find_hooks
@@ -46,12 +46,12 @@ class DrainWorld(BrickWorld, frozen=True, kw_only=True):
     contents: Callable[[], CatalogReads]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
-    places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
+    places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
     probing: ProbeWorld | None = None
     retain_s: float
     names: VolumeNames | None = None
-    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]]
+    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[BrickMarks, ...] | None]]
     strange: StrangeLook | None = None
     left_list: Callable[[str], LeftListFile] | None = None
     times: DirectoryTimes | None = None
@@ -148,8 +148,8 @@ class DrainLooker(BrickLooker):
     host_was_away: bool = False
     samples: Sequence[model.DrainSample] = ()
     facts: model.DrainFacts | None = None
-    _content: tuple[CatalogRecord, model.BrickContent] | None = None
-    _marks: tuple[model.BrickMarks, ...] | None = None
+    _content: tuple[CatalogRecord, BrickContent] | None = None
+    _marks: tuple[BrickMarks, ...] | None = None
     _silent: tuple[str, float] | None = None
     """The task that some host does not report, and since when, by the clock of this process."""
 
@@ -217,7 +217,7 @@ class DrainLooker(BrickLooker):
             retained=retained,
         )
 
-    def _retained(self, trees: Sequence[model.TreeOnBricks]) -> tuple[model.RetainedSource, ...]:
+    def _retained(self, trees: Sequence[TreeOnBricks]) -> tuple[model.RetainedSource, ...]:
         """Return the sources of users who work on the target."""
         world = self.call.world
         cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in trees}
@@ -239,7 +239,7 @@ class DrainLooker(BrickLooker):
 
         return await told(world.blocking(read, timeout_s=_LOOK_TIMEOUT_S))
 
-    async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, model.BrickContent] | None:
+    async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, BrickContent] | None:
         """Return the facts about these bricks from the newest complete catalog; None if there is none."""
         if self._content is None:
             scans = [
@@ -257,7 +257,7 @@ class DrainLooker(BrickLooker):
 
     async def _marks_of(
         self, record: model.DrainRecord, leaving: Sequence[Brick], state: VolumeState
-    ) -> tuple[model.BrickMarks, ...] | None:
+    ) -> tuple[BrickMarks, ...] | None:
         """Read the marks of earlier drains. This reads every directory, so a result without marks is kept. A drain that
         has started sets marks itself, so they are not read then.
         """

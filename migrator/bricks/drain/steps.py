@@ -27,7 +27,7 @@ from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, remove_brick_of
+from migrator.gluster.model import Brick, PlaceSeen, TaskKind, TaskStatus, VolumeState, remove_brick_of
 from migrator.gluster.rules import disk_problems, drained, volume_fingerprint
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_brick
@@ -101,7 +101,7 @@ unknown, does not wait for an admin.
 _AGAIN = 3
 """Limit of automatic restarts of a failed drain in one call."""
 
-_WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
+_WIPED = (PlaceSeen.EMPTY, PlaceSeen.UNMOUNTED)
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
 """Hooks are also called around the whole drain. The step that began last ends first."""
 
@@ -545,7 +545,7 @@ class DrainMachine(
     async def _check_wiped(self, record: model.DrainRecord, name: str) -> None:
         bricks = tuple(brick for brick in bricks_of(record, ()) if brick.name == name)
         place = (await self.call.world.places(bricks, record.volume_id))[name]
-        if place is not model.PlaceSeen.EMPTY:
+        if place is not PlaceSeen.EMPTY:
             raise ToolFailed(
                 f"no empty file system is mounted at {name} after the pre-wipe hooks (found: {place.value})",
                 cause="no hook wipes it, or the hook failed without an exit code, or it did not mount it again",

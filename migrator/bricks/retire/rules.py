@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from migrator.bench.model import BENCH_NAME
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.bricks.retire import model
+from migrator.catalog.model import VerificationRecord
 from migrator.core.collected import collected
 from migrator.core.entry import EntryType
 from migrator.core.paths import show
@@ -14,13 +14,12 @@ from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverRecord, CutoverState, Writers
 from migrator.cutover.rules import hosts_of
-from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
+from migrator.fs.model import BENCH_NAME, PURGE_NAME, SENTINEL_NAME, TRASH_NAME
 from migrator.gluster.model import ClientSeen, SourceHealth, VolumeTask
 from migrator.operations.model import Act, Finished, Halt
-from migrator.purge.model import PURGE_NAME, Proof
+from migrator.purge.model import Proof
 from migrator.purge.rules import NO_DIGEST, changed
 from migrator.site.rules_guards import health_problems
-from migrator.verify.model import VerificationRecord
 
 # What covers each path, the preflight checks, and the next step.
 

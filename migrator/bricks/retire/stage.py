@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 from msgspec.structs import replace
 
-from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.call import BRICKS_LOCK, BrickCall, BrickWorld, CallMachine
 from migrator.bricks.drain.rules_progress import newest_of_bricks
@@ -32,7 +31,7 @@ from migrator.core.units import format_time
 from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.rules import newest_attempts
 from migrator.cutover.writers import Endpoints, WriterSearch, other_clients
-from migrator.fs.model import TRASH_NAME
+from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookState, HookStep
@@ -40,7 +39,7 @@ from migrator.hooks.stage import HookedStep
 from migrator.ledger.locks import VOLUME
 from migrator.operations.engine import Around, Done, Events
 from migrator.operations.model import Act, Finished, Halt
-from migrator.purge.model import PURGE_NAME, Archive, Proof
+from migrator.purge.model import Archive, Proof
 from migrator.reap.model import archive_directory, archive_name
 from migrator.scan.rules import strange_sentences
 from migrator.site.rules_guards import mount_problems

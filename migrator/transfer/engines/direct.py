@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from migrator.catalog.model import ListedPath
 from migrator.core.paths import show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
-from migrator.plan.model import ListedPath
 from migrator.transfer import model
 from migrator.transfer.engines import rules_rsync as rules
 from migrator.transfer.ports import ChunkWork, Lines, StreamReader

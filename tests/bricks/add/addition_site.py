@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
 from migrator.bricks.add.stage import AdditionWorld
-from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide
-from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import BrickRoom, NewPlace, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.add.addition_world import NEW, ROOM, World
@@ -154,7 +153,7 @@ class Site:
     def __post_init__(self) -> None:
         self.glusterd = self.glusterd_of(self.volume, self.ledger, self.clock)
 
-    async def places(self, _: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
+    async def places(self, _: Sequence[str]) -> Mapping[str, NewPlace]:
         return {NEW: self.volume.place}
 
     def add(self, death: Death | None = None, **asked: Any) -> add_model.AdditionSummary:

@@ -5,17 +5,14 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from migrator.bricks.add import model as add_model
-from migrator.bricks.model import BrickRoom
 from migrator.core.units import GIB
-from migrator.gluster.model import TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeTask
+from migrator.gluster.model import BrickRoom, NewPlace, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeTask
 from tests.support.making import made
 from tests.support.volumes import brick, volume
 
 T = TaskStatus
 OLD, NEW = "gl1:/srv/b/data", "gl2:/srv/b/data"
-EMPTY = add_model.NewPlace(
-    name=NEW, mount="/srv/b", own=True, filesystem="xfs", total_bytes=40 * GIB, free_inodes=10**6
-)
+EMPTY = NewPlace(name=NEW, mount="/srv/b", own=True, filesystem="xfs", total_bytes=40 * GIB, free_inodes=10**6)
 ROOM = BrickRoom(filesystem="xfs", total_bytes=40 * GIB, free_bytes=20 * GIB)
 
 
@@ -35,7 +32,7 @@ class World:
     """Everything there is."""
 
     inside: set[str] = field(default_factory=lambda: {OLD})
-    place: add_model.NewPlace = EMPTY
+    place: NewPlace = EMPTY
     layout_right: bool = True
     even: bool = True
     task: Task | None = None

@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from migrator.bricks.add.model import NewPlace
 from migrator.core.errors import ToolFailed
 from migrator.core.units import GIB
-from migrator.gluster.model import BrickHeal, VolumeState
+from migrator.gluster.model import BrickHeal, NewPlace, VolumeState
 from tests.support.volumes import brick, volume
 
 OWN, SECOND, THIRD = "gl1:/srv/b/data", "gl2:/srv/b/data", "gl3:/srv/b/data"

@@ -16,7 +16,7 @@ from migrator.bricks.model import Ending
 from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
 from migrator.core.errors import Refused
-from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.gluster.model import NewPlace, VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
@@ -62,7 +62,7 @@ class Site(addition_site.Site):
         self.glusterd = Glusterd(self.volume, self.ledger, self.clock)  # type: ignore[arg-type]
         self.ports = {"blamed": self.blamed}
 
-    async def places(self, _: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
+    async def places(self, _: Sequence[str]) -> Mapping[str, NewPlace]:
         return {OWN: self.volume.place()}
 
     async def blamed(self, state: VolumeState, name: str) -> Mapping[str, int] | None:

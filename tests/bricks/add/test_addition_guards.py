@@ -7,10 +7,18 @@ from msgspec.structs import replace
 
 from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import addition_blockers, grown, next_step, problems_before, standing
-from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
-from migrator.gluster.model import Brick, BrickHeal, DiskFacts, ListedDirectory, TaskStatus, VolumeState
+from migrator.gluster.model import (
+    Brick,
+    BrickHeal,
+    BrickRoom,
+    DiskFacts,
+    ListedDirectory,
+    NewPlace,
+    TaskStatus,
+    VolumeState,
+)
 from migrator.operations.model import Act, Halt
 from tests.support.making import made
 from tests.support.volumes import brick as brick_of
@@ -38,9 +46,9 @@ def volume(count: int = 2, *, replica: int = 1, disperse: int = 0, arbiter: bool
     )
 
 
-def place(name: str, **facts: object) -> add.NewPlace:
+def place(name: str, **facts: object) -> NewPlace:
     known = {"mount": "/srv/b", "own": True, "filesystem": "xfs", "total_bytes": 40 * TIB, **facts}
-    return add.NewPlace(name=name, **known)  # type: ignore[arg-type]
+    return NewPlace(name=name, **known)  # type: ignore[arg-type]
 
 
 def record(

@@ -13,15 +13,26 @@ from migrator.bricks.drain.directory_times import KeptTimes
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.rules_progress import wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainWorld
-from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import ThrottleRules
 from migrator.catalog.brick_parts import BrickEntry
+from migrator.catalog.model import BrickContent, TreeOnBricks
 from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S, GIB
 from migrator.core.windows import Window
-from migrator.gluster.model import Brick, DiskFacts, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import (
+    Brick,
+    BrickMarks,
+    BrickRoom,
+    DiskFacts,
+    PlaceSeen,
+    TaskKind,
+    TaskProgress,
+    TaskStatus,
+    VolumeState,
+    VolumeTask,
+)
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.hooks.model import HookStep
@@ -156,11 +167,11 @@ class Times:
 class Contents:
     """What a catalog says."""
 
-    trees: tuple[drain_model.TreeOnBricks, ...] = ()
+    trees: tuple[TreeOnBricks, ...] = ()
 
-    def content(self, catalog: str, bricks: Sequence[str]) -> drain_model.BrickContent | None:
+    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
         assert tuple(bricks) == (LEAVING,)
-        return drain_model.BrickContent(
+        return BrickContent(
             files=5,
             size_bytes=5,
             largest_bytes=4096,
@@ -197,8 +208,8 @@ class Site:
     max_latency_s: float | None = None
     version: str | None = "10.3"
     open_files: int | None = 0
-    trees: tuple[drain_model.TreeOnBricks, ...] = ()
-    marks: tuple[drain_model.BrickMarks, ...] | None = ()
+    trees: tuple[TreeOnBricks, ...] = ()
+    marks: tuple[BrickMarks, ...] | None = ()
     begins_at_s: float = 1000.0
     pause_s: float = 0.0
     hooks: DoingHooks = field(default_factory=DoingHooks)
@@ -216,14 +227,14 @@ class Site:
         async def open_files(_: Sequence[Brick], __: Sequence[bytes]) -> int | None:
             return self.open_files
 
-        async def places(_: Sequence[Brick], __: str) -> Mapping[str, drain_model.PlaceSeen]:
+        async def places(_: Sequence[Brick], __: str) -> Mapping[str, PlaceSeen]:
             return self.volume.places()
 
         async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
             facts = {name: DiskFacts(name=name, mount=self.mount, identity=self.disk) for name in names}
             return facts | {LEAVING: replace(facts[LEAVING], unexplained=self.on_disk)}
 
-        async def marks(_: Sequence[Brick], volume_id: str) -> tuple[drain_model.BrickMarks, ...] | None:
+        async def marks(_: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
             assert volume_id == VOLUME_ID
             return self.marks
 
@@ -299,7 +310,7 @@ class HookedSite(Site):
         self.volume.wipe()
 
     def _give(self) -> None:
-        assert self.volume.place is drain_model.PlaceSeen.EMPTY
+        assert self.volume.place is PlaceSeen.EMPTY
         self.given += 1
 
     def has_left(self) -> tuple[object, ...]:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain import model as drain
-from migrator.gluster.model import TaskCounters, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import PlaceSeen, TaskCounters, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from tests.support.making import made
 from tests.support.volumes import brick, remove_brick, volume
 
@@ -43,7 +42,7 @@ class World:
         default_factory=lambda: {STAYING: {1, 2}, "gl2:/b": {3, 4}, LEAVING: {5, 6, 7, 8, 9}}
     )
     inside: list[str] = field(default_factory=lambda: [STAYING, "gl2:/b", LEAVING])
-    place: drain.PlaceSeen = drain.PlaceSeen.BRICK
+    place: PlaceSeen = PlaceSeen.BRICK
     unmovable: set[int] = field(default_factory=set)
     silent_failures: bool = False
     raced: int = 0
@@ -155,7 +154,7 @@ class World:
         done = replace(self.counters(Task(id="")), status=T.COMPLETED, failures=0, fix_layout=True)
         return TaskProgress(task_id=self.layout_id, counters=(done,))
 
-    def places(self) -> dict[str, drain.PlaceSeen]:
+    def places(self) -> dict[str, PlaceSeen]:
         return {LEAVING: self.place}
 
     # What the program does.
@@ -178,4 +177,4 @@ class World:
     def wipe(self) -> None:
         assert LEAVING not in self.inside
         assert self.bricks[LEAVING] == set()
-        self.place = drain.PlaceSeen.EMPTY
+        self.place = PlaceSeen.EMPTY

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
-from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep, PlaceSeen
+from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
 from migrator.bricks.drain.steps import DrainMachine
 from migrator.catalog.brick_parts import BrickEntry
 from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, PlaceSeen
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.operations.model import Act
 from tests.support.fakes import VirtualClock

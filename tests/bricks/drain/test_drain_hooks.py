@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bricks.drain.model import PlaceSeen
 from migrator.bricks.model import Ending
 from migrator.core.errors import Refused, ToolFailed
+from migrator.gluster.model import PlaceSeen
 from migrator.hooks.model import HookCall, HookResult, HookStep
 from migrator.ledger.ledger import open_ledger
 from tests.bricks.drain.drain_site import WORD, HookedSite, S

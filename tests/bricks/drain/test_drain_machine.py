@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainState, DrainStep, PlaceSeen
+from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainState, DrainStep
 from migrator.bricks.drain.stage import DrainCall
 from migrator.bricks.model import Ending
 from migrator.core.errors import MigratorError, ToolFailed
-from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import PlaceSeen, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.hooks.model import HookOutcome, HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.drain.drain_site import EVERYTHING, WORD, Glusterd, HookedSite, S

@@ -7,10 +7,9 @@ import uuid
 
 import pytest
 
-from migrator.bricks.drain.model import BrickMarks
 from migrator.bricks.drain.rules_preflight import unmark_command
 from migrator.gluster.looks import marks_on_bricks, still_strange_on
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, BrickMarks
 from tests.support.hand_brick import LINKTO, HandBrick
 from tests.support.one_host import OneHost
 

@@ -6,23 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
-from migrator.bricks.drain.model import (
-    BrickLoad,
-    BrickMarks,
-    DrainFacts,
-    DrainRecord,
-    DrainState,
-    RetainedSource,
-    TreeOnBricks,
-)
+from migrator.bricks.drain.model import BrickLoad, DrainFacts, DrainRecord, DrainState, RetainedSource
 from migrator.bricks.drain.rules import structure_problems
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, purge_commands, retained_sources
-from migrator.bricks.model import BrickRoom
-from migrator.catalog.model import StrangeFiles
+from migrator.catalog.model import StrangeFiles, TreeOnBricks
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.gluster.model import BrickHeal, TaskKind, TaskStatus, VolumeState
+from migrator.gluster.model import BrickHeal, BrickMarks, BrickRoom, TaskKind, TaskStatus, VolumeState
 from tests.support.making import made
 from tests.support.volumes import remove_brick
 from tests.support.volumes import volume as volume_of

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from migrator.bricks.drain import model as drain
 from migrator.bricks.drain import rules
 from migrator.bricks.drain.rules import begin_again, begin_stop, next_step
-from migrator.gluster.model import TaskCounters, TaskProgress, TaskStatus
+from migrator.gluster.model import PlaceSeen, TaskCounters, TaskProgress, TaskStatus
 from migrator.operations.model import Act, Finished, Halt
 from tests.support.making import made
 from tests.support.volumes import brick, remove_brick, volume
@@ -53,7 +53,7 @@ MOVING = progress(counters(status=T.IN_PROGRESS))
 def seen(**changes: Any) -> drain.DrainSeen:
     """As Gluster leaves it when it has moved everything, audited; nothing speaks against a start."""
     whole = {"state": STATE, "tasks": (TASK,), "progress": progress(), "preflight": (), "audit": CLEAN}
-    return drain.DrainSeen(**{**whole, "places": {BRICK: drain.PlaceSeen.BRICK}, **changes})
+    return drain.DrainSeen(**{**whole, "places": {BRICK: PlaceSeen.BRICK}, **changes})
 
 
 def out(**changes: Any) -> drain.DrainSeen:
@@ -344,7 +344,7 @@ def test_drains_explain_the_change_that_they_have_recorded_and_no_other() -> Non
 @pytest.mark.parametrize("state", [S.COMMITTED, S.WIPING])
 def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState) -> None:
     def step(
-        place: drain.PlaceSeen | None = drain.PlaceSeen.BRICK, audit: drain.AuditSeen | None = CLEAN, **changes: Any
+        place: PlaceSeen | None = PlaceSeen.BRICK, audit: drain.AuditSeen | None = CLEAN, **changes: Any
     ) -> drain.Step:
         places = None if place is None else {BRICK: place}
         return next_step(record(state), out(places=places, audit=audit, **changes), hand_over=True)
@@ -354,10 +354,10 @@ def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState
         assert step(audit=old) == act(D.AUDIT, state, state)
     for bad in (LEFT, replace(CLEAN, unsure=1), NOT_WHOLE):
         halted(step(audit=bad))
-    assert step(drain.PlaceSeen.EMPTY, None) == seen_done(WIPE)
-    for place in (drain.PlaceSeen.OTHER, drain.PlaceSeen.UNKNOWN, None):
+    assert step(PlaceSeen.EMPTY, None) == seen_done(WIPE)
+    for place in (PlaceSeen.OTHER, PlaceSeen.UNKNOWN, None):
         halted(step(place))
-    unmounted = step(drain.PlaceSeen.UNMOUNTED)
+    unmounted = step(PlaceSeen.UNMOUNTED)
     assert unmounted == WIPE if state is S.WIPING else isinstance(unmounted, Halt)
 
 

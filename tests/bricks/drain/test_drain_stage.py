@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from migrator.bricks.add.model import AdditionNotes
-from migrator.bricks.drain.model import BrickMarks, ChangedOption, TreeOnBricks
 from migrator.bricks.model import Ending
 from migrator.bricks.shared import read_bricks
+from migrator.catalog.model import TreeOnBricks
 from migrator.core.entry import UserTree
 from migrator.core.errors import LockHeld, Refused, UsageError
 from migrator.core.events import Event, EventKind
 from migrator.core.units import GIB
 from migrator.core.windows import Window
-from migrator.gluster.model import TaskStatus
+from migrator.gluster.model import BrickMarks, ChangedOption, TaskStatus
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import VOLUME, of_brick
 from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from migrator.bench.model import BENCH_NAME
 from migrator.bricks.model import Ending
 from migrator.bricks.retire import model as retire_model
 from migrator.bricks.retire.model import RetirementState, UncoveredKind
@@ -23,12 +22,12 @@ from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.probe import PROBE_NAME
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.writers import OwnClients
-from migrator.fs.model import TRASH_NAME, TargetCapabilities
+from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import ClientSeen, VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.locks import VOLUME
-from migrator.purge.model import PURGE_NAME, Proof
+from migrator.purge.model import Proof
 from migrator.render.text import to_markdown
 from tests.bricks.brick_worlds import world_of
 from tests.support.catalogs import whole_catalog

@@ -15,13 +15,13 @@ from migrator.bricks.retire.model import CatalogedPath, Cover, UncoveredKind
 from migrator.bricks.retire.rules import judge_path
 from migrator.bricks.retire.stage import cover_paths
 from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.model import ArchivedMember
 from migrator.catalog.ports import Scratch, VerifiedPath
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
 from migrator.gluster.model import BrickHeal, ClientSeen, SourceHealth, TaskKind, TaskStatus
 from migrator.purge.model import Archive, Proof
-from migrator.reap.model import ArchivedMember
 from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 from tests.support.making import made
 from tests.support.records import verification

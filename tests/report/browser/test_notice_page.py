@@ -7,11 +7,13 @@ from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import Browser
 
+from migrator.fs.model import SurpriseKind
 from migrator.notices.rules import user_notices
 from migrator.notices.view import notice_document
 from migrator.plan import model as plan
-from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.reap.model import PlanReap, ReapedTree
 from migrator.render.html import to_html
+from migrator.site.model import ReapAction
 from tests.notices.test_notices import ALICE, NOW_S, announced, facts, tree
 from tests.report.browser.conftest import HOSTILE
 from tests.report.browser.test_report_page import opened
@@ -26,7 +28,7 @@ def notice_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = b"/".join((b"home", *HOSTILE))
     whose = replace(ALICE, path=path, user=user)
     surprises = tuple(
-        made(plan.Surprise, kind=kind, tree=path, count=3, detail=user, examples=(path,)) for kind in plan.SurpriseKind
+        made(plan.Surprise, kind=kind, tree=path, count=3, detail=user, examples=(path,)) for kind in SurpriseKind
     )
     gains = tuple(
         plan.CleanUp(tree=path, kind=kind, files=2_000_000, size_bytes=2**40, earlier_s=1e5)

@@ -1,0 +1,11 @@
+"""Subjects that are blocked, for status and report. Pure."""
+
+from msgspec import Struct
+
+
+class Blocker(Struct, frozen=True, kw_only=True):
+    """Something blocked, the reason, and the remedy."""
+
+    subject: str
+    on: str
+    hint: str
