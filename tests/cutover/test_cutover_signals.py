@@ -56,12 +56,14 @@ def test_a_terminal_that_is_closed_in_a_freeze(site: CutSite, hangup: bool) -> N
     wait_for(lambda: here.exists() or call.poll(), "the freeze")
     assert not site.is_open(site.source())
     os.close(ours)
+    # Open until the end: the hook may not have opened it yet, and would lose the line.
+    opened = os.open(gate, os.O_RDWR)
     if not hangup:
-        opened = os.open(gate, os.O_RDWR)
         os.write(opened, b"\n")
-        os.close(opened)
 
-    assert call.end().code == (130 if hangup else 0)
+    code = call.end().code
+    os.close(opened)
+    assert code == (130 if hangup else 0)
 
     site.assert_works_on("source" if hangup else "target", before, hooks_ended=not hangup)
     assert site.states()[-1][0] == ("reverted" if hangup else "retained")
