@@ -128,7 +128,16 @@ def values() -> Iterator[type[Struct]]:
     """The values of all features: the structs of their models, and of the modules that have none."""
     for module in pkgutil.walk_packages(migrator.__path__, "migrator."):
         if module.name.endswith(
-            ("model", "bench.rules", "core.statistics", "core.probe", "core.windows", "report.serve")
+            (
+                "model",
+                "bench.rules",
+                "core.blocker",
+                "core.statistics",
+                "core.probe",
+                "core.windows",
+                "render.metrics",
+                "report.serve",
+            )
         ):
             for kind in vars(importlib.import_module(module.name)).values():
                 if isinstance(kind, type) and issubclass(kind, Struct):
