@@ -146,12 +146,15 @@ def mark_all(lab: LabHandle, chance: random.Random) -> None:
 
 
 def looked_up(lab: LabHandle, paths: Iterable[bytes]) -> dict[bytes, tuple[int, int, int, bytes]]:
-    """Mode, size, mtime and content of each file, by a client that has listed nothing: what it lists may come from any copy."""
+    """Mode, size, mtime and content of each file, by a client that has listed nothing: what it lists may come from any copy. So
+    may what a client shows for a second after it has read a file: the next one has read nothing.
+    """
     lab.drop_client_cache()
     found: dict[bytes, tuple[int, int, int, bytes]] = {}
     for path in sorted(paths):
         facts, content = (lab.source / os.fsdecode(path)).lstat(), (lab.source / os.fsdecode(path)).read_bytes()
         found[path] = (stat.S_IMODE(facts.st_mode), facts.st_size, facts.st_mtime_ns, content)
+    lab.drop_client_cache()
     return found
 
 
