@@ -6,8 +6,8 @@ import pkgutil
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator
-from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    readmes = [ROOT / folder / "README.md" for folder in (".", "hooks", "plans")]
-    for page in (*readmes, *(ROOT / "docs").rglob("*.md")):
+    readmes = [ROOT / folder / "README.md" for folder in ("hooks", "plans")]
+    for page in (*ROOT.glob("*.md"), *readmes, *(ROOT / "docs").rglob("*.md")):
         for link, anchor in re.findall(r"\]\((?!\w+:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             file = page.parent / link if link else page
             assert file.exists(), f"{page.name}: {link}"
@@ -331,8 +331,7 @@ def test_no_package_may_be_older_than_what_the_tests_use() -> None:
         line.lower().replace("_", "-").split("==") for line in (ROOT / "requirements.lock").read_text().splitlines()
     ]
     tried = {name: version.rpartition(".")[0] for name, version in lines}
-    settings = ConfigParser()
-    settings.read(ROOT / "setup.cfg")
-    for line in settings["options"]["install_requires"].split("\n")[1:]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in project["dependencies"]:
         name, least = line.lower().split(" >= ")
         assert least == tried[name], name

@@ -24,7 +24,7 @@ def checkout(tmp_path: Path) -> Path:
     """What the build needs of this checkout, without what an earlier build left."""
     copy = tmp_path / "checkout"
     (copy / NATIVE).mkdir(parents=True)
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "migrator/__init__.py"):
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "migrator/__init__.py"):
         shutil.copy(REPOSITORY / name, copy / name)
     shutil.copytree(REPOSITORY / NATIVE / "src", copy / NATIVE / "src")
     for name in ("__init__.py", "program.py"):
