@@ -1,4 +1,4 @@
-"""Builds the compiled program beside the Python packages."""
+"""Builds the compiled program beside the Python packages, records the commit, and adds the manual."""
 
 import os
 import shutil
@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from setuptools import Command, Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 from setuptools.errors import ExecError
 
 SOURCES = Path("migrator/native/src")
 PROGRAM = Path("migrator/native/migrator-native")
+COMMIT = Path("migrator/commit")
+MANUAL = Path("share/doc/migrator")
 FLAGS = ["-std=c11", "-O2", "-pthread", "-static"]
 HINT = """\
 Usual cause: this machine has no C compiler, or no static C library, or no header of xxHash.
@@ -34,6 +39,42 @@ def compile_program(target: Path) -> None:
             raise ExecError(f"{PROGRAM} was not built: {error}\n{HINT}") from error
         made.chmod(0o755)
         made.replace(target)  # at once: one that runs keeps its own
+
+
+def record_commit(top: Path) -> None:
+    """Write the commit of this checkout below `top`. An unpacked sdist has the file already, and is no checkout."""
+    if not Path(".git").exists() or not shutil.which("git"):
+        return
+    describe = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    done = subprocess.run(describe, capture_output=True, text=True, check=False)
+    if done.returncode == 0:  # otherwise a checkout without a commit, or of another owner
+        (top / COMMIT).write_text(done.stdout, encoding="ascii")
+
+
+def manual() -> list[tuple[str, list[str]]]:
+    """Documents and samples by directory, with the links between them intact."""
+    pages = [*Path().glob("*.md"), *Path("docs").rglob("*"), *Path("hooks").rglob("*")]
+    pages += [Path("plans/README.md"), Path("plans/sample.json")]
+    files = sorted(page for page in pages if page.is_file() and page.parent.name != "__pycache__")
+    folders = sorted({page.parent for page in files})
+    return [(str(MANUAL / folder), [str(page) for page in files if page.parent == folder]) for folder in folders]
+
+
+class BuildPy(build_py):
+    """The Python packages with the commit."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            record_commit(Path(self.build_lib))
+
+
+class Sdist(sdist):
+    """The sources with the commit."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        record_commit(Path(base_dir))
 
 
 class BuildNative(Command):
@@ -75,6 +116,14 @@ class Build(build):
     sub_commands: ClassVar[list[object]] = [*build.sub_commands, ("build_native", None)]
 
 
+class Wheel(bdist_wheel):
+    """A wheel for every Python 3: the program is static, and no module is compiled against an interpreter."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        _, _, machine = super().get_tag()
+        return "py3", "none", machine.replace("linux_", "manylinux_2_17_", 1)
+
+
 class WithProgram(Distribution):
     """What is installed fits one architecture only."""
 
@@ -83,4 +132,14 @@ class WithProgram(Distribution):
         return True
 
 
-setup(distclass=WithProgram, cmdclass={"build": Build, "build_native": BuildNative})
+setup(
+    distclass=WithProgram,
+    data_files=manual(),
+    cmdclass={
+        "build": Build,
+        "build_py": BuildPy,
+        "build_native": BuildNative,
+        "sdist": Sdist,
+        "bdist_wheel": Wheel,
+    },
+)

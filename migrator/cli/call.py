@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec import Struct
 
-from migrator import __version__
 from migrator.app import Wiring
 from migrator.cli import signals
 from migrator.cli.invocation import Invocation
@@ -29,6 +28,7 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import format_duration, format_size
+from migrator.core.version import version_and_commit
 from migrator.plan.model import Plan
 from migrator.render.progress import open_progress
 from migrator.render.text import to_json
@@ -169,7 +169,7 @@ def _defect(invocation: Invocation) -> MigratorError:
         "w", prefix="migrator-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as report:
         report.write(
-            f"migrator {__version__}\nargv: {sys.argv!r}\nsite: {invocation.site_file}\n\n{traceback.format_exc()}"
+            f"migrator {version_and_commit()}\nargv: {sys.argv!r}\nsite: {invocation.site_file}\n\n{traceback.format_exc()}"
         )
     return MigratorError(
         "a defect of migrator itself",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from migrator import __version__
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
+from migrator.core.version import version_and_commit
 
 _VERBS = {
     "init": ("migrator.cli.doctor:init_command", "write site.toml, create the ledger, record both file systems"),
@@ -80,6 +80,12 @@ class Verbs(click.Group):
         return self.commands[name]
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(f"migrator, version {version_and_commit()}")
+        context.exit()
+
+
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
     "--site",
@@ -90,7 +96,14 @@ class Verbs(click.Group):
     type=click.Path(path_type=Path),
     help="Configuration of the site (or MIGRATOR_SITE).",
 )
-@click.version_option(__version__, prog_name="migrator")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and the commit, and exit.",
+)
 @click.pass_context
 def main(context: click.Context, site_file: Path) -> None:
     """Move the users of a production GlusterFS volume to BeeGFS, one after the other, and prove every copy."""

@@ -15,7 +15,7 @@ INSTALLED = metadata("migrator")
 
 def test_metadata_is_complete() -> None:
     wanted = {"Name", "Version", "Summary", "License-Expression", "License-File", "Requires-Python", "Description"}
-    assert [field for field in sorted(wanted) if not INSTALLED.get(field)] == []
+    assert [field for field in sorted(wanted) if field not in INSTALLED or not INSTALLED[field]] == []
     assert (INSTALLED["Version"], INSTALLED["License-Expression"]) == (migrator.__version__, "Apache-2.0")
     assert "text/markdown" in INSTALLED["Description-Content-Type"]
     assert INSTALLED.get_all("Classifier")
