@@ -3,7 +3,7 @@
 
 PYTHON_OF_VENV := .venv/bin/python
 
-.PHONY: help venv demo rehearsal test test-all bench docs format clean
+.PHONY: help venv demo rehearsal test test-all bench packages docs format clean
 
 help:
 	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report (DEMO=--keep leaves the lab up)"
@@ -11,6 +11,7 @@ help:
 	@echo "make test    the checks of every change: ruff, mypy, import-linter, tests; every guarantee, and a whole migration on a cluster"
 	@echo "make test-all  the same with the exhaustive tests: kills at every step, storms, clusters of all layouts"
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/development/performance.md (options: BENCH='--keep')"
+	@echo "make packages  sdist, wheel, .deb and .rpm with checksums in dist/"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv"
 	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
 	@echo "make format  the code in its one form"
@@ -34,6 +35,9 @@ test-all: venv
 
 bench: venv
 	$(PYTHON_OF_VENV) -m bench all $(BENCH)
+
+packages: venv
+	$(PYTHON_OF_VENV) -m tools.packages
 
 docs: venv
 	$(PYTHON_OF_VENV) tools/reference_pages.py

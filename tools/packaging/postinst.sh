@@ -1,0 +1,2 @@
+with_systemd daemon-reload
+with_systemd try-restart migrator-serve.service
