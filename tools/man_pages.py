@@ -38,7 +38,7 @@ def _overview(commands: list[tuple[tuple[str, ...], click.Command]]) -> str:
 
 
 def _page(words: tuple[str, ...], command: click.Command) -> str:
-    context = click.Context(command, info_name=" ".join(("migrator", *words)))
+    context = _context(command)
     lines = _head(_page_name(words), _summary(command))
     lines += _section(
         "SYNOPSIS", f".B migrator {' '.join(words)}", _text(" ".join(command.collect_usage_pieces(context)))
@@ -57,8 +57,13 @@ def _section(title: str, *lines: str) -> list[str]:
     return [f".SH {title}", *lines]
 
 
+def _context(command: click.Command) -> click.Context:
+    """As within the program: `--help` has its short name."""
+    return click.Context(command, help_option_names=main.context_settings["help_option_names"])
+
+
 def _options(command: click.Command) -> list[str]:
-    context = click.Context(command, help_option_names=main.context_settings["help_option_names"])
+    context = _context(command)
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
     records = [record for option in options if (record := option.get_help_record(context))]
     return [line for names, text in records for line in (".TP", f"\\fB{_text(names)}\\fR", _text(text))]

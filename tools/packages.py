@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import os
 import platform
+import py_compile
 import re
 import shutil
 import subprocess
@@ -110,7 +111,7 @@ def _make_environment(wheel: Path, tree: Path) -> None:
         quiet=2,
         stripdir=str(tree),
         prependdir="/",
-        invalidation_mode=compileall.py_compile.PycInvalidationMode.UNCHECKED_HASH,  # type: ignore[attr-defined]
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
 
 

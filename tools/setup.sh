@@ -11,7 +11,7 @@ packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 pyt
     gcc libc6-dev libxxhash-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
     chromium fonts-dejavu-core fio make prometheus tmux xxhash)
 [[ ${PACKAGES:-} != all ]] || packages+=(moosefs-master moosefs-chunkserver moosefs-client moosefs-cli
-    ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common)
+    ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common mmdebstrap rpm groff-base)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)
 wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip

@@ -1,4 +1,4 @@
-"""The service that runs long verbs: systemd takes it, and its stop lets a verb thaw a user."""
+"""The units for systemd: systemd takes them, and the stop of a long verb lets it thaw a user."""
 
 import re
 import shlex
@@ -15,6 +15,7 @@ from migrator.cli.signals import ENDING
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "docs" / "samples" / "migrator@.service"
+UNITS = sorted([*UNIT.parent.glob("*.service"), *UNIT.parent.glob("*.timer")])
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
 LETS_A_USER_BE_THAWED = {"KillMode": "mixed", "TimeoutStopSec": "infinity"}
 """The signal goes to the verb alone, not to the streams and hooks that it ends itself, and no time limit ends it."""
@@ -56,15 +57,25 @@ def test_the_verb_of_an_instance_is_split_into_words() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_takes_the_unit_template(tmp_path: Path) -> None:
-    text = UNIT.read_text(encoding="utf-8")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
     program = shlex.split(settings()["Service"]["ExecStart"])[0]
-    copy = tmp_path / UNIT.name
-    copy.write_text(text.replace(program, sys.executable))
+    names = [unit.name.replace("@", "@status") for unit in UNITS]
+    for unit in UNITS:
+        (tmp_path / unit.name).write_text(unit.read_text(encoding="utf-8").replace(program, sys.executable))
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "migrator@status.service")],
+        ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / name) for name in names)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_calls_an_existing_verb_with_existing_options(unit: Path) -> None:
+    for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        words = shlex.split(line.replace("$VERB", "status"))[1:]
+        with main.make_context("migrator", words[:3]) as context:
+            verb = main.get_command(context, words[2])
+            assert verb is not None
+            assert verb.make_context(words[2], words[3:], parent=context).params

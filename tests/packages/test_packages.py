@@ -1,0 +1,201 @@
+"""The packages: installed, used, upgraded and removed in a bare Debian 12 without a network."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import migrator
+from tools import packages
+
+pytestmark = [pytest.mark.exhaustive, pytest.mark.needs_root]
+
+KEPT = ("etc/migrator/", "var/lib/migrator/", "srv/")
+"""Configuration, state and data belong to the operator."""
+OF_DPKG = ("var/lib/dpkg/", "var/log/", "var/cache/", "tmp/")
+IN_ROOT = 'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && chroot "$0" "$@"; exit $?'
+SITE = "/etc/migrator/site.toml"
+METRICS = "/tmp/metrics.prom"
+UPGRADE_DURING_A_COMMAND = f"""
+migrator --site {SITE} metrics --textfile {METRICS} --interval 1s &
+until [ -e {METRICS} ]; do sleep 0.1; done
+dpkg --install "$1"
+code=$?
+kill $!
+wait $!
+exit $code
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The packages of two builds; the second has another commit."""
+
+    wheel: Path
+    tree: Path
+    first: Path
+    second: Path
+    rpm: Path | None
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    if missing := [name for name in ("dpkg-deb", "gcc") if shutil.which(name) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
+    dist = tmp_path_factory.mktemp("dist")
+    wheel = packages.build_sdist_and_wheel(dist)
+    tree = dist / "tree"
+    tree.mkdir()
+    packages.make_tree(wheel, tree)
+    first = packages.build_deb(tree, dist, revision=1)
+    rpm = packages.build_rpm(tree, dist, revision=1) if shutil.which("rpmbuild") else None
+    (commit,) = tree.rglob("site-packages/migrator/commit")
+    commit.write_text("second")
+    yield Built(wheel, tree, first, packages.build_deb(tree, dist, revision=2), rpm)
+    shutil.rmtree(dist)
+
+
+class Machine:
+    """A bare Debian 12 in a directory; programs run there as root, without a network and with their own processes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def call(self, *argv: str) -> "subprocess.CompletedProcess[str]":
+        namespaces = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+        return subprocess.run(
+            [*namespaces, "sh", "-c", IN_ROOT, str(self.root), *argv],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def works(self, *argv: str) -> str:
+        done = self.call(*argv)
+        assert done.returncode == 0, done.stderr or done.stdout
+        return done.stdout
+
+    def migrate(self, *words: str) -> str:
+        return self.works("migrator", "--site", SITE, *words)
+
+    def take(self, package: Path) -> str:
+        """Copy a package there, and return its path."""
+        shutil.copy(package, self.root / "tmp")
+        return f"/tmp/{package.name}"
+
+    def files(self) -> set[str]:
+        """All files and directories but the records of dpkg."""
+        found = {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+        return {path for path in found if not path.startswith(OF_DPKG)}
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("needs mmdebstrap")
+    root = tmp_path_factory.mktemp("debian") / "root"
+    argv = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", str(root)]
+    subprocess.run(argv, check=True)
+    yield Machine(root)
+    shutil.rmtree(root)
+
+
+def test_a_machine_is_migrated_by_the_package_and_upgraded_meanwhile(built: Built, machine: Machine) -> None:
+    before = machine.files()
+    first, second = machine.take(built.first), machine.take(built.second)
+    machine.works("dpkg", "--install", first)
+    assert machine.works("dpkg", "--verify", "migrator") == ""
+    assert list((machine.root / "etc/migrator").iterdir()) == []
+    assert machine.works("migrator", "--version").startswith(f"migrator, version {migrator.__version__}")
+
+    home = machine.root / "srv/old/home"
+    for user in ("alice", "bob"):
+        (home / user).mkdir(parents=True)
+        (home / user / "letter").write_text(f"of {user}")
+    (machine.root / "srv/new").mkdir()
+    mounts = ("--source-mount", "/srv/old", "--target-mount", "/srv/new")
+    machine.migrate("init", *mounts, "--trees", "home/*", "--state-dir", "/var/lib/migrator")
+    machine.migrate("plan")
+    machine.migrate("run", "--all")
+
+    # The second build finds the ledger with the run; not while a command runs.
+    refused = machine.call("sh", "-c", UPGRADE_DURING_A_COMMAND, "sh", second)
+    assert refused.returncode != 0
+    assert machine.works("dpkg-query", "--show", "--showformat=${Version} ${Status}", "migrator") == (
+        f"{migrator.__version__}-1 install ok installed"
+    )
+    machine.works("dpkg", "--install", second)
+    assert machine.works("migrator", "--version").strip().endswith("(commit second)")
+    (verified,) = json.loads(machine.migrate("verify", "--all", "--json"))
+    assert (verified["whole"], verified["differences"]) == (True, {})
+    assert json.loads(machine.migrate("report", "--json"))
+    assert (machine.root / "srv/new/home/bob/letter").read_text() == "of bob"
+
+    state = machine.files() - before
+    machine.works("dpkg", "--purge", "migrator")
+    left = machine.files() - before
+    assert left == {path for path in state if f"{path}/".startswith(KEPT)}
+    assert "etc/migrator/site.toml" in left
+
+
+def test_the_package_needs_neither_pip_nor_a_compiler_nor_paths_of_the_build(built: Built) -> None:
+    names = {path.name for path in built.tree.rglob("*")}
+    assert not names & {"pip", "playwright", "mypy", "pytest"}
+    build = os.fsencode(packages.ROOT), os.fsencode(built.tree)
+    for path in built.tree.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            assert [place for place in build if place in content] == [], path
+
+
+def test_links_in_the_installed_manual_lead_somewhere(built: Built) -> None:
+    manual = built.tree / packages.MANUAL
+    for file in ("docs/guarantees.md", "docs/samples/site.toml", "hooks/post-report.d/50-mail-report", "README.md"):
+        assert (manual / file).is_file()
+    assert os.access(manual / "hooks/post-report.d/50-mail-report", os.X_OK)
+
+
+def test_shells_complete_verbs(built: Built, machine: Machine) -> None:
+    scripts = {shell: built.tree / places[0] for shell, places in packages.COMPLETIONS.items()}
+    assert all(script.stat().st_size for script in scripts.values())
+    assert subprocess.run(["bash", "-n", scripts["bash"]], check=False).returncode == 0
+    machine.works("dpkg", "--install", machine.take(built.first))
+    question = ["env", "COMP_WORDS=migrator brick dr", "COMP_CWORD=2", "_MIGRATOR_COMPLETE=bash_complete"]
+    assert machine.works(*question, "migrator") == "plain,drain\n"
+    machine.works("dpkg", "--purge", "migrator")
+
+
+@pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="needs rpmbuild")
+def test_the_rpm_has_the_same_files_scripts_and_needs(built: Built) -> None:
+    assert built.rpm is not None
+
+    def ask(option: str) -> str:
+        argv = ["rpm", "-qp", option, str(built.rpm)]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    files = {path for path in ask("--list").splitlines() if not path.endswith("/etc/migrator")}
+    made = {f"/{path.relative_to(built.tree)}" for path in built.tree.rglob("*")} - {"/etc/migrator"}
+    folders = {f"/{folder.relative_to(built.tree)}" for folder in built.tree.rglob("*") if folder.is_dir()}
+    assert files <= made
+    assert made - files <= folders
+    assert f"/usr/bin/{packages.PYTHON}" in ask("--requires").splitlines()
+    scripts = ask("--scripts")
+    assert [
+        kind for kind in ("preinstall", "preuninstall", "postinstall", "postuninstall") if kind not in scripts
+    ] == []
+    assert platform.machine() in built.rpm.name
+
+
+def test_checksums_are_those_of_the_packages(built: Built, tmp_path: Path) -> None:
+    packages.write_checksums(tmp_path, [built.wheel, built.first])
+    lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
+    wanted = {f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in (built.wheel, built.first)}
+    assert set(lines) == wanted
