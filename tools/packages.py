@@ -50,7 +50,7 @@ COMPLETIONS = {
 NOT_NEEDED = ("pyarrow/include", "pyarrow/tests", "pyarrow/src", "*/direct_url.json")
 """Below site-packages: for those who compile against pyarrow or test it, and a path of the machine of the build."""
 ZSTD_LEVEL = 12
-"""3 % larger than by xz, in a tenth of the time."""
+"""85 MB in 12 s; xz makes 71 MB in minutes (two cores)."""
 DEB_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
