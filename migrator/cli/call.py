@@ -232,6 +232,8 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
                     names = ("plan_name", "numbers", "every", "users")
                     options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
                 code = function(invocation, **options)
+                if code is ExitCode.DONE and not as_json and not options.get("dry_run"):
+                    _print_next(invocation)
         except MigratorError as error:
             print_error(error, as_json=as_json)
             code = error.exit_code
@@ -246,6 +248,26 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
         raise click.exceptions.Exit(int(code))
 
     return command
+
+
+_FOLLOWED = frozenset({"init", "scan", "plan", "run", "verify", "cutover", "purge"})
+"""The verbs that end with the next command."""
+
+
+def _print_next(invocation: Invocation) -> None:
+    """Print the command that follows, as `status` knows it. The verb has succeeded, whether this can be read or not."""
+    if (verb := click.get_current_context().info_name or "") not in _FOLLOWED:
+        return
+    # Loaded here because other verbs do not need them.
+    from migrator.report.rules_next import next_command  # noqa: PLC0415
+    from migrator.report.status import read_status  # noqa: PLC0415
+
+    with suppress(MigratorError, OSError):
+        wiring = open_wiring(invocation)
+        with wiring.ledger(read_only=True) as ledger:
+            status = read_status(ledger, now_s=wiring.clock.now_s(), holders=wiring.locks().holders)
+        if not status.frozen and (command := next_command(status.next_steps, verb)) is not None:
+            click.echo(f"Next: {command}")
 
 
 def open_wiring(invocation: Invocation) -> Wiring:

@@ -43,6 +43,12 @@ def next_steps(
     )
 
 
+def next_command(steps: Sequence[model.NextStep], verb: str) -> str | None:
+    """The one command to give after a verb that has succeeded: the first step that is another verb's, or else the first."""
+    others = [one.hint for one in steps if one.hint.split()[1] != verb]
+    return next(iter((*others, *(one.hint for one in steps))), None)
+
+
 _Found = Iterator[tuple[str, str, str]]
 
 
