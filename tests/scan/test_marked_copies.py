@@ -42,10 +42,13 @@ def copies(lab_parent: Path) -> Iterator[LabHandle]:
 
 
 def restart(lab: LabHandle) -> None:
-    """Start the bricks anew: they read the marks of a file when they first see it."""
+    """Start the bricks anew, since they read the marks of a file when they first see it, and the client, since it keeps the
+    content of small files that it looked up (quick-read) for as long as their mtime stays the same.
+    """
     volume = lab.state.spec.volume
     lab.gluster("--mode=script", "volume", "stop", volume)
     lab.gluster("volume", "start", volume)
+    lab.drop_client_cache()
     lab.let_client_know()
     wait_for((lab.source / "home").is_dir, "the mount shows the trees again")
 
