@@ -22,8 +22,6 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
 from migrator.core.units import GIB, MIB, TIB, format_size
-from migrator.delta.model import ExtrasOfTree
-from migrator.delta.store import Comparisons, Extras
 from migrator.fs.model import Capacity, DigestPolicy, MountIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
@@ -33,6 +31,8 @@ from migrator.plan.stage import PlanRequest, make_plan
 from migrator.plan.store import CatalogQueryFiles
 from migrator.purge.proofs import open_proofs
 from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection
+from migrator.transfer.delta.model import ExtrasOfTree
+from migrator.transfer.delta.store import Comparisons, Extras
 from migrator.verify.joined import Joined, Listing
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 

@@ -12,10 +12,10 @@ from migrator.fs.model import Capacity, SurpriseKind
 from migrator.plan import model as plan
 from migrator.plan.document import write_document
 from migrator.plan.rules_forecast import Growth
-from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts
-from migrator.schedule.rules import assumptions, make_schedule
-from migrator.schedule.rules_drains import assumed_drain_cost, slower_in_drains
-from migrator.schedule.rules_habits import Habits
+from migrator.plan.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts
+from migrator.plan.schedule.rules import assumptions, make_schedule
+from migrator.plan.schedule.rules_drains import assumed_drain_cost, slower_in_drains
+from migrator.plan.schedule.rules_habits import Habits
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
 CREATED_AT_S = 1_767_225_600.0

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.catalog.queries import CatalogReads
     from migrator.catalog.writer import CatalogDirectories
-    from migrator.delta.store import Comparisons, MoveListFiles
     from migrator.fs.moving import MovingTarget
     from migrator.fs.reading import PosixSource
     from migrator.fs.writing import MountedTarget
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from migrator.plan.store import CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
     from migrator.site.filesystem import FileSystemCommand
+    from migrator.transfer.delta.store import Comparisons, MoveListFiles
     from migrator.transfer.executors import LocalExecutor
 
 
@@ -274,13 +274,13 @@ class Wiring:
 
     def comparisons(self, ledger: "Ledger") -> "Comparisons":
         """The comparison of two catalogs."""
-        from migrator.delta.store import Comparisons
+        from migrator.transfer.delta.store import Comparisons
 
         return Comparisons(self.closed_catalogs(ledger), scratch=self.scratch)
 
     def move_lists(self) -> "MoveListFiles":
         """The move lists of delta passes."""
-        from migrator.delta.store import MoveListFiles
+        from migrator.transfer.delta.store import MoveListFiles
 
         return MoveListFiles(self.site.site.state_dir / "moves")
 

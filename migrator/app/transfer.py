@@ -17,7 +17,6 @@ from migrator.catalog.rules_packing import ChunkLimits
 from migrator.core.errors import LockHeld, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
-from migrator.delta.delta import Deltas
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.writing import MountedTarget
@@ -36,6 +35,7 @@ from migrator.native.program import native_program
 from migrator.site.config import Site
 from migrator.site.model import DRIVERS, copies_ranges, needs_rsync
 from migrator.transfer.context import LOG, World
+from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
@@ -367,7 +367,7 @@ def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTa
     """
     site, ledger = wiring.site, world.ledger
     # Imported late: not every run has delta passes.
-    from migrator.delta.store import Extras
+    from migrator.transfer.delta.store import Extras
 
     transfer = site.transfer
     return Deltas(

@@ -19,6 +19,7 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.plan.accounts import look_up
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
+from migrator.plan.schedule.stage import PlanScheduling
 from migrator.plan.stage import (
     PlanReaping,
     PlanRequest,
@@ -29,7 +30,6 @@ from migrator.plan.stage import (
     needs_scan,
 )
 from migrator.plan.usage import keep_usage, read_usage
-from migrator.schedule.stage import PlanScheduling
 from migrator.transfer.bases import active_plan
 
 if TYPE_CHECKING:

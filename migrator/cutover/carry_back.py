@@ -27,8 +27,6 @@ from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.rules import newest_attempts
-from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
-from migrator.delta.model import ChangeKind
 from migrator.fs.model import DigestPolicy, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem
@@ -44,6 +42,8 @@ from migrator.reap.model import archive_directory
 from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
+from migrator.transfer.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
+from migrator.transfer.delta.model import ChangeKind
 from migrator.transfer.model import BatchSummary, FileProblemKind, RunRequest
 from migrator.transfer.passes import probed_capabilities
 

@@ -34,7 +34,6 @@ from migrator.cutover.late import KnownDirectory, LateWrites, close_block, direc
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
-from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal
 from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
@@ -52,6 +51,7 @@ from migrator.reap.model import ReapRow, same_file
 from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
+from migrator.transfer.delta.delta import DeltaPass, Deltas, final_passes, note_equal
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import BatchSummary
 from migrator.transfer.run import Hooking, Place

@@ -10,13 +10,13 @@ from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.paths import tree_of
 from migrator.core.states import PASS_TRANSITIONS, ChunkKind, ChunkState, PassKind, PassState
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger import tables
 from migrator.ledger.chunks import content_sum, insert_chunks
 from migrator.ledger.database import missing
 from migrator.ledger.model import PassRecord
 from migrator.ledger.rows import AnyRow, AnySelect, Records, States, add, change, columns_of, record_of
 from migrator.plan.model import Chunk
+from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
 
 # Passes, and the changes before each.

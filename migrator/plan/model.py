@@ -12,8 +12,8 @@ from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, format_size, several
 from migrator.fs.model import Capacity, SurpriseKind
+from migrator.plan.schedule.model import Schedule
 from migrator.reap.model import PlanReap
-from migrator.schedule.model import Schedule
 
 ASSUMED_S_PER_FILE = 0.001
 

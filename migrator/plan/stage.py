@@ -30,10 +30,10 @@ from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_cur
 from migrator.plan.rules_clean_up import clean_ups
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_needs import metadata_forecast, owner_needs
+from migrator.plan.schedule.rules import schedule_problems
+from migrator.plan.schedule.stage import PlanScheduling, schedule_for_plan
 from migrator.reap.model import PlanReap
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
-from migrator.schedule.rules import schedule_problems
-from migrator.schedule.stage import PlanScheduling, schedule_for_plan
 from migrator.site.config import Site
 from migrator.site.model import DRIVERS, ReapAction, copies_ranges
 from migrator.site.rules_guards import capacity_problems

@@ -24,9 +24,9 @@ from migrator.plan.losses import losses
 from migrator.plan.model import AgeBucket, NotedOwners, Surprise, TinyDirectory, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
 from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow, describe_owners
+from migrator.plan.schedule.model import TreeOnBrick
 from migrator.reap.model import TreeRule
 from migrator.reap.store import Reaping
-from migrator.schedule.model import TreeOnBrick
 
 # --- SQL
 #

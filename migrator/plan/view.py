@@ -23,9 +23,9 @@ from migrator.plan.model import (
     UsageRanking,
     UserUsage,
 )
+from migrator.plan.schedule.view import schedule_blocks, schedule_summary
 from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render import document
-from migrator.schedule.view import schedule_blocks, schedule_summary
 
 if TYPE_CHECKING:
     from migrator.plan.limits import LimitSeen, LimitsSeen

@@ -18,11 +18,11 @@ from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB, percent_of
 from migrator.cutover.model import CutoverRecord, FreezeSpent, FrozenUser, SpeedUpSum, UserSpeedUps
-from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.plan.model import Plan, UsageDifference, UsageRanking
 from migrator.purge.model import SecondCopy
+from migrator.transfer.delta.model import ChangeKind, ChangeTally
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts, SizeClass, StreamSum
 
 # --- Forecast of the copying

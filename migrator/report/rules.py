@@ -29,10 +29,10 @@ from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
 from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, DifferenceKind, Side
 from migrator.plan.model import Plan, PlannedTree
+from migrator.plan.schedule.model import SubvolumeStep
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap
 from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
-from migrator.schedule.model import SubvolumeStep
 from migrator.site.model import ReapAction
 
 _Value = TypeVar("_Value", bound=Struct)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from migrator.core.units import DAY_S
 from migrator.cutover.model import ROLLBACK_STATES, CutoverRecord, CutoverState
 from migrator.plan.model import Plan
+from migrator.plan.schedule.model import BatchStep, Outcome
 from migrator.report import model
-from migrator.schedule.model import BatchStep, Outcome
 
 _UNDONE = {
     CutoverState.PLANNED,

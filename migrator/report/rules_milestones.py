@@ -8,10 +8,10 @@ from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.core.units import DAY_S
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.plan.model import Plan
+from migrator.plan.schedule.model import Outcome, SubvolumeStep
 from migrator.report import model, rules_stages
 from migrator.report.model import Goal
 from migrator.report.rules import MOVED, PROVEN, left_to_people
-from migrator.schedule.model import Outcome, SubvolumeStep
 
 # --- All dates
 

@@ -18,7 +18,6 @@ from migrator.core.units import HOUR_S, MINUTE_S
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, frozen_users, newest_attempts
-from migrator.delta.model import ChangeKind, Changes
 from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
 from migrator.ledger.model import Holder, PassRecord, RunRecord
@@ -34,6 +33,7 @@ from migrator.report.rules_metrics import families
 from migrator.report.rules_milestones import is_copied, milestones, tree_courses
 from migrator.report.rules_next import next_steps
 from migrator.site.config import Site
+from migrator.transfer.delta.model import ChangeKind, Changes
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
 

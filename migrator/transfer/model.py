@@ -10,9 +10,9 @@ from migrator.beegfs.model import LayoutRule
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.windows import WindowStanding
-from migrator.delta.model import Changes, TreeChanges
 from migrator.hosts.model import ProcessIdentity
 from migrator.site.model import DIRECT, RSYNC, needs_rsync
+from migrator.transfer.delta.model import Changes, TreeChanges
 
 # Passes, attempts, and the result of every file of a chunk.
 

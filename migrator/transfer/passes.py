@@ -18,7 +18,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import SharedCall, cancel_and_wait, through_cancellation, to_the_end
 from migrator.core.units import several
-from migrator.delta.model import SENT
 from migrator.fs.model import DigestPolicy, Need, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.rules import copies
@@ -33,6 +32,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer.attempt import Stream, Unended, look, remove_before_stream, sync_problem
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, StorageWatch, World
+from migrator.transfer.delta.model import SENT
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict

@@ -8,10 +8,10 @@ from statistics import median
 from migrator.catalog.model import VerificationRecord
 from migrator.core.states import PassKind
 from migrator.core.units import HOUR_S, format_count, format_duration, format_size, several
-from migrator.delta.model import SENT, ChangeKind, TreeChanges
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, TransferCost
 from migrator.plan.rules_forecast import copy_s
 from migrator.transfer import model as transfer
+from migrator.transfer.delta.model import SENT, ChangeKind, TreeChanges
 
 # The duration of the next delta pass and of the freeze.
 #

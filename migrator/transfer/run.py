@@ -15,7 +15,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import by_numbers, several
-from migrator.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan, expire_trash
 from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
@@ -29,6 +28,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer import passes as transfer_passes
 from migrator.transfer.attempt import recover
 from migrator.transfer.context import LOG, Invocation, World
+from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan, expire_trash
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.meter import capacity_watch

@@ -8,11 +8,11 @@ from migrator.core.paths import show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_rate, format_size, percent_of, several
 from migrator.core.windows import WindowStanding
-from migrator.delta.model import ChangeKind, Changes
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, clean, figure, paragraph, paths, percent, text, verified_words, when
 from migrator.report.model import BatchFacts, PassFacts, TreeFacts, TreeState
 from migrator.transfer import model as transfer
+from migrator.transfer.delta.model import ChangeKind, Changes
 from migrator.transfer.model import StreamSum
 from migrator.transfer.rules import BY, added_up
 

@@ -18,7 +18,6 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
 from migrator.core.units import GIB, TIB
-from migrator.delta.delta import DeltaPass
 from migrator.fs.model import Need, SurpriseKind
 from migrator.plan.rules_needs import owner_needs
 from migrator.reap.model import PlanReap, ReapedTree
@@ -28,6 +27,7 @@ from migrator.report.view_status import status_document
 from migrator.site.model import ReapAction
 from migrator.transfer import guards
 from migrator.transfer.context import Invocation
+from migrator.transfer.delta.delta import DeltaPass
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.making import made

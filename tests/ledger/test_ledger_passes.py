@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import ChunkKind, ChunkState, PassKind, PassState
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Chunk
+from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import FileProblem, FileProblemKind, ListedChunk, NotArrived, Sample, StreamCounters
 from tests.support.plans import small_plan
 from tests.support.records import attempt, begin, end, files, waiting

@@ -18,12 +18,12 @@ from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, Noti
 from migrator.notices.rules import FOR_OPERATORS, user_notices
 from migrator.notices.view import notice_document
 from migrator.plan import model as plan
+from migrator.plan.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder
 from migrator.reap.model import PlanReap, ReapedTree
 from migrator.render.html import to_html
 from migrator.render.text import to_plain_text
 from migrator.report import model as report
 from migrator.report.status import read_status
-from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder
 from migrator.site.model import ReapAction
 from tests.notices.test_calendar import read
 from tests.render.test_hostile import HOSTILE, Page, assert_safe_text, html_is_safe, text_of

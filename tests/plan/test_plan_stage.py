@@ -22,9 +22,9 @@ from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Account, Accounts, Order, Plan
 from migrator.plan.rules import after_delta, after_verification, unverified
+from migrator.plan.schedule.stage import PlanScheduling
 from migrator.plan.stage import AskAccounts, AskLimits, PlanRequest, PlanResult, make_plan
 from migrator.plan.store import CatalogQueryFiles
-from migrator.schedule.stage import PlanScheduling
 from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog

@@ -16,7 +16,6 @@ from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity, failure, ok, warning
 from migrator.core.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress
 from migrator.core.units import several
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.plan.view import plan_document
 from migrator.render import document as doc
 from migrator.render.charts import sparkline
@@ -28,6 +27,7 @@ from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.view_records import run_document
 from migrator.report.view_status import finding_document
 from migrator.transfer import model as transfer
+from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import BatchSummary, RunSummary
 from tests.support.fakes import VirtualClock
 from tests.support.making import made

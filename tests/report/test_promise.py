@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule
 from migrator.report import model, rules_promise
 from migrator.report.kept import KeptReports
 from migrator.report.model import EarlierReports, Goal, Milestone, ReportFacts, Standing
 from migrator.report.report import read_report
-from migrator.schedule.model import Obstacle, ObstacleKind, Schedule
 from tests.support.making import made
 from tests.support.report_world import BEGAN_S, DAY_S, PLANNED_DAYS, OnePlan, Weeks
 

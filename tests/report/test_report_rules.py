@@ -21,6 +21,7 @@ from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState, FrozenUser
 from migrator.plan.model import Plan, PlannedTree
+from migrator.plan.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
@@ -29,7 +30,6 @@ from migrator.render.text import to_markdown
 from migrator.report import model, rules
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
-from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from tests.support import records
 from tests.support.facts import report, verification
 from tests.support.making import made

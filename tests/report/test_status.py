@@ -7,7 +7,6 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.fs.model import DigestPolicy
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import of_tree
@@ -21,6 +20,7 @@ from migrator.report.status import read_status
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines
+from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from tests.support.catalogs import whole_catalog
 from tests.support.making import made

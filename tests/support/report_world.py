@@ -19,9 +19,9 @@ from migrator.ledger.database import Database
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
+from migrator.plan.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report
-from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.catalogs import whole_catalog
 from tests.support.making import made

@@ -11,7 +11,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.gluster.model import SourceHealth
 from migrator.transfer.model import StopReason
-from tests.delta.move_world import MTIME_NS, TREE, MoveWorld
+from tests.transfer.delta.move_world import MTIME_NS, TREE, MoveWorld
 
 DIRECTORY = EntryType.DIRECTORY
 

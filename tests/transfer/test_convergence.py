@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.fs.model import DigestPolicy
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord
@@ -21,6 +20,7 @@ from migrator.render.text import to_json, to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
 from migrator.transfer.bases import part_of
+from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import (
     ConvergenceOutcome,
     Decision,

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.units import DAY_S, TIB
 from migrator.plan.model import TransferCost
-from migrator.schedule import model, rules, rules_drains
-from migrator.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
-from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
-from migrator.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
-from migrator.schedule.rules_habits import habits
-from migrator.schedule.rules_play import play
-from tests.schedule.schedules import Replay, batch, facts, subvolume
+from migrator.plan.schedule import model, rules, rules_drains
+from migrator.plan.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
+from migrator.plan.schedule.rules import best_outcome, drain_orders, is_possible, with_room
+from migrator.plan.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
+from migrator.plan.schedule.rules_habits import habits
+from migrator.plan.schedule.rules_play import play
+from tests.plan.schedule.schedules import Replay, batch, facts, subvolume
 from tests.support.volumes import drain_sample
 
 

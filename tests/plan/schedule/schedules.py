@@ -8,7 +8,7 @@ from math import inf
 from msgspec.structs import replace
 
 from migrator.core.units import DAY_S, MIB, TIB
-from migrator.schedule import model as schedule
+from migrator.plan.schedule import model as schedule
 
 TB = 10**12
 

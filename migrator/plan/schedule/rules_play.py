@@ -8,7 +8,7 @@ from math import ceil, inf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.schedule import model
+from migrator.plan.schedule import model
 
 # --- Bricks that were not drained, and hosts
 

@@ -21,7 +21,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, several
-from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, Need, trash_place
 from migrator.fs.moving import MovingTarget, Standing
 from migrator.fs.rules import shows_time
@@ -32,6 +31,7 @@ from migrator.site.rules_guards import health_problems, shrink_losses, shrink_re
 from migrator.transfer import bases
 from migrator.transfer.attempt import look
 from migrator.transfer.context import Invocation, PassUnderWay, World
+from migrator.transfer.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason, TreeApart
@@ -40,9 +40,9 @@ from migrator.transfer.rules import stop_reason
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.delta.store import Comparisons, Extras, FoundExtras, MoveListFiles
     from migrator.ledger.ledger import Ledger, PassRecords
     from migrator.reap.store import ReapListFiles
+    from migrator.transfer.delta.store import Comparisons, Extras, FoundExtras, MoveListFiles
 
 # Applying a move list to the target: renames, and moves to the trash.
 #

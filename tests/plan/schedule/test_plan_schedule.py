@@ -18,20 +18,20 @@ from migrator.gluster.model import BrickRoom
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import AgeBucket, Batch, TransferCost
 from migrator.plan.rules_forecast import Growth
+from migrator.plan.schedule.model import OldFiles, Placed, Schedule, ScheduleFacts, TreeOnBrick
+from migrator.plan.schedule.rules import NoSchedule, Placement, assumptions, batch_facts, make_schedule, volume_facts
+from migrator.plan.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
+from migrator.plan.schedule.rules_habits import Habits
+from migrator.plan.schedule.stage import PlanScheduling
+from migrator.plan.schedule.view import schedule_blocks
 from migrator.plan.stage import PlanResult
 from migrator.reap.model import ReapedTree
 from migrator.render.document import Document, Section
 from migrator.render.terminal import print_document
-from migrator.schedule.model import OldFiles, Placed, Schedule, ScheduleFacts, TreeOnBrick
-from migrator.schedule.rules import NoSchedule, Placement, assumptions, batch_facts, make_schedule, volume_facts
-from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
-from migrator.schedule.rules_habits import Habits
-from migrator.schedule.stage import PlanScheduling
-from migrator.schedule.view import schedule_blocks
 from migrator.site.config import CapacitySection
 from migrator.site.model import ReapAction
+from tests.plan.schedule.schedules import batch, facts, field_example, subvolume
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
-from tests.schedule.schedules import batch, facts, field_example, subvolume
 from tests.support.catalogs import directory, invented
 from tests.support.making import made
 from tests.support.operations import CHECK, START, WATCH, cut_over, do, plan_drain
@@ -119,7 +119,7 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
         computed.append(site)
         return make_schedule(site, assumptions=assumptions)
 
-    monkeypatch.setattr("migrator.schedule.rules.make_schedule", kept)
+    monkeypatch.setattr("migrator.plan.schedule.rules.make_schedule", kept)
     scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=7 * MIB))
     before = schedule_of(planned(scanned, free_bytes=2000 * MIB))
     assert (before.growth_bytes_per_day, before.growth_basis.startswith("[capacity] growth")) == (7 * MIB, True)
@@ -257,7 +257,7 @@ def test_batch_facts(action: ReapAction | None, arrived: Need | None, size_bytes
     assert found.old == (OldFiles(user="alice", size_bytes=old),)
 
 
-GOLDEN = Path(__file__).parents[1] / "fixtures" / "schedules"
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "schedules"
 BEGINS_AT_S = 20_000 * DAY_S
 COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured here: 1 GB/s")
 

@@ -16,11 +16,11 @@ from migrator.gluster.model import Brick, BrickRoom, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
+from migrator.plan.schedule import model
+from migrator.plan.schedule.rules_drains import SlowerInDrains
+from migrator.plan.schedule.rules_habits import Habits
+from migrator.plan.schedule.rules_play import play
 from migrator.reap.model import ReapedTree
-from migrator.schedule import model
-from migrator.schedule.rules_drains import SlowerInDrains
-from migrator.schedule.rules_habits import Habits
-from migrator.schedule.rules_play import play
 from migrator.site.model import ReapAction
 
 # --- Orders of drains and batches, and the best outcome

@@ -20,15 +20,15 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB, NS_PER_S
-from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree
-from migrator.delta.store import Comparison, Comparisons, Extras
 from migrator.reap.model import PlanReap, Savings
 from migrator.reap.store import ReapListFiles
 from migrator.site.model import ReapAction
-from tests.delta import changing_trees
-from tests.delta.changing_trees import Source, Step, Target
+from migrator.transfer.delta.model import ChangeKind, Changes, ExtrasOfTree
+from migrator.transfer.delta.store import Comparison, Comparisons, Extras
 from tests.support.catalogs import closed_catalogs, write_catalog
 from tests.support.entries import reap_row
+from tests.transfer.delta import changing_trees
+from tests.transfer.delta.changing_trees import Source, Step, Target
 
 A, B = b"home/a", b"home/b"
 TREES = (A, B)
@@ -319,7 +319,11 @@ AT_ONCE = st.sampled_from([3, 10_000_000])
 def in_parts_of(rows: int) -> Iterator[None]:
     """Work on so many rows at once."""
     with ExitStack() as stack:
-        for name in ("delta.store._KEYS_AT_ONCE", "delta.store._JOINED_PATHS", "catalog.queries._SORTED_AT_ONCE"):
+        for name in (
+            "transfer.delta.store._KEYS_AT_ONCE",
+            "transfer.delta.store._JOINED_PATHS",
+            "catalog.queries._SORTED_AT_ONCE",
+        ):
             stack.enter_context(mock.patch(f"migrator.{name}", rows))
         yield
 

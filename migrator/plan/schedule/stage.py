@@ -13,11 +13,11 @@ from migrator.fs.model import Capacity, Need
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_growth, copy_s
+from migrator.plan.schedule import rules
+from migrator.plan.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
+from migrator.plan.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
+from migrator.plan.schedule.rules_habits import Habits, habits
 from migrator.reap.model import PlanReap, ReapedTree
-from migrator.schedule import rules
-from migrator.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
-from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
-from migrator.schedule.rules_habits import Habits, habits
 from migrator.site.config import Site
 from migrator.site.model import ReapAction
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from migrator.core.units import first_of, format_size, several
+from migrator.plan.schedule import model
+from migrator.plan.schedule.rules import day_words, obstacle_words
 from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
-from migrator.schedule import model
-from migrator.schedule.rules import day_words, obstacle_words
 
 _BATCH_ROWS = 20
 _ORDERS = {

@@ -11,7 +11,7 @@ from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
 from migrator.core.states import ChunkKind
-from migrator.delta.model import Gone, Rename
+from migrator.transfer.delta.model import Gone, Rename
 from tests.support.catalogs import invented
 from tests.support.making import made
 

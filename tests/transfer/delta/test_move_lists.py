@@ -13,12 +13,12 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import GIB
-from migrator.delta.delta import against_trees, deletion_problems, shrunk_trees, unfinished_places
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
-from migrator.delta.store import MoveListFiles
 from migrator.ledger.ledger import Ledger
 from migrator.site.rules_guards import SHRINK_FLOOR_BYTES, SHRINK_FLOOR_NAMES
 from migrator.transfer.bases import base_catalog
+from migrator.transfer.delta.delta import against_trees, deletion_problems, shrunk_trees, unfinished_places
+from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
+from migrator.transfer.delta.store import MoveListFiles
 from tests.support.plans import small_plan
 from tests.support.records import SITE
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import EntryType
-from migrator.delta.delta import Moved
-from migrator.delta.model import Gone, Rename
-from migrator.delta.store import Comparisons
-from tests.delta.changing_trees import Inode, Source, Step, change
-from tests.delta.move_world import TREE, MoveWorld
+from migrator.transfer.delta.delta import Moved
+from migrator.transfer.delta.model import Gone, Rename
+from migrator.transfer.delta.store import Comparisons
 from tests.support.catalogs import closed_catalogs, write_catalog
 from tests.support.kills import Killed
+from tests.transfer.delta.changing_trees import Inode, Source, Step, change
+from tests.transfer.delta.move_world import TREE, MoveWorld
 
 SIZE_BYTES = 8
 NUMBERS = st.integers(0, 40)

@@ -26,9 +26,9 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.paths import tree_of
 from migrator.core.units import NS_PER_S
-from migrator.delta import model
-from migrator.delta.model import ChangeKind, Gone, Rename, TreeChanges
 from migrator.fs.model import DifferenceKind
+from migrator.transfer.delta import model
+from migrator.transfer.delta.model import ChangeKind, Gone, Rename, TreeChanges
 
 # The SQL of a comparison.
 #
