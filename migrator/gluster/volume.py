@@ -1,8 +1,11 @@
 """A Gluster volume, read through its FUSE mount, and the commands to glusterd about it."""
 
 import asyncio
+import errno
 import os
 import re
+import stat
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +114,33 @@ def split_brain(root: bytes, path: bytes) -> str:
         return ""
     kinds = [kind for kind in ("data", "metadata") if b"%s-split-brain:yes" % kind.encode() in said.split()]
     return f"{SPLIT_BRAIN} ({' and '.join(kinds)})" if kinds else ""
+
+
+_FORGET = "inode-invalidate"
+"""Set on a path, it makes the client give up the path's inode, with all that it keeps of it. It is not sent to any brick."""
+_FORGOTTEN_WITHIN_S, _LOOK_AGAIN_S = 5.0, 0.001
+
+
+def forget_content(root: bytes, path: bytes) -> None:
+    """Make the mount's client forget the content of a file. It keeps that of small files for as long as their mtime stays the
+    same (`performance.quick-read`), so that it may show the content of a copy which was marked after it was read. A path that
+    is gone or no file is left alone. Raises OSError. Blocking.
+    """
+    try:
+        with Root(root) as opened, held(opened.open(path, os.O_PATH | os.O_NOFOLLOW)) as fd:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return
+            link = Path(os.fsdecode(descriptor_path(fd)))
+            named = link.readlink()
+            os.setxattr(link, _FORGET, b"1")
+            give_up_s = time.monotonic() + _FORGOTTEN_WITHIN_S
+            # The client asks the kernel to drop the name. When that is done, the link of a descriptor says " (deleted)".
+            while link.readlink() == named:
+                if time.monotonic() > give_up_s:
+                    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                time.sleep(_LOOK_AGAIN_S)
+    except FileNotFoundError:
+        return
 
 
 def _read(root: Root, path: bytes) -> bytes:

@@ -21,7 +21,7 @@ from migrator.gluster.rules import subvolumes
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks, WalkProblems
 from migrator.scan import rules
-from migrator.scan.marks import Marks, MountAnswers
+from migrator.scan.marks import Marks, MountAnswers, forget_marked
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
 
@@ -452,8 +452,10 @@ class BrickWay(Struct, frozen=True, kw_only=True):
         mount = MountAnswers(self.session.source, writer, trees, incomplete=incomplete, limit=_ASK_LIMIT)
         for path in team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
             mount.look(path, lacking=path in lacking)
-        for path in team.may_be_asked(team.marks.paths):
+        marked = team.may_be_asked(team.marks.paths)
+        kept = forget_marked(self.session.source.root, marked[:_ASK_LIMIT])
+        for path in marked:
             mount.read_again(path)
         for path in team.may_be_asked(findings.renamed.paths):
             mount.read_again(path)
-        return mount.finish()
+        return [*kept, *mount.finish()]

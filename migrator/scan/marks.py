@@ -1,7 +1,7 @@
 """Paths for which the bricks are not enough: Gluster's marks on them, and the mount's answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from migrator.core.paths import show
 from migrator.fs.model import ScanProblem
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import Brick, BrickRules, Mark
-from migrator.gluster.volume import GlusterSource
+from migrator.gluster.volume import GlusterSource, forget_content
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks, WalkProblems
 from migrator.scan.rules import MarkedPaths, TreeIndex, brick_problem
 
@@ -89,7 +89,24 @@ async def read_marks(source: GlusterSource, walks: HostBrickWalks, trees: Sequen
     found = {mark: marks.found[mark] for mark in _OF_CONTENT if mark in marks.found}
     reasons += [f"more than {_KEPT:,} paths have the mark {mark}" for mark, marked in found.items() if marked.more]
     paths = frozenset(path for marked in found.values() for path in marked.paths)
+    kept = await asyncio.to_thread(forget_marked, source.root, sorted(paths))
+    reasons += [f"{show(one.path)}: {one.reason}" for one in kept[:1]]
     return TreeMarks(paths=paths, reasons=tuple(reasons))
+
+
+def forget_marked(root: bytes, paths: Iterable[bytes]) -> list[ScanProblem]:
+    """Make the mount's client forget the content of marked files; return those for which that failed. Blocking."""
+    kept: list[ScanProblem] = []
+    for path in paths:
+        try:
+            forget_content(root, path)
+        except OSError as error:
+            reason = (
+                f"the mount's client may show the content of the marked copy, which it keeps: {error.strerror}; "
+                "mount the source anew"
+            )
+            kept.append(ScanProblem(path=path, operation="forget", errno=error.errno, reason=reason))
+    return kept
 
 
 class _MarkReader:
