@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import closing
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from migrator.catalog.ports import Scratch
@@ -101,6 +102,18 @@ class Wiring:
     @property
     def scratch(self) -> Scratch:
         return Scratch(self.site.site.state_dir / "tmp", self.site.site.memory_bytes)
+
+    @property
+    def rollbacks(self) -> Path:
+        """The directory with the sites of all rollbacks."""
+        return self.site.site.state_dir / "back"
+
+    def upgrade_rollbacks(self) -> None:
+        """Upgrade the ledgers of all rollbacks that an earlier release made. Raises as `open_ledger`."""
+        from migrator.ledger.ledger import open_ledger
+
+        for made in sorted(self.rollbacks.glob("*/made")):
+            open_ledger(made.with_name("ledger.db")).close()
 
     def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
         """The ledger; the caller closes it. Raises UsageError if there is none, or if it belongs to a site of another

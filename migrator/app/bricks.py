@@ -32,7 +32,6 @@ from migrator.gluster import looks
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
-from migrator.ledger.call import backing_up
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class _Ports(OperationPorts):
 
 
 def _ports(wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress) -> _Ports:
-    back_up, volume = backing_up(ledger, wiring.site.site.state_dir), GlusterVolumeCommands(source.commands)
+    back_up, volume = partial(ledger.back_up, wiring.site.site.state_dir), GlusterVolumeCommands(source.commands)
     return {"back_up": back_up, "volume": volume, **wiring.operation_ports(ledger, progress)}
 
 

@@ -34,7 +34,6 @@ from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
 from migrator.hosts.site import SiteHosts
-from migrator.ledger.call import backing_up
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
@@ -105,11 +104,6 @@ def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
 # Carrying back
 
 
-def rollbacks(wiring: Wiring) -> Path:
-    """The directory with the sites of all rollbacks."""
-    return wiring.site.site.state_dir / "back"
-
-
 def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: DigestPolicy) -> carry_back.CarryingBack:
     """The rollbacks of a site, whose ledger is `own`."""
     engine, known = pass_engine(wiring.site), own.site.required()
@@ -117,7 +111,7 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
     @asynccontextmanager
     async def opened(record: CutoverRecord) -> AsyncIterator[carry_back.BackParts]:
         back = Wiring(
-            _exchanged(wiring.site, carry_back.rollback_directory(rollbacks(wiring), record)), own_journal=False
+            _exchanged(wiring.site, carry_back.rollback_directory(wiring.rollbacks, record)), own_journal=False
         )
         site, tree = back.site, record.tree.path
         with (
@@ -185,7 +179,7 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
                 )
 
     return carry_back.CarryingBack(
-        directory=rollbacks(wiring),
+        directory=wiring.rollbacks,
         source_root=wiring.source_root,
         catalogs=wiring.closed_catalogs(own),
         ctimes=wiring.site.source.kind != "gluster" and wiring.source_tool.kind.ctimes.holds,
@@ -262,7 +256,7 @@ async def cutover_world(
                 policy=policy,
                 deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
                 back=carrying_back(wiring, ledger, progress=progress, policy=policy),
-                backup=backing_up(ledger, site.site.state_dir),
+                backup=partial(ledger.back_up, site.site.state_dir),
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
             )
@@ -344,7 +338,7 @@ async def purge_world(
                 storage=wiring.target_tool.missing if storage is None else storage.problems,
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
-                back_up=backing_up(ledger, site.site.state_dir),
+                back_up=partial(ledger.back_up, site.site.state_dir),
                 archived=lambda: proven_archives(wiring, ledger),
                 skipped=_skipped(wiring, ledger),
                 **wiring.operation_ports(ledger, progress),
@@ -374,7 +368,7 @@ def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterab
 
 def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
     def look(record: CutoverRecord) -> Sequence[VerificationRecord] | None:
-        with carry_back.carried_ledger(rollbacks(wiring), record) as ledger:
+        with carry_back.carried_ledger(wiring.rollbacks, record) as ledger:
             if ledger is None or carry_back.newest_pass(ledger, record) is None:
                 return None
             return [one for one in ledger.verifications.of_plan(carry_back.PLAN) if one.batch == record.id]

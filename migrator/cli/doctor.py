@@ -74,6 +74,7 @@ def init_command(
             click.echo(f"migrator: wrote {file}", err=True)
         init.make_state_directory(site)
         with wiring.ledger(create=True) as ledger:
+            wiring.upgrade_rollbacks()
             result = init.record_site(
                 site,
                 source=source,

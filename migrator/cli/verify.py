@@ -162,11 +162,11 @@ async def _verify_carried(
 ) -> Mapping[UserTree, VerificationRecord]:
     """Compare the trees of those of these users who work on the target with the kept source, after an aborted rollback."""
     # Imported late, with all of a rollback: few verifications are of one.
-    from migrator.app.cutover import carrying_back, rollbacks  # noqa: PLC0415
+    from migrator.app.cutover import carrying_back  # noqa: PLC0415
     from migrator.cutover.carry_back import carried_of  # noqa: PLC0415
 
     made: dict[UserTree, VerificationRecord] = {}
-    for record in carried_of(ledger, rollbacks(wiring), users):
+    for record in carried_of(ledger, wiring.rollbacks, users):
         with _locked(wiring, (record.tree,)):
             back = carrying_back(wiring, ledger, progress=shown, policy=policy)
             found = await back.compare(record)

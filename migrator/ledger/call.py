@@ -1,10 +1,7 @@
-"""The events of a call of a verb, and the backups of the ledger that it makes."""
+"""The events of a call of a verb."""
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from itertools import chain, count
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.clock import Clock
@@ -51,20 +48,3 @@ def say(
     world.progress.event(event)
     if log is not None:
         log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
-
-
-# Backups before a step that cannot be undone.
-
-
-def backing_up(ledger: "Ledger", state_dir: Path) -> Callable[[str], None]:
-    """Return a function that copies the ledger to `backups` in the state directory under a given name. A copy never takes the
-    place of an earlier one: an older ledger gives numbers again. The function raises OSError and the errors of the ledger.
-    """
-    directory = state_dir / "backups"
-
-    def back_up(name: str) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        names = chain((name,), (f"{name}-{number}" for number in count(2)))
-        ledger.backup(next(file for one in names if not (file := directory / f"ledger-{one}.db").exists()))
-
-    return back_up

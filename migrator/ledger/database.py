@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, contextmanager
 from enum import StrEnum
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -131,6 +132,7 @@ class Database:
         create: bool = False,
         read_only: bool = False,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
+        foreign_keys: bool = True,
     ) -> None:
         self.file = file
         self.read_only = read_only
@@ -149,7 +151,7 @@ class Database:
                 else:
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")
-                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute(f"PRAGMA foreign_keys = {int(foreign_keys)}")
             except sqlite3.Error:
                 connection.close()
                 raise
@@ -295,6 +297,16 @@ def backup(ledger_file: Path, target: Path) -> None:
     sync(partial)
     partial.replace(target)
     sync(target.parent)
+
+
+def keep_backup(ledger_file: Path, state_dir: Path, name: str) -> None:
+    """Copy a ledger to `backups` in the state directory. A copy never takes the place of an earlier one: an older ledger gives
+    numbers again. Raises OSError and the errors of the ledger.
+    """
+    directory = state_dir / "backups"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    names = chain((name,), (f"{name}-{number}" for number in count(2)))
+    backup(ledger_file, next(file for one in names if not (file := directory / f"ledger-{one}.db").exists()))
 
 
 # Checked changes of rows.

@@ -2,22 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, create_mock_engine
-from sqlalchemy.dialects.sqlite import dialect
-
-from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError, UsageError
+from migrator.core.errors import LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
-from migrator.ledger import measures, operations, plans, tables
+from migrator.ledger import measures, operations, plans, schema
 from migrator.ledger.calls import EventRecords, HookRecords, JournalRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable
-from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, backup
+from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, keep_backup
 from migrator.ledger.live import MetricRecords, WatchRecords
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
 from migrator.ledger.sums import LedgerFacts
@@ -116,6 +112,10 @@ class Ledger:
             result.result()
             raise
 
+    def back_up(self, state_dir: Path, name: str) -> None:
+        """Keep a backup, as `keep_backup`. Called before every step that cannot be undone."""
+        keep_backup(self.file, state_dir, name)
+
     def later(self, job: Callable[[], object]) -> None:
         """Carry out a job in its turn among those of `write`, without waiting. Its errors are only logged."""
         given = Job(job)
@@ -128,10 +128,6 @@ class Ledger:
         except MigratorError as error:
             given.set_exception(error)
 
-    def backup(self, target: Path) -> None:
-        """Make a consistent copy, which is on the disk when this returns. Called before every step that cannot be undone."""
-        backup(self._database.file, target)
-
 
 def _log_error(result: "Future[Any]") -> None:
     if (error := result.exception()) is not None:
@@ -141,11 +137,10 @@ def _log_error(result: "Future[Any]") -> None:
 def open_ledger(
     file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
 ) -> Ledger:
-    """Open a ledger, or create its tables (`create`).
+    """Open a ledger, or create its tables (`create`). One of an earlier release is upgraded, after a backup.
 
-    `read_only` never blocks a run and works during one. Raises UsageError for a missing or empty ledger and for one of
-    another schema version; LedgerCorrupt for a file that is no ledger; LockHeld if another process keeps it locked
-    beyond `busy_timeout_s`.
+    `read_only` never blocks a run and works during one. Raises UsageError for a missing ledger, LockHeld if another process
+    keeps it locked beyond `busy_timeout_s`, and as `schema.prepare`.
     """
     try:
         is_there = file.exists()
@@ -165,57 +160,8 @@ def open_ledger(
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
     try:
-        with database.read() as connection:
-            filled = _check_schema(connection, file)
-        if not filled:
-            _fill(database, create=create)
+        schema.prepare(database, create=create)
     except BaseException:
         database.close()
         raise
     return Ledger(database)
-
-
-def _check_schema(connection: Connection, file: Path) -> bool:
-    """Whether the file has the tables of a ledger; False for a file without any table."""
-    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").scalar():
-        return False
-    if connection.exec_driver_sql("PRAGMA application_id").scalar() != tables.APPLICATION_ID:
-        raise LedgerCorrupt(
-            f"{file} is an SQLite database, but no ledger of migrator",
-            cause="[site] state_dir names a directory of another program, or a migrator before the first release wrote it",
-            hint="set state_dir in site.toml to a directory of its own and run `migrator init`",
-        )
-    version = connection.exec_driver_sql("PRAGMA user_version").scalar()
-    if version != tables.SCHEMA_VERSION:
-        raise UsageError(
-            f"the ledger {file} has schema version {version}, but this migrator needs version {tables.SCHEMA_VERSION}",
-            cause="another version of migrator wrote it",
-            hint="install the version of migrator that wrote it; do not run `migrator init` over it",
-        )
-    return True
-
-
-@cache
-def _statements() -> Sequence[str]:
-    """All tables and indexes as SQL, compiled once in a process."""
-    found: list[str] = []
-    engine = create_mock_engine("sqlite://", lambda ddl, *_: found.append(str(ddl.compile(dialect=dialect()))))
-    tables.metadata.create_all(engine, checkfirst=False)
-    return found
-
-
-def _fill(database: Database, *, create: bool) -> None:
-    """Create all tables in one transaction: a kill in the middle leaves an empty file."""
-    if not create:
-        raise UsageError(
-            f"the ledger {database.file} is empty",
-            cause="`migrator init` was interrupted",
-            hint="run `migrator init` again",
-        )
-    with database.write() as connection:
-        if _check_schema(connection, database.file):
-            return  # another process was faster
-        for statement in _statements():
-            connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"PRAGMA application_id = {tables.APPLICATION_ID}")
-        connection.exec_driver_sql(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")

@@ -1,18 +1,13 @@
 """The tables of the ledger. Units are in the names of columns; paths are BLOBs; times are seconds since the epoch.
 
-No table has a row per file, except for files that need attention: files are in the catalog. Before the first release
-the tables are the schema. A change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
+No table has a row per file, except for files that need attention: files are in the catalog. A change of a table needs a
+revision in `migrations/versions` (`schema.py`).
 """
 
 import re
 from typing import Any
 
 import sqlalchemy as sa
-
-APPLICATION_ID = 0x4D494752
-"""Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 15
-"""The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
     naming_convention={
@@ -69,6 +64,9 @@ def _table(name: str, columns: str, *more: Any, **options: Any) -> sa.Table:  # 
 
 # The site, runs, events, hooks.
 
+
+# Which program made the tables as they are: a row at the ledger's creation, and one for each upgrade.
+schema_versions = _table("schema_versions", "id:int! revision:text program:text at_s:float")
 
 site = _table(
     "site",

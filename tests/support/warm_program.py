@@ -19,7 +19,7 @@ import migrator
 
 _NOT_LOADED = ("__main__", ".far_", ".brick_hook")
 """Modules that do something when they are loaded, or that are scripts of other hosts."""
-_LIBRARIES = ("duckdb", "pyarrow.parquet", "sqlalchemy.dialects.sqlite")
+_LIBRARIES = ("alembic.command", "duckdb", "pyarrow.parquet", "sqlalchemy.dialects.sqlite")
 """What the program loads in the middle of a verb."""
 
 
