@@ -13,7 +13,7 @@ help:
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/development/performance.md (options: BENCH='--keep')"
 	@echo "make packages  sdist, wheel, .deb and .rpm with checksums in dist/"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv"
-	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
+	@echo "make docs    docs/cli.md, docs/configuration.md, docs/schemas and plans/sample.json, which are made by the program"
 	@echo "make format  the code in its one form"
 	@echo "make clean   remove what the others made here"
 
@@ -42,6 +42,7 @@ packages: venv
 docs: venv
 	$(PYTHON_OF_VENV) tools/reference_pages.py
 	$(PYTHON_OF_VENV) tools/sample_plan.py
+	$(PYTHON_OF_VENV) -m tools.json_schemas
 
 format: venv
 	.venv/bin/ruff format .

@@ -1,6 +1,7 @@
 """Calls of the program in forks of this process, where its modules are loaded already."""
 
 import gc
+import json
 import os
 import pkgutil
 import signal
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import migrator
+from tests.support.json_documents import require_valid, verb_of
 
 _NOT_LOADED = ("__main__", ".far_", ".brick_hook")
 """Modules that do something when they are loaded, or that are scripts of other hosts."""
@@ -112,7 +114,7 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """One call to its end, with its output as text."""
+    """One call to its end, with its output as text. A JSON document has to fit the schema of its verb."""
 
     def enter() -> None:
         if environment is not None:
@@ -125,5 +127,7 @@ def run_program(
         out, err = Path(place, "out"), Path(place, "err")
         pid = start_program(words, out=out, err=err, before=enter)
         code = _end(pid, within_s)
-        said = (file.read_text(errors="replace") for file in (out, err))
-        return subprocess.CompletedProcess(words, code, *said)
+        printed, said = (file.read_text(errors="replace") for file in (out, err))
+    if "--json" in words and printed and code >= 0:
+        require_valid(verb_of(words), json.loads(printed))
+    return subprocess.CompletedProcess(words, code, printed, said)

@@ -14,6 +14,7 @@ from typing import Any
 from migrator.fs.model import SENTINEL_NAME
 from migrator.lab.up import host_sections, section_lines
 from tests.support.cluster.handle import LabHandle
+from tests.support.json_documents import require_valid, verb_of
 
 _SITE = """
 [site]
@@ -107,7 +108,9 @@ class LabSite:
         """The verb's document; the verb must end with the code."""
         done = self.call(*arguments, "--json")
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return json.loads(done.stdout)
+        document = json.loads(done.stdout)
+        require_valid(verb_of(list(arguments)), document)
+        return document
 
 
 def _started(argv: list[str]) -> "subprocess.Popen[bytes]":

@@ -1,0 +1,46 @@
+"""The schemas in docs/schemas are those of the program, and its documents fit them."""
+
+import json
+
+import jsonschema
+import pytest
+
+from migrator.cli.main import main
+from migrator.render.text import to_json
+from tests.support.facts import report
+from tests.support.json_documents import require_valid, verb_of
+from tools.json_schemas import DOCUMENTS, SCHEMAS, render_schemas, schema
+from tools.reference_pages import verbs
+
+
+def test_every_verb_has_a_schema() -> None:
+    assert set(DOCUMENTS) == {" ".join(words) for words, _ in verbs(main)}
+
+
+def test_the_committed_schemas_are_current() -> None:
+    committed = {file.name: file.read_text(encoding="ascii") for file in SCHEMAS.iterdir()}
+    assert committed == render_schemas(), "run `make docs`"
+
+
+@pytest.mark.parametrize("verb", DOCUMENTS)
+def test_a_schema_is_valid_and_permits_errors(verb: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema(verb))
+    require_valid(verb, {"error": {"message": "failed", "cause": "", "hint": ""}, "exit_code": 1})
+    with pytest.raises(jsonschema.ValidationError):
+        require_valid(verb, {"error": "failed"})
+
+
+def test_a_report_fits_its_schema_and_no_key_may_be_missing_or_of_another_type() -> None:
+    document = json.loads(to_json(report()))
+    status = document["status"]
+    require_valid("report", document)
+    require_valid("status", status)
+    broken = [{name: value for name, value in status.items() if name != missing} for missing in status]
+    for one in [*broken, status | {"at_s": "today"}, status | {"batches": None}]:
+        with pytest.raises(jsonschema.ValidationError):
+            require_valid("status", one)
+
+
+def test_the_verb_of_a_call_is_found_among_options_and_values() -> None:
+    assert verb_of(["--site", "x", "brick", "list", "--json"]) == "brick list"
+    assert verb_of(["--site", "x", "run", "--user", "plan", "--json"]) == "run"

@@ -1,0 +1,208 @@
+"""Write docs/schemas/ anew: one JSON Schema (2020-12) for the `--json` document of each verb: `make docs`.
+
+The types are those that verbs print; `render/text.py: plain` is how they become JSON.
+"""
+
+import json
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from migrator.bench import model as bench
+from migrator.bench.rules import SuiteComparison
+from migrator.bricks.add.model import AdditionSummary, BrickStandings
+from migrator.bricks.drain.model import DrainSummary
+from migrator.bricks.model import BrickListing
+from migrator.bricks.retire.model import RetirementSummary
+from migrator.catalog.model import CatalogRecord, VerificationRecord
+from migrator.core.errors import ExitCode, MigratorError
+from migrator.core.events import Finding
+from migrator.cutover.model import AnnounceSummary, BackupTold, CutoverSummary
+from migrator.doctor.model import TuningReport
+from migrator.lab.churn import ChurnSummary
+from migrator.lab.model import LabState
+from migrator.plan.limits import LimitsSeen
+from migrator.plan.model import UsageRanking
+from migrator.plan.stage import PlanResult
+from migrator.purge.model import PurgeSummary
+from migrator.reap.model import ReapReport, Released, Restored, TreeArchived
+from migrator.render.metrics import MetricFamily
+from migrator.report.model import ReportFacts, StatusFacts
+from migrator.report.serve import Listening
+from migrator.site.init import InitResult
+from migrator.transfer.model import GoverningFacts, RunSummary
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "docs" / "schemas"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class ErrorWords(Struct):
+    """An error: what happened, the usual cause, the next step; the latter two may be empty."""
+
+    message: str
+    cause: str
+    hint: str
+
+
+class ErrorDocument(Struct):
+    """Printed instead of the result by a verb that failed."""
+
+    error: ErrorWords
+    exit_code: ExitCode
+
+
+class PolicyText(Struct):
+    """A policy in the form of the other program."""
+
+    text: str
+
+
+class LabRemoved(Struct):
+    """Whether there was a lab to remove."""
+
+    removed: bool
+
+
+DOCUMENTS: Mapping[str, Any] = {
+    "init": InitResult,
+    "doctor": tuple[Finding, ...] | TuningReport,
+    "scan": CatalogRecord,
+    "plan": PlanResult | UsageRanking | LimitsSeen,
+    "run": RunSummary,
+    "tune": GoverningFacts,
+    "pause": GoverningFacts,
+    "resume": GoverningFacts,
+    "reap list": ReapReport,
+    "reap policy": PolicyText,
+    "reap release": Released,
+    "reap archive": tuple[TreeArchived, ...],
+    "reap restore": tuple[Restored, ...],
+    "verify": tuple[VerificationRecord, ...],
+    "announce": AnnounceSummary,
+    "backup": BackupTold,
+    "cutover": CutoverSummary,
+    "rollback": CutoverSummary,
+    "purge": PurgeSummary,
+    "status": StatusFacts,
+    "report": ReportFacts,
+    "metrics": tuple[MetricFamily, ...],
+    "serve": Listening,
+    "brick list": BrickListing,
+    "brick drain": DrainSummary,
+    "brick stop": DrainSummary,
+    "brick status": BrickStandings,
+    "brick add": AdditionSummary,
+    "brick forget": BrickStandings,
+    "brick retire": RetirementSummary,
+    "bench run": bench.BenchmarkSummary,
+    "bench list": bench.BenchmarkListing,
+    "bench compare": tuple[SuiteComparison, ...],
+    "bench clean": bench.Cleaning,
+    "lab up": LabState,
+    "lab down": LabRemoved,
+    "lab churn": ChurnSummary,
+}
+"""The result of each verb, by its words."""
+
+
+def render_schemas() -> dict[str, str]:
+    """The schemas by the names of their files."""
+    return {f"{words.replace(' ', '-')}.json": _render(words) for words in DOCUMENTS}
+
+
+def schema(words: str) -> dict[str, Any]:
+    """The schema of what a verb prints: its result, or an error instead."""
+    known: dict[str, Any] = {}
+    forms = [_form(DOCUMENTS[words], known), _form(ErrorDocument, known)]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"migrator {words} --json",
+        "anyOf": forms,
+        "$defs": dict(sorted(known.items())),
+    }
+
+
+def _render(words: str) -> str:
+    return json.dumps(schema(words), indent=1) + "\n"
+
+
+_PLAIN: Mapping[Any, dict[str, Any]] = {
+    None: {"type": "null"},
+    types.NoneType: {"type": "null"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": ["number", "null"]},  # infinite ones become null
+    str: {"type": "string"},
+    bytes: {"type": "string"},
+    Path: {"type": "string"},
+    object: {},
+    Any: {},
+}
+
+
+def _form(kind: Any, known: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a type
+    """The schema of a type. The schemas of structs are added to `known`. Raises TypeError for a type without a form."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        forms = [_form(one, known) for one in arguments]
+        # A number is null already where it is unknown.
+        return forms[0] if forms[1:] == [_PLAIN[None]] and forms[0] == _PLAIN[float] else {"anyOf": forms}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        items = [_form(one, known) for one in arguments]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if origin in (tuple, list, set, frozenset, Sequence):
+        return {"type": "array", "items": _form(arguments[0], known)}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": _form(arguments[1], known)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [one.value for one in kind]}
+    if isinstance(kind, type) and issubclass(kind, MigratorError):
+        return _form(ErrorWords, known)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        if kind.__name__ not in known:
+            known[kind.__name__] = {}  # a struct may contain itself
+            fields = _fields(kind)
+            known[kind.__name__] = {
+                "type": "object",
+                "properties": {name: _form(of, known) for name, of in sorted(fields.items())},
+                "required": sorted(fields),
+            }
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    raise TypeError(f"{kind} has no schema")
+
+
+def _fields(kind: type[Struct]) -> dict[str, Any]:
+    """The types of the fields and properties of a struct: both are keys of its object."""
+    fields = typing.get_type_hints(kind)
+    found = {name: fields[name] for name in kind.__struct_fields__}
+    for name in dir(kind):
+        one = getattr(kind, name)
+        if not name.startswith("_") and isinstance(one, property):
+            found[name] = typing.get_type_hints(one.fget)["return"]
+    given = _parameters(kind)
+    return {name: given.get(of, of) for name, of in found.items()}
+
+
+def _parameters(kind: type[Struct]) -> dict[object, Any]:
+    """The values of the type parameters of generic bases."""
+    given: dict[object, Any] = {}
+    for one in kind.__mro__:
+        for base in vars(one).get("__orig_bases__", ()):
+            parameters = getattr(typing.get_origin(base), "__parameters__", ())
+            given |= zip(parameters, typing.get_args(base), strict=False)
+    return given
+
+
+if __name__ == "__main__":
+    SCHEMAS.mkdir(exist_ok=True)
+    for name, text in render_schemas().items():
+        (SCHEMAS / name).write_text(text, encoding="ascii")
