@@ -23,7 +23,7 @@ from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.events import Finding
 from migrator.cutover.model import AnnounceSummary, BackupTold, CutoverSummary
-from migrator.doctor.model import TuningReport
+from migrator.doctor.model import ConfigurationCheck, TuningReport
 from migrator.lab.churn import ChurnSummary
 from migrator.lab.model import LabState
 from migrator.plan.limits import LimitsSeen
@@ -71,6 +71,7 @@ class LabRemoved(Struct):
 DOCUMENTS: Mapping[str, Any] = {
     "init": InitResult,
     "doctor": tuple[Finding, ...] | TuningReport,
+    "config check": ConfigurationCheck,
     "scan": CatalogRecord,
     "plan": PlanResult | UsageRanking | LimitsSeen,
     "run": RunSummary,

@@ -12,6 +12,7 @@ from migrator.core.version import version_and_commit
 _VERBS = {
     "init": ("migrator.cli.doctor:init_command", "write site.toml, create the ledger, record both file systems"),
     "doctor": ("migrator.cli.doctor:doctor_command", "check the site; print each finding with its fix"),
+    "config": ("migrator.cli.config:config", "check site.toml, hooks and mail.ini; list the settings"),
     "scan": ("migrator.cli.scan:scan_command", "scan the source into a new catalog"),
     "plan": ("migrator.cli.plan:plan_command", "rank users, make batches, forecast, schedule the bricks"),
     "run": ("migrator.cli.run:run_command", "copy batches: a seed pass, then delta passes"),

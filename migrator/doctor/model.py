@@ -2,6 +2,10 @@
 
 from msgspec import Struct
 
+from migrator.core.errors import ExitCode
+from migrator.core.events import Finding, FindingStatus
+from migrator.site.model import Setting
+
 
 class Fact(Struct, frozen=True, kw_only=True):
     """A setting of a host. `value` is None if it cannot be read, and empty if an option is not set."""
@@ -36,3 +40,16 @@ class TuningReport(Struct, frozen=True, kw_only=True):
     compared: int
     unknown: tuple[str, ...]
     problems: tuple[str, ...]
+
+
+class ConfigurationCheck(Struct, frozen=True, kw_only=True):
+    """The findings about the files that configure a site, and the settings in force."""
+
+    file: str
+    findings: tuple[Finding, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        failed = any(one.status is FindingStatus.FAILURE for one in self.findings)
+        return ExitCode.USAGE if failed else ExitCode.DONE

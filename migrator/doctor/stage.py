@@ -26,7 +26,7 @@ from migrator.bricks.retire.model import RetirementState
 from migrator.core.clock import Clock
 from migrator.core.entry import ACL_ACCESS, UserTree
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
-from migrator.core.events import EventKind, Finding, Severity, failure, ok, warning
+from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
@@ -35,17 +35,16 @@ from migrator.cutover.rules import (
     check_open_files,
     check_way_back,
     frozen_users,
-    missing_freeze_hook,
     what_is_unseen,
 )
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
+from migrator.doctor.configuration import check_mail, examine_hooks
 from migrator.doctor.trial import Trial
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
-from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
 from migrator.hosts.connection import own_environment
 from migrator.hosts.model import brick_problem, target_problem
@@ -62,7 +61,7 @@ from migrator.site import rules_guards
 from migrator.site.config import HostSection, Site, SlurmSection
 from migrator.site.filesystem import FileSystemCommand
 from migrator.site.model import needs_rsync
-from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
+from migrator.site.rules_links import check_link_names, check_links, naming_problem
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 
 if TYPE_CHECKING:
@@ -333,7 +332,9 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
         )
     findings += _state_directory(world)
     findings += await _journal(world)
-    findings += await _hooks(world)
+    if world.hooks is not None:
+        findings += await examine_hooks(world.site, world.hooks, world.blocking)
+    findings += await asyncio.to_thread(check_mail, world.site.file.with_name("mail.ini"))
     events = world.ledger.events.latest(1) if world.ledger is not None else ()
     findings.append(rules.check_clock(world.clock.now_s(), events[0].at_s if events else None))
     return findings
@@ -363,23 +364,6 @@ def _engine(world: DoctorWorld) -> list[Finding]:
 async def _rsync_version(world: DoctorWorld) -> bytes | None:
     program = world.find_program("rsync")
     return await _version(world.processes, None if program is None else os.fsencode(program))
-
-
-async def _hooks(world: DoctorWorld) -> list[Finding]:
-    if world.hooks is None:
-        return []
-    found, error = await ask(world, world.hooks.find)
-    if found is None:
-        fix = "repair the file system that holds them, or name another directory in [site] hooks_dir"
-        return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
-    cutover = world.site.cutover
-    switch = [] if links_of(world.site) else check_switch_hooks(found, by_hook=cutover.switch == "hook")
-    if cutover.switch != "hook":
-        # Users may be copied long before they are moved.
-        switch = [warning(one.check, one.message, one.fix) if one.fix else one for one in switch]
-    missing = missing_freeze_hook(found.hooks) if cutover.freeze == "hook" else None
-    freeze = [failure("hooks", missing, 'or set [cutover] freeze = "top" (docs/cutover.md)')] if missing else []
-    return [*check_hooks(found, world.hooks.directory), *freeze, *switch]
 
 
 async def _journal(world: DoctorWorld) -> list[Finding]:

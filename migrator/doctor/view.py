@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from migrator.core.units import first_of, several
-from migrator.doctor.model import TuningFinding, TuningReport
+from migrator.doctor.model import ConfigurationCheck, TuningFinding, TuningReport
 from migrator.render import document as doc
+from migrator.report.view_status import finding_document
 
 _SHOWN = 8
 
@@ -24,6 +27,17 @@ def tuning_document(report: TuningReport) -> doc.Document:
         ("Unknown", _unknown(report)),
         subtitle=verdict,
     )
+
+
+def configuration_document(check: ConfigurationCheck, *, details: bool) -> doc.Document:
+    """The findings, and the settings that differ from their defaults; with `details` all settings."""
+    findings = finding_document(check.findings)
+    shown = [one for one in check.settings if details or not one.is_default]
+    columns = [doc.text("section"), doc.text("key"), doc.paths("value"), doc.wide("meaning")]
+    rows = [(one.section, one.key, one.value or doc.NONE, one.meaning) for one in shown]
+    title = "Settings" if details else "Settings other than the defaults (--details: all)"
+    settings = doc.sections((title, [doc.table("", columns, rows)]))
+    return replace(findings, title="Configuration", sections=(*findings.sections, *settings))
 
 
 def _blocks(findings: list[TuningFinding]) -> Iterator[doc.Block]:

@@ -132,6 +132,12 @@ _LAYOUTS = (
     '`{ trees = ["home/*"], larger_than = "1GiB", stripe_count = 8 }` (docs/beegfs.md)'
 )
 
+
+def _windows(windows: tuple[Window, ...]) -> list[str]:
+    """As in site.toml; their limits are not in it."""
+    return [window.when for window in windows]
+
+
 CHOICE = Form("one of", "", str)
 Text = Annotated[str, Form("text", "", str, _text)]
 Name = Annotated[str, Form("name", "letters, digits, `.`, `_` and `-`", str, _name)]
@@ -139,7 +145,9 @@ Link = Annotated[str, Form("link", "an absolute path with `{user}` or `{tree}` i
 File = Annotated[Path, Form("path", "absolute, or relative to site.toml", str, _path, str)]
 Below = Annotated[str, Form("relative path", "below the mount, without `..`", str, _below)]
 Size = Annotated[int, Form("size", _SIZES, int | str, quantities.parse_size, quantities.size_in_words)]
-Rate = Annotated[int, Form("rate", _RATES, int | str, quantities.parse_rate)]
+Rate = Annotated[
+    int, Form("rate", _RATES, int | str, quantities.parse_rate, lambda value: f"{quantities.size_in_words(value)}/s")
+]
 Growth = Annotated[
     int,
     Form("growth", _GROWTHS, int | str, quantities.parse_growth, lambda value: f"{quantities.size_in_words(value)}/d"),
@@ -158,17 +166,19 @@ Seconds = Annotated[
     ),
 ]
 Share = Annotated[
-    float, Form("share", '`0.05` or `"5%"`', float | str, quantities.parse_share, lambda value: f"{value:.0%}")
+    float, Form("share", '`0.05` or `"5%"`', float | str, quantities.parse_share, lambda value: f"{value * 100:.12g}%")
 ]
 Flag = Annotated[bool, Form("true or false", "", bool)]
 Count = Annotated[int, Form("count", "", int)]
 Number = Annotated[float, Form("number", "", float)]
 Texts = Annotated[tuple[str, ...], Form("list of texts", "", list[str], _each(_text))]
 Globs = Annotated[tuple[str, ...], Form("list of globs", _GLOBS, list[str], _each(lambda text: _below(_text(text))))]
-Windows = Annotated[tuple[Window, ...], Form("list of windows", _WINDOWS, list[str], _each(quantities.parse_window))]
+Windows = Annotated[
+    tuple[Window, ...], Form("list of windows", _WINDOWS, list[str], _each(quantities.parse_window), _windows)
+]
 LimitedWindows = Annotated[
     tuple[Window, ...],
-    Form("list of windows with limits", _LIMITS, list[str | _LimitedWindow], _each(_limited_window)),
+    Form("list of windows with limits", _LIMITS, list[str | _LimitedWindow], _each(_limited_window), _windows),
 ]
 Layouts = Annotated[tuple[LayoutRule, ...], Form("list of layouts", _LAYOUTS, list[_Layout], _each(_layout_rule))]
 AT_LEAST_1 = Meta(ge=1)

@@ -9,6 +9,16 @@ from migrator.core.entry import EntryType
 from migrator.fs.model import FileLook, Mount
 
 
+class Setting(Struct, frozen=True, kw_only=True):
+    """A key of site.toml. `value` is in the form of site.toml, None if it is not set and has no default."""
+
+    section: str
+    key: str
+    value: str | None
+    is_default: bool
+    meaning: str
+
+
 class LinkLook(Struct, frozen=True, kw_only=True):
     """The state of a user's link. All paths are absolute.
 

@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from migrator.core.errors import UsageError
 from migrator.site import config as site
-from migrator.site.config import SECTIONS
+from migrator.site.config import SECTIONS, Key
+from migrator.site.model import Setting
 
 DEFAULT_TREES = ("home/*",)
 _EXAMPLE = re.compile(r"\s*Example:\s+`(.*)`\.$")
@@ -83,6 +84,35 @@ def render_site(draft: SiteDraft) -> str:
             setting = unset if value is None else f"{key.name} = {_toml(value)}"
             lines.append(f"{setting}  # {_first_sentence(text)}")
     return "\n".join(lines) + "\n"
+
+
+def settings_of(given: site.Site) -> tuple[Setting, ...]:
+    """Every key, in the order of the documentation; those of named sections once for each name."""
+    texts = descriptions()
+    found: list[Setting] = []
+    for section in SECTIONS:
+        if section.parent:
+            named = getattr(getattr(given, section.parent), section.name)
+            places = [(f"[{section.parent}.{section.name}.{json.dumps(one.name)}]", one) for one in named]
+        else:
+            places = [(section.header, getattr(given, section.name))]
+        for header, values in places:
+            for key in section.keys:
+                value = getattr(values, key.field)
+                found.append(
+                    Setting(
+                        section=header,
+                        key=key.name,
+                        value=None if value is None else _written(key, value),
+                        is_default=not key.required and value in (key.default, given.file.parent / str(key.default)),
+                        meaning=_first_sentence(split_example(texts[f"{section.kind.__name__}.{key.field}"])[0]),
+                    )
+                )
+    return tuple(found)
+
+
+def _written(key: Key, value: object) -> str:
+    return _toml(to_builtins(key.form.write(value)))
 
 
 def descriptions() -> Mapping[str, str]:
