@@ -25,7 +25,7 @@ class SiteRecords(Records):
 
     def read(self) -> SiteRecord | None:
         """The site; None before `init`."""
-        return self._first(SiteRecord, select(tables.site))
+        return self._first(SiteRecord, select(tables.SiteRow))
 
     def required(self) -> SiteRecord:
         """The site. Raises UsageError before `init`."""
@@ -36,9 +36,9 @@ class SiteRecords(Records):
     def create(self, record: SiteRecord) -> None:
         """Record the site. Raises UsageError if the ledger belongs to another site."""
         with self._database.write() as connection:
-            there = connection.execute(select(tables.site)).one_or_none()
+            there = connection.execute(select(tables.SiteRow)).one_or_none()
             if there is None:
-                add(connection, tables.site, **columns_of(tables.site, record, id=_ONLY_SITE))
+                add(connection, tables.SiteRow, **columns_of(tables.SiteRow, record, id=_ONLY_SITE))
             elif there.site_id != record.site_id:
                 raise UsageError(
                     f"the ledger belongs to the site {there.name} already",
@@ -47,12 +47,12 @@ class SiteRecords(Records):
 
     def update_identities(self, source: MountIdentity, target: MountIdentity) -> None:
         """Record the current mounts as the expected ones."""
-        self._change(tables.site, _ONLY_SITE, "site", source=encode(source), target=encode(target))
+        self._change(tables.SiteRow, _ONLY_SITE, "site", source=encode(source), target=encode(target))
 
     def record_capabilities(self, capabilities: TargetCapabilities, at_s: float) -> None:
         """Record which attributes of a file the target keeps."""
         found = {"capabilities": encode(capabilities), "capabilities_probed_at_s": at_s}
-        self._change(tables.site, _ONLY_SITE, "site", **found)
+        self._change(tables.SiteRow, _ONLY_SITE, "site", **found)
 
 
 class RunRecords(Records):
@@ -61,20 +61,20 @@ class RunRecords(Records):
     def start(self, *, verb: str, pid: int, at_s: float, directory: str) -> int:
         """Record a new run; returns its id. Every call is a run of its own."""
         times = {"started_at_s": at_s, "heartbeat_at_s": at_s}
-        return self._add(tables.runs, verb=verb, pid=pid, directory=directory, **times)
+        return self._add(tables.RunRow, verb=verb, pid=pid, directory=directory, **times)
 
     def heartbeat(self, run_id: int, at_s: float) -> None:
         """The run is alive."""
-        self._change(tables.runs, run_id, f"run {run_id}", heartbeat_at_s=at_s)
+        self._change(tables.RunRow, run_id, f"run {run_id}", heartbeat_at_s=at_s)
 
     def finish(self, run_id: int, at_s: float, exit_code: int) -> None:
         """The run has ended."""
         ended = {"finished_at_s": at_s, "heartbeat_at_s": at_s, "exit_code": exit_code}
-        self._change(tables.runs, run_id, f"run {run_id}", **ended)
+        self._change(tables.RunRow, run_id, f"run {run_id}", **ended)
 
     def latest(self) -> RunRecord | None:
         """The newest run."""
-        return self._first(RunRecord, select(tables.runs).order_by(tables.runs.c.id.desc()))
+        return self._first(RunRecord, select(tables.RunRow).order_by(tables.RunRow.id.desc()))
 
 
 class JournalRecords(Records):
@@ -82,11 +82,11 @@ class JournalRecords(Records):
 
     def add(self, *, token: str, at_s: float, what: str) -> int:
         """Record an entry; returns its number, which is higher than those of all before."""
-        return self._add(tables.journal, token=token, at_s=at_s, what=what)
+        return self._add(tables.JournalRow, token=token, at_s=at_s, what=what)
 
     def tokens(self, first: int) -> Mapping[int, str]:
         """The tokens of the entries from a number on."""
-        query = select(tables.journal.c.id, tables.journal.c.token).where(tables.journal.c.id >= first)
+        query = select(tables.JournalRow.id, tables.JournalRow.token).where(tables.JournalRow.id >= first)
         return {row.id: row.token for row in self._rows(query)}
 
 
@@ -94,7 +94,7 @@ class EventRecords(Records):
     """Events of the migration."""
 
     def add(self, event: Event, run_id: int | None = None) -> None:
-        self._add(tables.events, **columns_of(tables.events, event, run_id=run_id))
+        self._add(tables.EventRow, **columns_of(tables.EventRow, event, run_id=run_id))
 
     def note(self, at_s: float, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """Add an event that is not shown, and that belongs to no run."""
@@ -102,7 +102,7 @@ class EventRecords(Records):
 
     def latest(self, limit: int) -> Sequence[Event]:
         """The newest events, newest first."""
-        return self._all(Event, select(tables.events).order_by(tables.events.c.id.desc()).limit(limit))
+        return self._all(Event, select(tables.EventRow).order_by(tables.EventRow.id.desc()).limit(limit))
 
 
 # Steps with hooks, and calls of hooks.
@@ -110,7 +110,7 @@ class EventRecords(Records):
 
 _BEGUN_ANEW = "begun-anew"
 
-_steps, _calls = tables.hook_steps.c, tables.hook_calls.c
+_steps, _calls = tables.HookStepRow, tables.HookCallRow
 
 
 class HookRecords(Records):
@@ -122,9 +122,9 @@ class HookRecords(Records):
         closed = {"closed_at_s": at_s, "state": _BEGUN_ANEW}
         new = {"run_id": run_id, "step": step.value, "subject": subject, "opened_at_s": at_s}
         with self._database.write() as connection:
-            connection.execute(update(tables.hook_steps).where(*left_open).values(closed))
-            number = add(connection, tables.hook_steps, **new)
-            row = connection.execute(select(tables.hook_steps).where(_steps.id == number)).one()
+            connection.execute(update(tables.HookStepRow).where(*left_open).values(closed))
+            number = add(connection, tables.HookStepRow, **new)
+            row = connection.execute(select(tables.HookStepRow).where(_steps.id == number)).one()
         return record_of(row, HookStepRecord, state="")
 
     def open_since(self, step: HookStep, subject: str) -> HookStepRecord | None:
@@ -140,21 +140,21 @@ class HookRecords(Records):
         said_no = _calls.outcome.in_((HookOutcome.SKIP.value, HookOutcome.REFUSE.value))
         by_itself = _calls.exit_code.is_(None) | (_calls.exit_code >= 0)
         worked = _calls.outcome.is_(None) | ~(said_no & by_itself)
-        query = select(_calls.id).join(tables.hook_steps, _steps.id == _calls.step_id)
+        query = select(_calls.id).join(tables.HookStepRow, _steps.id == _calls.step_id)
         return bool(self._rows(query.where(*_same(step, subject), _calls.stage == stage.name, worked).limit(1)))
 
     def _newest(self, *these: ColumnElement[bool]) -> HookStepRecord | None:
-        rows = self._rows(select(tables.hook_steps).where(*these).order_by(_steps.id.desc()).limit(1))
+        rows = self._rows(select(tables.HookStepRow).where(*these).order_by(_steps.id.desc()).limit(1))
         return next((record_of(row, HookStepRecord, state=row.state or "") for row in rows), None)
 
     def close_step(self, step_id: int, *, state: str, at_s: float) -> None:
         """The `post` hooks of the step were called. May be called again."""
-        self._change(tables.hook_steps, step_id, f"step {step_id} with hooks", closed_at_s=at_s, state=state)
+        self._change(tables.HookStepRow, step_id, f"step {step_id} with hooks", closed_at_s=at_s, state=state)
 
     def intend(self, *, step_id: int, hook: Hook, token: str, at_s: float) -> int:
         """Record a call before the hook starts; return its id."""
         called = {"stage": hook.stage.name, "name": hook.name, "token": token, "started_at_s": at_s}
-        return self._add(tables.hook_calls, step_id=step_id, **called, output=b"")
+        return self._add(tables.HookCallRow, step_id=step_id, **called, output=b"")
 
     def finish(self, call_id: int, *, at_s: float, exit_code: int | None, outcome: HookOutcome, output: bytes) -> None:
         """Record the result of a call. The first result counts."""
@@ -163,16 +163,16 @@ class HookRecords(Records):
             there = connection.execute(select(_calls.finished_at_s).where(_calls.id == call_id)).one_or_none()
             expect_one(int(there is not None), f"call {call_id} of a hook")
             unfinished = (_calls.id == call_id, _calls.finished_at_s.is_(None))
-            connection.execute(update(tables.hook_calls).where(*unfinished).values(result))
+            connection.execute(update(tables.HookCallRow).where(*unfinished).values(result))
 
     def unfinished(self, steps: Collection[HookStep]) -> Sequence[tuple[str, HookCallRecord]]:
         """Calls around these steps without a result, each with the directory of its run: of runs at work, and of those
         that were killed.
         """
         query = (
-            select(tables.hook_calls, tables.runs.c.directory)
-            .join(tables.hook_steps, _steps.id == _calls.step_id)
-            .join(tables.runs, tables.runs.c.id == _steps.run_id)
+            select(tables.HookCallRow, tables.RunRow.directory)
+            .join(tables.HookStepRow, _steps.id == _calls.step_id)
+            .join(tables.RunRow, tables.RunRow.id == _steps.run_id)
             .where(_calls.finished_at_s.is_(None), _steps.step.in_([step.value for step in steps]))
             .order_by(_calls.id)
         )
@@ -180,7 +180,7 @@ class HookRecords(Records):
 
     def of_step(self, step_id: int) -> Sequence[HookCallRecord]:
         """The calls of a step, oldest first."""
-        query = select(tables.hook_calls).where(_calls.step_id == step_id).order_by(_calls.id)
+        query = select(tables.HookCallRow).where(_calls.step_id == step_id).order_by(_calls.id)
         return self._all(HookCallRecord, query)
 
 

@@ -5,6 +5,7 @@ from itertools import islice
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, true, update
 from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.orm import aliased
 
 from migrator.core import states
 from migrator.core.documents import encode
@@ -36,7 +37,7 @@ _INSERT_CHUNK = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')"
 )
 
-_chunks, _attempts, _attention = tables.chunks.c, tables.attempts.c, tables.attention.c
+_chunks, _attempts, _attention = tables.ChunkRow, tables.AttemptRow, tables.AttentionRow
 
 
 class ChunkTable(Records):
@@ -44,7 +45,7 @@ class ChunkTable(Records):
 
     def chunk(self, chunk_id: int) -> ChunkRecord:
         """One chunk. Raises LedgerCorrupt if there is none."""
-        found = self._first(ChunkRecord, select(tables.chunks).where(_chunks.id == chunk_id))
+        found = self._first(ChunkRecord, select(tables.ChunkRow).where(_chunks.id == chunk_id))
         if found is None:
             raise missing(f"chunk {chunk_id}")
         return found
@@ -56,7 +57,7 @@ class ChunkTable(Records):
         counts = []
         with self._database.write() as connection:
             for these in (_times_to_set_again(pass_id), _failed(pass_id)):
-                pending = update(tables.chunks).where(these, _but(but_trees)).values(state="pending")
+                pending = update(tables.ChunkRow).where(these, _but(but_trees)).values(state="pending")
                 counts.append(connection.execute(pending).rowcount)
         return counts[-1]
 
@@ -77,7 +78,7 @@ class ChunkTable(Records):
         (None among these: chunks of no brick); chunks of `but_trees` are left out.
         """
         these = (_chunks.pass_id == pass_id, _chunks.kind == str(kind), _chunks.state == ChunkState.PENDING.value)
-        query = select(tables.chunks).where(*these, _of_bricks(bricks), _but(but_trees))
+        query = select(tables.ChunkRow).where(*these, _of_bricks(bricks), _but(but_trees))
         return self._all(ChunkRecord, query.order_by(_chunks.size_bytes.desc(), _chunks.number).limit(limit))
 
     def bricks(self, pass_id: int) -> frozenset[str | None]:
@@ -88,11 +89,11 @@ class ChunkTable(Records):
     def copied(self, pass_id: int, kinds: Collection[ChunkKind]) -> Sequence[CopiedChunk]:
         """Chunks of these kinds that were not split, each with the last attempt that succeeded, in order of number."""
         succeeded = (_attempts.chunk_id == _chunks.id, _attempts.state == AttemptState.SUCCEEDED.value)
-        last = select(func.max(_attempts.id)).where(*succeeded).correlate(tables.chunks).scalar_subquery()
+        last = select(func.max(_attempts.id)).where(*succeeded).correlate(tables.ChunkRow).scalar_subquery()
         rows = self._rows(
-            select(tables.chunks, last.label("attempt_id"), tables.runs.c.directory)
-            .outerjoin(tables.attempts, _attempts.id == last)
-            .outerjoin(tables.runs, tables.runs.c.id == _attempts.run_id)
+            select(tables.ChunkRow, last.label("attempt_id"), tables.RunRow.directory)
+            .outerjoin(tables.AttemptRow, _attempts.id == last)
+            .outerjoin(tables.RunRow, tables.RunRow.id == _attempts.run_id)
             .where(
                 _chunks.pass_id == pass_id,
                 _chunks.kind.in_([kind.value for kind in kinds]),
@@ -128,11 +129,11 @@ class ChunkTable(Records):
 
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
         """The usage that other plans have copied, by tree. Files and directories count as one inode each."""
-        passes = tables.passes.c
+        passes = tables.PassRow
         done = (_chunks.state == ChunkState.DONE.value, _chunks.kind.in_(_TAKING_ROOM))
         query = (
             select(_chunks.tree, func.sum(_chunks.size_bytes), func.sum(_chunks.files))
-            .join(tables.passes, passes.id == _chunks.pass_id)
+            .join(tables.PassRow, passes.id == _chunks.pass_id)
             .where(passes.plan != before_plan, *done)
             .group_by(_chunks.pass_id, _chunks.tree)
         )
@@ -148,7 +149,7 @@ class ChunkTable(Records):
         again.
         """
         with self._database.write() as connection:
-            made = select(tables.chunks).where(_chunks.parent_id == chunk_id).order_by(_chunks.number)
+            made = select(tables.ChunkRow).where(_chunks.parent_id == chunk_id).order_by(_chunks.number)
             rows = connection.execute(made).all()
             if not rows:
                 if not halves:
@@ -157,7 +158,7 @@ class ChunkTable(Records):
                 pass_id = connection.execute(select(_chunks.pass_id).where(_chunks.id == chunk_id)).scalar_one()
                 for number, (half, list_path) in enumerate(halves, _next_number(connection, pass_id)):
                     _add_chunk(connection, half, pass_id, number=number, list_path=list_path, parent_id=chunk_id)
-                connection.execute(delete(tables.attention).where(_attention.chunk_id == chunk_id))
+                connection.execute(delete(tables.AttentionRow).where(_attention.chunk_id == chunk_id))
                 rows = connection.execute(made).all()
         return [record_of(row, ChunkRecord) for row in rows]
 
@@ -178,12 +179,12 @@ class ChunkTable(Records):
                     number=number, kind=ChunkKind.TREE, tree=tree, files=need.inodes, size_bytes=need.size_bytes
                 )
                 _add_chunk(connection, chunk, pass_id)
-            rows = connection.execute(select(tables.chunks).where(of_pass)).all()
+            rows = connection.execute(select(tables.ChunkRow).where(of_pass)).all()
         found = {row.tree: record_of(row, ChunkRecord) for row in rows}
         return [found[tree] for tree in trees]
 
     def _in_order(self, *these: ColumnElement[bool]) -> Sequence[ChunkRecord]:
-        return self._all(ChunkRecord, select(tables.chunks).where(*these).order_by(_chunks.number))
+        return self._all(ChunkRecord, select(tables.ChunkRow).where(*these).order_by(_chunks.number))
 
 
 def insert_chunks(connection: Connection, pass_id: int, chunks: Iterable[Chunk]) -> tuple[int, int]:
@@ -210,10 +211,10 @@ def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
 
 def _add_chunk(connection: Connection, chunk: Chunk, pass_id: int, **given: object) -> None:
     given = {"pass_id": pass_id, "state": ChunkState.PENDING.value, **given}
-    add(connection, tables.chunks, **columns_of(tables.chunks, chunk, **given))
+    add(connection, tables.ChunkRow, **columns_of(tables.ChunkRow, chunk, **given))
 
 
-_CHUNK_STATES = States(tables.chunks, states.CHUNK_TRANSITIONS, "id")
+_CHUNK_STATES = States(tables.ChunkRow, states.CHUNK_TRANSITIONS, "id")
 
 
 def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> bool:
@@ -237,7 +238,7 @@ def _of_bricks(bricks: Collection[str | None] | None) -> ColumnElement[bool]:
 
 def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
     """Done chunks of directories' times, in trees in which another chunk failed."""
-    other = tables.chunks.alias().c
+    other = aliased(tables.ChunkRow)
     times = ChunkKind.DIRECTORY_TIMES.value
     failed = (other.pass_id == pass_id, other.state == ChunkState.FAILED.value, other.kind != times)
     return and_(
@@ -261,13 +262,13 @@ _OF_CHUNK = _attempts.chunk_id == bindparam("chunk_id")
 _BY_TOKEN = select(_attempts.id).where(_attempts.token == bindparam("token"))
 _UNFINISHED_OF_CHUNK = select(func.count()).where(_OF_CHUNK, tables.UNFINISHED)
 _NEXT_ATTEMPT = select(func.coalesce(func.max(_attempts.number), 0) + 1).where(_OF_CHUNK)
-_CHUNK_OF_ATTEMPT = select(tables.chunks).where(
+_CHUNK_OF_ATTEMPT = select(tables.ChunkRow).where(
     _chunks.id == select(_attempts.chunk_id).where(_attempts.id == bindparam("attempt_id")).scalar_subquery()
 )
-_FORGET_SAMPLES = delete(tables.samples).where(
-    tables.samples.c.pass_id == bindparam("pass_id"), tables.samples.c.attempt_id == bindparam("attempt_id")
+_FORGET_SAMPLES = delete(tables.SampleRow).where(
+    tables.SampleRow.pass_id == bindparam("pass_id"), tables.SampleRow.attempt_id == bindparam("attempt_id")
 )
-_FORGET_PROBLEMS = delete(tables.attention).where(_attention.chunk_id == bindparam("chunk_id"))
+_FORGET_PROBLEMS = delete(tables.AttentionRow).where(_attention.chunk_id == bindparam("chunk_id"))
 
 
 class AttemptTable(Records):
@@ -293,7 +294,7 @@ class AttemptTable(Records):
             _enter_chunk(connection, chunk_id, ChunkState.RUNNING)
             return add(
                 connection,
-                tables.attempts,
+                tables.AttemptRow,
                 chunk_id=chunk_id,
                 run_id=run_id,
                 number=connection.execute(_NEXT_ATTEMPT, this).scalar_one(),
@@ -311,9 +312,9 @@ class AttemptTable(Records):
     def started(self, attempt_id: int, process: ProcessIdentity) -> None:
         """The process of an attempt has started."""
         with self._database.write() as connection:
-            identity = columns_of(tables.attempts, process)
+            identity = columns_of(tables.AttemptRow, process)
             if not _enter_attempt(connection, attempt_id, AttemptState.RUNNING, **identity):
-                change(connection, tables.attempts, attempt_id, f"attempt {attempt_id}", **identity)
+                change(connection, tables.AttemptRow, attempt_id, f"attempt {attempt_id}", **identity)
 
     def finish(
         self,
@@ -333,7 +334,9 @@ class AttemptTable(Records):
         attempt does not change a chunk that is already split.
         """
         new = AttemptState(state)
-        ended = columns_of(tables.attempts, counters, finished_at_s=at_s, exit_code=exit_code, stderr_tail=stderr_tail)
+        ended = columns_of(
+            tables.AttemptRow, counters, finished_at_s=at_s, exit_code=exit_code, stderr_tail=stderr_tail
+        )
         with self._database.write() as connection:
             if not _enter_attempt(connection, attempt_id, new, **ended):
                 return
@@ -349,7 +352,7 @@ class AttemptTable(Records):
 
     def unfinished_attempts(self, *, pass_id: int | None = None, run_id: int | None = None) -> Sequence[AttemptRecord]:
         """Attempts that are intended or running, oldest first."""
-        query = select(tables.attempts).where(tables.UNFINISHED).order_by(_attempts.id)
+        query = select(tables.AttemptRow).where(tables.UNFINISHED).order_by(_attempts.id)
         if pass_id is not None:
             of_pass = select(_chunks.id).where(_chunks.id == _attempts.chunk_id, _chunks.pass_id == pass_id)
             query = query.where(of_pass.exists())
@@ -360,16 +363,16 @@ class AttemptTable(Records):
     def runs_with_attempts(self) -> Sequence[RunRecord]:
         """The runs with unfinished attempts, oldest first: runs at work, and those that were killed."""
         ids = select(_attempts.run_id).where(tables.UNFINISHED)
-        return self._all(RunRecord, select(tables.runs).where(tables.runs.c.id.in_(ids)).order_by(tables.runs.c.id))
+        return self._all(RunRecord, select(tables.RunRow).where(tables.RunRow.id.in_(ids)).order_by(tables.RunRow.id))
 
     def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]:
         """Every attempt at a chunk, oldest first."""
-        query = select(tables.attempts).where(_attempts.chunk_id == chunk_id).order_by(_attempts.number)
+        query = select(tables.AttemptRow).where(_attempts.chunk_id == chunk_id).order_by(_attempts.number)
         return self._all(AttemptRecord, query)
 
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
         """Files of a pass with a problem that no later attempt settled, in order of path."""
-        query = select(tables.attention).where(_attention.pass_id == pass_id, _attention.kind == kind.value)
+        query = select(tables.AttentionRow).where(_attention.pass_id == pass_id, _attention.kind == kind.value)
         return self._all(FileProblem, query.order_by(_attention.path))
 
     def vanished_count(self, pass_id: int) -> int:
@@ -388,7 +391,7 @@ class AttemptTable(Records):
             _record_problems(connection, pass_id, None, problems, at_s)
 
 
-_ATTEMPT_STATES = States(tables.attempts, states.ATTEMPT_TRANSITIONS, "id")
+_ATTEMPT_STATES = States(tables.AttemptRow, states.ATTEMPT_TRANSITIONS, "id")
 
 
 def _enter_attempt(connection: Connection, attempt_id: int, state: AttemptState, **values: object) -> bool:
@@ -400,9 +403,12 @@ def _record_problems(
 ) -> None:
     if not problems:
         return
-    statement = upsert(tables.attention)
+    statement = upsert(tables.AttentionRow)
     replaced = {key: statement.excluded[key] for key in ("chunk_id", "kind", "errno", "reason", "at_s")}
     connection.execute(
         statement.on_conflict_do_update(index_elements=["pass_id", "path"], set_=replaced),
-        [columns_of(tables.attention, problem, pass_id=pass_id, chunk_id=chunk_id, at_s=at_s) for problem in problems],
+        [
+            columns_of(tables.AttentionRow, problem, pass_id=pass_id, chunk_id=chunk_id, at_s=at_s)
+            for problem in problems
+        ],
     )

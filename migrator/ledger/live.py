@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, case, func, select
+from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, case, func, select
 
 from migrator.bricks.add.model import ADDITIONS
 from migrator.bricks.drain.model import DRAINS, last_counts
@@ -29,7 +29,7 @@ class MetricRecords(Records):
 
     def sums(self) -> Mapping[str, Counts]:
         """All sums as of one moment. Those of finished work never decrease."""
-        event, run, hook = tables.events.c, tables.runs.c, tables.hook_calls.c
+        event, run, hook = tables.EventRow, tables.RunRow, tables.HookCallRow
         told = event.severity.in_([Severity.WARNING.value, Severity.ERROR.value])
         with self._database.read() as connection:
             return {
@@ -46,25 +46,27 @@ class MetricRecords(Records):
 
     def newest_runs(self) -> Sequence[RunRecord]:
         """The newest run of every verb, in order of verb."""
-        newest = select(func.max(tables.runs.c.id)).group_by(tables.runs.c.verb)
-        query = select(tables.runs).where(tables.runs.c.id.in_(newest)).order_by(tables.runs.c.verb)
+        newest = select(func.max(tables.RunRow.id)).group_by(tables.RunRow.verb)
+        query = select(tables.RunRow).where(tables.RunRow.id.in_(newest)).order_by(tables.RunRow.verb)
         return self._all(RunRecord, query)
 
 
-def _counted(connection: Connection, labels: Sequence[Column[Any]], condition: ColumnElement[bool]) -> Counts:
+def _counted(
+    connection: Connection, labels: Sequence[SQLColumnExpression[Any]], condition: ColumnElement[bool]
+) -> Counts:
     query = select(func.count(), *labels).where(condition).group_by(*labels).order_by(*labels)
     return [(count, *map(str, texts)) for count, *texts in connection.execute(query)]
 
 
 def _passes(connection: Connection) -> dict[str, Counts]:
-    one, sample = tables.passes.c, tables.samples.c
+    one, sample = tables.PassRow, tables.SampleRow
     begun = {row[0]: row[1] for row in connection.execute(select(one.kind, func.count()).group_by(one.kind))}
     query = (
         select(
             one.kind, func.sum(sample.size_bytes), func.sum(sample.files), func.sum(sample.streams * sample.interval_s)
         )
         # Pass by pass: the samples of single streams, which are most of the table, are not read.
-        .join(tables.samples, sample.pass_id == one.id)
+        .join(tables.SampleRow, sample.pass_id == one.id)
         .where(sample.attempt_id == ALL_STREAMS)
         .group_by(one.kind)
     )
@@ -79,7 +81,7 @@ def _passes(connection: Connection) -> dict[str, Counts]:
 
 
 def _attempts(connection: Connection) -> dict[str, Counts]:
-    one = tables.attempts.c
+    one = tables.AttemptRow
     # Answered from one index, as the rows are long.
     query = (
         select(one.host, one.engine, one.state, func.count(), func.sum(one.files), func.sum(one.size_bytes))
@@ -100,11 +102,11 @@ def _attempts(connection: Connection) -> dict[str, Counts]:
 
 
 def _streams(connection: Connection) -> Counts:
-    one, chunk = tables.attempts.c, tables.chunks.c
+    one, chunk = tables.AttemptRow, tables.ChunkRow
     source = case((chunk.brick.is_not(None), "brick"), else_="mount")
     query = (
         select(func.count(), one.host, source)
-        .join(tables.chunks, chunk.id == one.chunk_id)
+        .join(tables.ChunkRow, chunk.id == one.chunk_id)
         # A subquery: the condition matches that of the index only without table names.
         .where(one.id.in_(select(one.id).where(tables.UNFINISHED)))
         .group_by(one.host, source)
@@ -117,7 +119,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
     """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host, a drain continues
     its task with new counters. Its sums include the files moved before the reboot, as the progress of the drain does.
     """
-    one, operation = tables.operation_samples.c, tables.operations.c
+    one, operation = tables.OperationSampleRow, tables.OperationRow
     of_task = (
         select(
             operation.kind,
@@ -126,7 +128,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
             func.max(one.files).label("files"),
             func.max(one.failures).label("failures"),
         )
-        .join(tables.operations, operation.id == one.operation_id)
+        .join(tables.OperationRow, operation.id == one.operation_id)
         .where(operation.kind.in_([DRAINS.name, ADDITIONS.name]))
         .group_by(one.operation_id, one.task_id, one.host)
         .subquery()
@@ -151,7 +153,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
 def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
     """Bytes and files that drains moved, by kind and host, over reboots."""
     sizes, files = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    one = tables.operations.c
+    one = tables.OperationRow
     drains = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
     for drain_id in drains:
         for counts in last_counts(read_telling_samples(connection, drain_id, recent_s=0.0)):
@@ -161,7 +163,7 @@ def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[
 
 
 def _verified(connection: Connection) -> dict[str, Counts]:
-    one = tables.verifications.c
+    one = tables.VerificationRow
     query = (
         select(one.whole, func.count(), func.sum(one.digested_files), func.sum(one.digested_bytes))
         .where(one.finished_at_s.is_not(None))
@@ -189,7 +191,7 @@ class WatchRecords(Records):
 
     def streams(self, *, recent_s: float) -> Sequence[StreamAtWork]:
         """Every unfinished attempt, oldest first. Its rate covers the last `recent_s` before the newest sample of its pass."""
-        attempts, chunks, passes = tables.attempts.c, tables.chunks.c, tables.passes.c
+        attempts, chunks, passes = tables.AttemptRow, tables.ChunkRow, tables.PassRow
         query = (
             # Not the whole rows: argv may be long.
             select(
@@ -205,8 +207,8 @@ class WatchRecords(Records):
                 passes.kind.label("pass_kind"),
                 passes.number.label("pass_number"),
             )
-            .join(tables.chunks, chunks.id == attempts.chunk_id)
-            .join(tables.passes, passes.id == chunks.pass_id)
+            .join(tables.ChunkRow, chunks.id == attempts.chunk_id)
+            .join(tables.PassRow, passes.id == chunks.pass_id)
             # A subquery: the condition matches that of the index only without table names.
             .where(attempts.id.in_(select(attempts.id).where(tables.UNFINISHED)))
             .order_by(attempts.id)
@@ -218,24 +220,24 @@ class WatchRecords(Records):
 
     def last_event(self) -> int:
         """The number of the newest event, 0 if there is none."""
-        return int(self._value(select(func.max(tables.events.c.id))) or 0)
+        return int(self._value(select(func.max(tables.EventRow.id))) or 0)
 
     def events_after(self, number: int, limit: int) -> Sequence[tuple[int, Event]]:
         """At most `limit` events after one, the newest, with their numbers, oldest first."""
-        events = tables.events.c
-        query = select(tables.events).where(events.id > number).order_by(events.id.desc()).limit(limit)
+        events = tables.EventRow
+        query = select(tables.EventRow).where(events.id > number).order_by(events.id.desc()).limit(limit)
         return [(row.id, record_of(row, Event)) for row in reversed(self._rows(query))]
 
 
 def _newest_sample(connection: Connection, pass_id: int) -> float | None:
-    sample = tables.samples.c
+    sample = tables.SampleRow
     query = select(func.max(sample.at_s)).where(sample.pass_id == pass_id, sample.attempt_id == ALL_STREAMS)
     newest: float | None = connection.execute(query).scalar_one()
     return newest
 
 
 def _stream(connection: Connection, row: AnyRow, newest_s: float | None, recent_s: float) -> StreamAtWork:
-    sample = tables.samples.c
+    sample = tables.SampleRow
     is_recent = sample.at_s > (newest_s or 0.0) - recent_s
     sums = {
         "done_files": sample.files,

@@ -25,7 +25,7 @@ from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, 
 ALL_STREAMS = 0
 """In the column `attempt_id`: all streams together."""
 
-_samples = tables.samples.c
+_samples = tables.SampleRow
 
 
 class SampleRecords(Records):
@@ -33,13 +33,13 @@ class SampleRecords(Records):
 
     def add(self, pass_id: int, samples: Sequence[Sample]) -> None:
         """Store samples, replacing those of the same time and attempt."""
-        table = tables.samples
+        table = tables.SampleRow
         rows = [columns_of(table, one, pass_id=pass_id, attempt_id=one.attempt_id or ALL_STREAMS) for one in samples]
         self._put(table, rows)
 
     def whole(self, pass_id: int) -> Sequence[Sample]:
         """The samples of all streams together, in order of time."""
-        query = select(tables.samples).where(_samples.pass_id == pass_id, _samples.attempt_id == ALL_STREAMS)
+        query = select(tables.SampleRow).where(_samples.pass_id == pass_id, _samples.attempt_id == ALL_STREAMS)
         return [_sample(row) for row in self._rows(query.order_by(_samples.at_s))]
 
     def measured_cost(self) -> TransferCost | None:
@@ -54,7 +54,7 @@ class SampleRecords(Records):
 
 def cost_sums() -> AnySelect:
     """The sums of a fit over all attempts that succeeded."""
-    attempt = tables.attempts.c
+    attempt = tables.AttemptRow
     files, size_bytes = cast(attempt.files, Float), cast(attempt.size_bytes, Float)
     seconds = attempt.finished_at_s - attempt.started_at_s
     terms = {
@@ -69,10 +69,10 @@ def cost_sums() -> AnySelect:
     }
     return (
         select(func.count().label("attempts"), *(func.sum(term).label(name) for name, term in terms.items()))
-        .join(tables.chunks, tables.chunks.c.id == attempt.chunk_id)
+        .join(tables.ChunkRow, tables.ChunkRow.id == attempt.chunk_id)
         .where(
             attempt.state == AttemptState.SUCCEEDED.value,
-            tables.chunks.c.kind.in_((ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)),
+            tables.ChunkRow.kind.in_((ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)),
             seconds > 0,
         )
     )
@@ -85,7 +85,7 @@ def _sample(row: AnyRow) -> Sample:
 # Probes.
 
 
-_probes = tables.probes.c
+_probes = tables.ProbeRow
 
 ALL_KEPT_S = 2 * DAY_S
 """Every probe is kept for this time; after that, one per hour until `KEPT_S`."""
@@ -101,20 +101,20 @@ class ProbeRecords(Records):
     def add(self, probe: Probe) -> None:
         """Store a probe. Some calls also remove old ones."""
         with self._database.write() as connection:
-            if add(connection, tables.probes, **columns_of(tables.probes, probe)) % _THIN_EVERY == 0:
+            if add(connection, tables.ProbeRow, **columns_of(tables.ProbeRow, probe)) % _THIN_EVERY == 0:
                 old, hour = _probes.at_s < probe.at_s - ALL_KEPT_S, cast(_probes.at_s / HOUR_S, Integer)
                 kept = select(func.min(_probes.id)).where(old).group_by(_probes.side, hour)
-                connection.execute(delete(tables.probes).where(old, _probes.id.not_in(kept)))
-                connection.execute(delete(tables.probes).where(_probes.at_s < probe.at_s - KEPT_S))
+                connection.execute(delete(tables.ProbeRow).where(old, _probes.id.not_in(kept)))
+                connection.execute(delete(tables.ProbeRow).where(_probes.at_s < probe.at_s - KEPT_S))
 
     def since(self, side: ProbeSide, at_s: float) -> Sequence[Probe]:
         """Probes of one side that began after `at_s`, oldest first."""
-        query = select(tables.probes).where(_probes.side == side.value, _probes.at_s > at_s)
+        query = select(tables.ProbeRow).where(_probes.side == side.value, _probes.at_s > at_s)
         return self._all(Probe, query.order_by(_probes.at_s, _probes.id))
 
     def after(self, number: int) -> Sequence[tuple[int, Probe]]:
         """Probes of both sides after a number, with their numbers, in order."""
-        query = select(tables.probes).where(_probes.id > number).order_by(_probes.id)
+        query = select(tables.ProbeRow).where(_probes.id > number).order_by(_probes.id)
         return [(row.id, record_of(row, Probe)) for row in self._rows(query)]
 
     def last(self) -> int:
@@ -123,7 +123,7 @@ class ProbeRecords(Records):
 
     def newest(self) -> Sequence[Probe]:
         """The newest probe of each side, in the order of `ProbeSide`."""
-        newest = select(tables.probes).order_by(_probes.at_s.desc(), _probes.id.desc())
+        newest = select(tables.ProbeRow).order_by(_probes.at_s.desc(), _probes.id.desc())
         found = (self._first(Probe, newest.where(_probes.side == side.value)) for side in ProbeSide)
         return [probe for probe in found if probe is not None]
 
@@ -131,7 +131,7 @@ class ProbeRecords(Records):
 # Capacity.
 
 
-_capacity = tables.capacity_samples.c
+_capacity = tables.CapacitySampleRow
 
 
 class CapacityRecords(Records):
@@ -139,11 +139,11 @@ class CapacityRecords(Records):
 
     def add(self, samples: Sequence[CapacitySample]) -> None:
         """Store samples, replacing those of the same side and time."""
-        self._put(tables.capacity_samples, [columns_of(tables.capacity_samples, sample) for sample in samples])
+        self._put(tables.CapacitySampleRow, [columns_of(tables.CapacitySampleRow, sample) for sample in samples])
 
     def all(self, *, span_s: float = 0.0) -> Sequence[CapacitySample]:
         """All samples in order of time; with `span_s` only the last one of each side per span."""
-        query = select(tables.capacity_samples).order_by(_capacity.at_s, _capacity.side)
+        query = select(tables.CapacitySampleRow).order_by(_capacity.at_s, _capacity.side)
         if span_s > 0:
             # SQLite takes the other columns from the row that has the maximum; that is documented.
             query = query.add_columns(func.max(_capacity.at_s).label("newest"))
@@ -152,19 +152,19 @@ class CapacityRecords(Records):
 
     def add_storage(self, sample: StorageSample) -> None:
         """Store a sample of the storage targets, replacing that of the same day."""
-        self._put(tables.storage_samples, [columns_of(tables.storage_samples, sample)])
+        self._put(tables.StorageSampleRow, [columns_of(tables.StorageSampleRow, sample)])
 
     def storage(self) -> Sequence[StorageSample]:
         """The first and the newest sample of the storage targets."""
-        samples = self._all(StorageSample, select(tables.storage_samples).order_by(tables.storage_samples.c.day))
+        samples = self._all(StorageSample, select(tables.StorageSampleRow).order_by(tables.StorageSampleRow.day))
         return (*samples[:1], *samples[1:][-1:])
 
 
 # Limits that operators set, and the limits that the governor set for runs.
 
 
-_controls = tables.controls
-_records = tables.governor_records
+_controls = tables.ControlRow
+_records = tables.GovernorRow
 
 _HOLD, _TUNE = "hold", "tune"
 
@@ -210,7 +210,7 @@ class ControlRecords(Records):
 
 
 def _newest(connection: Connection, kind: str) -> AnyRow | None:
-    query = select(_controls).where(_controls.c.kind == kind).order_by(_controls.c.id.desc()).limit(1)
+    query = select(_controls).where(_controls.kind == kind).order_by(_controls.id.desc()).limit(1)
     return connection.execute(query).one_or_none()
 
 
@@ -226,33 +226,33 @@ class GovernorRecords(Records):
         with self._database.write() as connection:
             number = add(connection, _records, **columns_of(_records, record))
             if number % _THIN_EVERY == 0:
-                connection.execute(delete(_records).where(_records.c.id <= number - KEPT_RECORDS))
+                connection.execute(delete(_records).where(_records.id <= number - KEPT_RECORDS))
 
     def newest(self, runs: Collection[int] | None = None) -> GovernorRecord | None:
         """The newest record of these runs, or of any."""
-        query = select(_records).order_by(_records.c.id.desc())
-        return self._first(GovernorRecord, query if runs is None else query.where(_records.c.run_id.in_(runs)))
+        query = select(_records).order_by(_records.id.desc())
+        return self._first(GovernorRecord, query if runs is None else query.where(_records.run_id.in_(runs)))
 
     def of_run(self, run_id: int) -> Sequence[GovernorRecord]:
         """The records of a run, oldest first."""
-        return self._all(GovernorRecord, select(_records).where(_records.c.run_id == run_id).order_by(_records.c.id))
+        return self._all(GovernorRecord, select(_records).where(_records.run_id == run_id).order_by(_records.id))
 
     def keep_loads(self, loads: Sequence[HostLoad]) -> None:
         """Store the current load of hosts, replacing all earlier values."""
         with self._database.write() as connection:
-            connection.execute(delete(tables.host_loads))
-            put(connection, tables.host_loads, [columns_of(tables.host_loads, one) for one in loads])
+            connection.execute(delete(tables.HostLoadRow))
+            put(connection, tables.HostLoadRow, [columns_of(tables.HostLoadRow, one) for one in loads])
 
     def loads(self) -> Sequence[HostLoad]:
         """The latest loads, in order of host."""
-        return self._all(HostLoad, select(tables.host_loads).order_by(tables.host_loads.c.host))
+        return self._all(HostLoad, select(tables.HostLoadRow).order_by(tables.HostLoadRow.host))
 
 
 # Benchmarks.
 
 
-_benchmarks = tables.benchmarks
-_measurements = tables.benchmark_measurements
+_benchmarks = tables.BenchmarkRow
+_measurements = tables.BenchmarkMeasurementRow
 
 
 class BenchmarkRecords(Records):
@@ -271,7 +271,7 @@ class BenchmarkRecords(Records):
         self, benchmark_id: int, state: BenchmarkState, *, at_s: float, notes: Sequence[str] = ()
     ) -> BenchmarkRecord:
         """Record the end of a benchmark. The first end counts."""
-        unfinished = (_benchmarks.c.id == benchmark_id, _benchmarks.c.ended_at_s.is_(None))
+        unfinished = (_benchmarks.id == benchmark_id, _benchmarks.ended_at_s.is_(None))
         ended = {"state": state.value, "ended_at_s": at_s, "notes": encode(notes)}
         with self._database.write() as connection:
             connection.execute(update(_benchmarks).where(*unfinished).values(ended))
@@ -279,18 +279,18 @@ class BenchmarkRecords(Records):
 
     def read(self, benchmark_id: int) -> BenchmarkRecord:
         """One benchmark. Raises UsageError if there is none."""
-        found = self._first(BenchmarkRecord, select(_benchmarks).where(_benchmarks.c.id == benchmark_id))
+        found = self._first(BenchmarkRecord, select(_benchmarks).where(_benchmarks.id == benchmark_id))
         if found is None:
             raise UsageError(f"there is no benchmark {benchmark_id}", hint="`migrator bench list` has their numbers")
         return found
 
     def all(self) -> Sequence[BenchmarkRecord]:
         """Every benchmark, oldest first."""
-        return self._all(BenchmarkRecord, select(_benchmarks).order_by(_benchmarks.c.id))
+        return self._all(BenchmarkRecord, select(_benchmarks).order_by(_benchmarks.id))
 
     def measurements(self, benchmark_id: int) -> Sequence[Measurement]:
         """Measurements in the order in which they were made."""
-        made = _measurements.c
+        made = _measurements
         query = select(made.document).where(made.benchmark_id == benchmark_id)
         rows = self._rows(query.order_by(made.at_s, made.run, made.place, made.step))
         return [from_column(document, Measurement) for (document,) in rows]

@@ -35,7 +35,7 @@ from migrator.ledger.rows import Records, add, columns_of, record_of
 from migrator.ledger.tables import storable
 from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
 
-_operations, _steps, _samples = tables.operations, tables.operation_steps, tables.operation_samples
+_operations, _steps, _samples = tables.OperationRow, tables.OperationStepRow, tables.OperationSampleRow
 _COLUMNS = ("id", "attempt", "state", "times", "failure")
 _TOKEN_BYTES = 8
 _IN, _OUTSIDE = 1, 0
@@ -61,7 +61,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
             self._write(connection, before, self._kind.intended(before, entered, act, notes))
             connection.execute(
                 sa.update(_steps)
-                .where(_steps.c.operation_id == operation_id, _steps.c.result.is_(None))
+                .where(_steps.operation_id == operation_id, _steps.result.is_(None))
                 .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
             )
             intent = {"operation_id": operation_id, "step": act.step.value, "intended_at_s": at_s}
@@ -109,11 +109,11 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
         """Operations that may have changed something outside the ledger and have not ended, oldest first."""
         states = [state.value for state in self._kind.under_way]
         with self._database.read() as connection:
-            return self._some(connection, self._query().where(_operations.c.state.in_(states)))
+            return self._some(connection, self._query().where(_operations.state.in_(states)))
 
     def steps(self, operation_id: int) -> Sequence[StepRecord[Step]]:
         """The steps of an operation, oldest first."""
-        query = sa.select(_steps).where(_steps.c.operation_id == operation_id).order_by(_steps.c.id)
+        query = sa.select(_steps).where(_steps.operation_id == operation_id).order_by(_steps.id)
         return [record_of(row, StepRecord, step=self._kind.steps(row.step)) for row in self._rows(query)]
 
     def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
@@ -122,8 +122,8 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
 
     def samples(self, operation_id: int) -> Sequence[DrainSample]:
         """All samples, in order of time, then host."""
-        query = sa.select(_samples).where(_samples.c.operation_id == operation_id)
-        return self._all(DrainSample, query.order_by(_samples.c.at_s, _samples.c.host))
+        query = sa.select(_samples).where(_samples.operation_id == operation_id)
+        return self._all(DrainSample, query.order_by(_samples.at_s, _samples.host))
 
     def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
         """The few samples that the progress of the operation is computed from, in order of time, then host."""
@@ -131,7 +131,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
             return read_telling_samples(connection, operation_id, recent_s=recent_s)
 
     def _newest(self, connection: sa.Connection, subject: bytes) -> Record | None:
-        found = self._some(connection, self._query().where(_operations.c.subject == subject))
+        found = self._some(connection, self._query().where(_operations.subject == subject))
         return found[-1] if found else None
 
     def _begin(self, connection: sa.Connection, subject: bytes, record: Record, newest: Record | None) -> Record:
@@ -150,11 +150,11 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
 
     def _write(self, connection: sa.Connection, before: Record, after: Record) -> Record:
         if after != before:
-            connection.execute(sa.update(_operations).where(_operations.c.id == before.id).values(_columns(after)))
+            connection.execute(sa.update(_operations).where(_operations.id == before.id).values(_columns(after)))
         return after
 
     def _query(self) -> sa.Select[Any]:
-        return sa.select(_operations).where(_operations.c.kind == self._kind.name).order_by(_operations.c.id)
+        return sa.select(_operations).where(_operations.kind == self._kind.name).order_by(_operations.id)
 
     def every(self, connection: sa.Connection) -> list[Record]:
         """`all`, as part of a transaction."""
@@ -164,13 +164,13 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
         return [self._record(row) for row in connection.execute(query)]
 
     def _one(self, connection: sa.Connection, operation_id: int) -> Record:
-        row = connection.execute(self._query().where(_operations.c.id == operation_id)).one_or_none()
+        row = connection.execute(self._query().where(_operations.id == operation_id)).one_or_none()
         if row is None:
             raise missing(f"{self._kind.name} {operation_id}")
         return self._record(row)
 
     def _step(self, connection: sa.Connection, step_id: int) -> tuple[sa.Row[Any], Record]:
-        row = connection.execute(sa.select(_steps).where(_steps.c.id == step_id)).one_or_none()
+        row = connection.execute(sa.select(_steps).where(_steps.id == step_id)).one_or_none()
         if row is None:
             raise missing(f"step {step_id} of {self._kind.article} {self._kind.name}")
         return row, self._one(connection, row.operation_id)
@@ -194,7 +194,7 @@ def _columns(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a record of any k
 def _end(connection: sa.Connection, step: sa.Row[Any], result: StepResult, at_s: float, message: str) -> None:
     connection.execute(
         sa.update(_steps)
-        .where(_steps.c.id == step.id)
+        .where(_steps.id == step.id)
         .values(ended_at_s=at_s, result=result.value, message=message or step.message)
     )
 
@@ -221,10 +221,10 @@ def read_telling_samples(connection: sa.Connection, operation_id: int, *, recent
     counters, the first that counts files again; and of the newest task the recent ones, with the last before them.
     """
     newest_task, from_s = _newest_task(connection, operation_id, recent_s)
-    one = _samples.c
+    one = _samples
     counts = sa.tuple_(one.files, one.size_bytes)
 
-    def beside(shift: Callable[..., sa.Function[Any]], column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    def beside(shift: Callable[..., sa.Function[Any]], column: sa.SQLColumnExpression[Any]) -> sa.ColumnElement[Any]:
         return shift(column).over(partition_by=(one.task_id, one.host), order_by=one.at_s)
 
     before, after = partial(beside, sa.func.lag), partial(beside, sa.func.lead)
@@ -244,7 +244,7 @@ def read_telling_samples(connection: sa.Connection, operation_id: int, *, recent
 
 def _newest_task(connection: sa.Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:
     """The newest task, and the time from which its samples are recent: at least the last two polls."""
-    one = _samples.c
+    one = _samples
     mine = one.operation_id == operation_id
     newest = connection.execute(
         sa.select(one.task_id, one.at_s).where(mine).order_by(one.at_s.desc(), one.host.desc()).limit(1)
@@ -253,7 +253,7 @@ def _newest_task(connection: sa.Connection, operation_id: int, recent_s: float) 
         return None, 0.0
     before = connection.execute(
         sa.select(sa.func.max(one.at_s)).where(mine, one.task_id == newest.task_id, one.at_s < newest.at_s)
-    ).scalar_one()
+    ).scalar()
     return newest.task_id, min(newest.at_s - recent_s, newest.at_s if before is None else before)
 
 
@@ -298,7 +298,7 @@ def _copying(connection: sa.Connection) -> drain.DrainCopying:
     """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput
     samples that overlap only part of that time are left out.
     """
-    samples = tables.samples.c
+    samples = tables.SampleRow
     begins_s = samples.at_s - samples.interval_s
     inside: list[sa.ColumnElement[bool]] = []
     touched: list[sa.ColumnElement[bool]] = []
@@ -325,10 +325,10 @@ def _copying(connection: sa.Connection) -> drain.DrainCopying:
 
 
 def _moving(connection: sa.Connection) -> list[tuple[float, float]]:
-    seen, one = tables.operation_samples.c, tables.operations.c
+    seen, one = tables.OperationSampleRow, tables.OperationRow
     rows = connection.execute(
         sa.select(sa.func.min(seen.at_s), sa.func.max(seen.at_s))
-        .join(tables.operations, one.id == seen.operation_id)
+        .join(tables.OperationRow, one.id == seen.operation_id)
         .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS.value)
         .group_by(seen.operation_id, seen.task_id)
     )
@@ -468,9 +468,9 @@ class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, 
 # Measurements of users' trees around their cutovers.
 
 
-_made = tables.tree_measurements.c
+_made = tables.TreeMeasurementRow
 # "source" sorts before "target", which is also the order of time.
-_in_order = sa.select(tables.tree_measurements).order_by(_made.side, _made.run, _made.at_s, _made.test)
+_in_order = sa.select(tables.TreeMeasurementRow).order_by(_made.side, _made.run, _made.at_s, _made.test)
 
 
 class SpeedUpRecords(Records):
@@ -478,14 +478,14 @@ class SpeedUpRecords(Records):
 
     def add(self, cutover_id: int, measurements: Sequence[TreeMeasurement]) -> None:
         """Store measurements, replacing earlier ones of the same test and run."""
-        rows = [columns_of(tables.tree_measurements, one, cutover_id=cutover_id) for one in measurements]
-        self._put(tables.tree_measurements, rows)
+        rows = [columns_of(tables.TreeMeasurementRow, one, cutover_id=cutover_id) for one in measurements]
+        self._put(tables.TreeMeasurementRow, rows)
 
     def forget(self, cutover_id: int, side: Side) -> None:
         """Remove the measurements on one side."""
         these = (_made.cutover_id == cutover_id, _made.side == side.value)
         with self._database.write() as connection:
-            connection.execute(sa.delete(tables.tree_measurements).where(*these))
+            connection.execute(sa.delete(tables.TreeMeasurementRow).where(*these))
 
     def of(self, cutover_id: int) -> Sequence[TreeMeasurement]:
         """The measurements of one cutover."""

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, and_, func, insert, or_, select
+from sqlalchemy.orm import aliased
 
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
@@ -22,8 +23,8 @@ from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
 # Passes, and the changes before each.
 
 
-_passes = tables.passes.c
-_STATES = States(tables.passes, PASS_TRANSITIONS, "id")
+_passes = tables.PassRow
+_STATES = States(tables.PassRow, PASS_TRANSITIONS, "id")
 
 
 class PassTable(Records):
@@ -32,7 +33,7 @@ class PassTable(Records):
     def find(self, plan: str, batch: int, kind: PassKind) -> PassRecord | None:
         """The latest pass of a kind over a batch."""
         these = (_passes.plan == plan, _passes.batch == batch, _passes.kind == kind.value)
-        return self._first(PassRecord, select(tables.passes).where(*these).order_by(_passes.number.desc()))
+        return self._first(PassRecord, select(tables.PassRow).where(*these).order_by(_passes.number.desc()))
 
     def start(
         self,
@@ -67,7 +68,7 @@ class PassTable(Records):
         }
         state = PassState.RUNNING.value
         with self._database.write() as connection:
-            there = connection.execute(select(tables.passes).filter_by(**key)).one_or_none()
+            there = connection.execute(select(tables.PassRow).filter_by(**key)).one_or_none()
             if there is not None:
                 if content_sum(chunks) != (there.total_files, there.total_bytes):
                     raise _other(there, "with other chunks")
@@ -76,10 +77,10 @@ class PassTable(Records):
                 pass_id = there.id
             else:
                 new = {**key, **made_from, "scan_s": scan_s, "state": state, "started_at_s": at_s}
-                pass_id = add(connection, tables.passes, **new, total_files=0, total_bytes=0)
+                pass_id = add(connection, tables.PassRow, **new, total_files=0, total_bytes=0)
                 files, size_bytes = insert_chunks(connection, pass_id, chunks)
                 what = f"pass {pass_id}"
-                change(connection, tables.passes, pass_id, what, total_files=files, total_bytes=size_bytes)
+                change(connection, tables.PassRow, pass_id, what, total_files=files, total_bytes=size_bytes)
             row = _row(connection, pass_id)
             if changes is not None:
                 _record_changes(connection, row, changes)
@@ -106,7 +107,7 @@ class PassTable(Records):
 
     def over_tree(self, tree: bytes) -> Sequence[PassRecord]:
         """Every pass over a user tree, of any plan and batch, oldest first."""
-        in_batch, of_pass = tables.batch_trees.c, tables.pass_trees.c
+        in_batch, of_pass = tables.BatchTreeRow, tables.PassTreeRow
         planned = select(in_batch.tree).where(
             in_batch.plan == _passes.plan, in_batch.batch == _passes.batch, in_batch.tree == tree
         )
@@ -117,13 +118,13 @@ class PassTable(Records):
         )
 
     def _oldest_first(self, *these: ColumnElement[bool]) -> Sequence[PassRecord]:
-        return self._all(PassRecord, select(tables.passes).where(*these).order_by(_passes.id))
+        return self._all(PassRecord, select(tables.PassRow).where(*these).order_by(_passes.id))
 
     def moves_done(self, pass_id: int, at_s: float) -> None:
         """The renames and deletions of a pass are on the target's disks. The first call counts."""
         with self._database.write() as connection:
             if _row(connection, pass_id).moved_at_s is None:
-                change(connection, tables.passes, pass_id, f"pass {pass_id}", moved_at_s=at_s)
+                change(connection, tables.PassRow, pass_id, f"pass {pass_id}", moved_at_s=at_s)
 
     def changes(self, pass_id: int) -> Changes | None:
         """The recorded changes of a pass, trees in order of path; None if there are none."""
@@ -137,7 +138,7 @@ class PassTable(Records):
 
 
 def _row(connection: Connection, pass_id: int) -> AnyRow:
-    row = connection.execute(select(tables.passes).where(_passes.id == pass_id)).one_or_none()
+    row = connection.execute(select(tables.PassRow).where(_passes.id == pass_id)).one_or_none()
     if row is None:
         raise missing(f"pass {pass_id}")
     return row
@@ -156,26 +157,26 @@ def _record_changes(connection: Connection, row: AnyRow, changes: Changes) -> No
     if there is not None:
         return
     for tree in wanted.trees:
-        add_tree = columns_of(tables.pass_trees, tree, pass_id=row.id)
-        connection.execute(insert(tables.pass_trees).values(add_tree))
+        add_tree = columns_of(tables.PassTreeRow, tree, pass_id=row.id)
+        connection.execute(insert(tables.PassTreeRow).values(add_tree))
         for kind, tally in tree.by_kind.items():
             of_kind = {"pass_id": row.id, "tree": tree.tree, "kind": kind.value}
-            connection.execute(insert(tables.pass_changes).values(columns_of(tables.pass_changes, tally, **of_kind)))
+            connection.execute(insert(tables.PassChangeRow).values(columns_of(tables.PassChangeRow, tally, **of_kind)))
 
 
 def _read_changes(connection: Connection, these: ColumnElement[bool]) -> Mapping[int, Changes]:
     """The recorded changes of these passes."""
-    trees, kinds, own = tables.pass_trees, tables.pass_changes, select(_passes.id).where(these)
+    trees, kinds, own = tables.PassTreeRow, tables.PassChangeRow, select(_passes.id).where(these)
     by_kind: dict[tuple[int, bytes], dict[ChangeKind, ChangeTally]] = defaultdict(dict)
-    for one in connection.execute(select(kinds).where(kinds.c.pass_id.in_(own))):
+    for one in connection.execute(select(kinds).where(kinds.pass_id.in_(own))):
         by_kind[one.pass_id, one.tree][ChangeKind(one.kind)] = record_of(one, ChangeTally)
     by_tree: dict[int, list[TreeChanges]] = defaultdict(list)
-    for one in connection.execute(select(trees).where(trees.c.pass_id.in_(own)).order_by(trees.c.tree)):
-        by_tree[one.pass_id].append(record_of(one, TreeChanges, by_kind=by_kind[one.pass_id, one.tree]))
+    for row in connection.execute(select(trees).where(trees.pass_id.in_(own)).order_by(trees.tree)):
+        by_tree[row.pass_id].append(record_of(row, TreeChanges, by_kind=by_kind[row.pass_id, row.tree]))
     return {
-        row.id: Changes(base=row.base_catalog or "", now=row.catalog, trees=tuple(by_tree[row.id]))
-        for row in connection.execute(select(tables.passes).where(these))
-        if row.id in by_tree
+        one.id: Changes(base=one.base_catalog or "", now=one.catalog, trees=tuple(by_tree[one.id]))
+        for one in connection.execute(select(tables.PassRow).where(these))
+        if one.id in by_tree
     }
 
 
@@ -213,10 +214,10 @@ class ArrivalTable(Records):
         """Paths and trees that are not known to have arrived, of these trees or of the whole batch. For each tree, the
         newest pass that is done counts, and all later ones. Paths outside every tree always count.
         """
-        passes, chunks, attention = tables.passes.c, tables.chunks.c, tables.attention.c
+        passes, chunks, attention = tables.PassRow, tables.ChunkRow, tables.AttentionRow
         with self._database.read() as connection:
             found = connection.execute(
-                select(tables.passes).where(passes.plan == plan, passes.batch == batch).order_by(passes.id)
+                select(tables.PassRow).where(passes.plan == plan, passes.batch == batch).order_by(passes.id)
             ).all()
             known = _trees(connection, plan, batch, found)
             wanted = known if trees is None else set(trees)
@@ -247,12 +248,11 @@ class ArrivalTable(Records):
         )
 
 
-def unsettled(path: ColumnElement[bytes]) -> ColumnElement[bool]:
+def unsettled(path: SQLColumnExpression[bytes]) -> ColumnElement[bool]:
     """The condition that no later pass over the tree of `path` is done."""
-    passes, later = tables.passes.c, tables.passes.alias().c
-    pass_trees = tables.pass_trees.alias()
-    covered = pass_trees.c
-    of_later = select(covered.tree).where(covered.pass_id == later.id).correlate_except(pass_trees)
+    passes, later = tables.PassRow, aliased(tables.PassRow)
+    covered = aliased(tables.PassTreeRow)
+    of_later = select(covered.tree).where(covered.pass_id == later.id).correlate_except(covered)
     length = func.length(covered.tree)
     within = or_(
         path == covered.tree,
@@ -270,7 +270,7 @@ def unsettled(path: ColumnElement[bytes]) -> ColumnElement[bool]:
 
 def _trees(connection: Connection, plan: str, batch: int, passes: Sequence[_Pass]) -> set[bytes]:
     """All trees of the batch: those of the plan, and those of its chunks."""
-    in_batch, chunks = tables.batch_trees.c, tables.chunks.c
+    in_batch, chunks = tables.BatchTreeRow, tables.ChunkRow
     planned = select(in_batch.tree).where(in_batch.plan == plan, in_batch.batch == batch)
     in_chunks = select(chunks.tree).where(chunks.pass_id.in_([one.id for one in passes])).distinct()
     return {*connection.execute(planned).scalars(), *connection.execute(in_chunks).scalars()}
@@ -278,7 +278,7 @@ def _trees(connection: Connection, plan: str, batch: int, passes: Sequence[_Pass
 
 def _covered(connection: Connection, passes: Sequence[_Pass]) -> Mapping[int, set[bytes]]:
     """The recorded trees of passes. A pass without any went over all trees."""
-    of_pass = tables.pass_trees.c
+    of_pass = tables.PassTreeRow
     covered: dict[int, set[bytes]] = defaultdict(set)
     query = select(of_pass.pass_id, of_pass.tree).where(of_pass.pass_id.in_([one.id for one in passes]))
     for pass_id, tree in connection.execute(query):
@@ -318,7 +318,7 @@ class PredictionRecords(Records):
 
     def record(self, record: ConvergenceRecord) -> None:
         """Store the prediction after a pass, replacing an earlier one."""
-        table, found = tables.predictions, record.prediction
+        table, found = tables.PredictionRow, record.prediction
         row = columns_of(table, found) | columns_of(table, record, decision=record.outcome.value)
         self._put(table, [row | {"churn_of_trees": encode(found.trees)}])
 
@@ -332,10 +332,12 @@ class PredictionRecords(Records):
 
 
 def _of_plan(plan: str) -> AnySelect:
-    found = tables.predictions.c
+    found = tables.PredictionRow
     return (
-        select(_passes.batch, tables.predictions, found.decision.label("outcome"), found.churn_of_trees.label("trees"))
-        .join(tables.passes, _passes.id == found.pass_id)
+        select(
+            _passes.batch, tables.PredictionRow, found.decision.label("outcome"), found.churn_of_trees.label("trees")
+        )
+        .join(tables.PassRow, _passes.id == found.pass_id)
         .where(_passes.plan == plan)
         .order_by(found.pass_id)
     )

@@ -25,8 +25,8 @@ from migrator.site.model import ReapAction
 # Plans and their batches.
 
 
-_plans, _batches = tables.plans.c, tables.batches.c
-_BATCH_STATES = States(tables.batches, BATCH_TRANSITIONS, "plan", "number")
+_plans, _batches = tables.PlanRow, tables.BatchRow
+_BATCH_STATES = States(tables.BatchRow, BATCH_TRANSITIONS, "plan", "number")
 
 
 class PlanRecords(Records):
@@ -50,24 +50,24 @@ class PlanRecords(Records):
                 return
             first = connection.execute(select(_plans.id).where(_plans.activated_at_s.is_not(None))).first() is None
             document = {"path": path, "checksum": checksum, "activated_at_s": plan.created_at_s if first else None}
-            add(connection, tables.plans, **columns_of(tables.plans, plan, **document))
+            add(connection, tables.PlanRow, **columns_of(tables.PlanRow, plan, **document))
             for batch in plan.batches:
                 state = BatchState.PLANNED.value
                 connection.execute(
-                    insert(tables.batches).values(columns_of(tables.batches, batch, plan=plan.name, state=state))
+                    insert(tables.BatchRow).values(columns_of(tables.BatchRow, batch, plan=plan.name, state=state))
                 )
                 for tree in batch.trees:
                     row = {"plan": plan.name, "batch": batch.number, "tree": tree.path, "user": tree.user}
                     row["reaped_bytes"], row["reaped_files"] = reaped[tree.path]
                     if tree.path in usage:
                         rank, used = usage[tree.path]
-                        row |= columns_of(tables.batch_trees, used, tree=tree.path, rank=rank)
-                    connection.execute(insert(tables.batch_trees).values(blank(tables.batch_trees) | row))
+                        row |= columns_of(tables.BatchTreeRow, used, tree=tree.path, rank=rank)
+                    connection.execute(insert(tables.BatchTreeRow).values(blank(tables.BatchTreeRow) | row))
 
     def read(self, name: str) -> PlanRecord | None:
         """A plan by its name."""
         with self._database.read() as connection:
-            row = connection.execute(select(tables.plans).where(_plans.name == name)).one_or_none()
+            row = connection.execute(select(tables.PlanRow).where(_plans.name == name)).one_or_none()
             query = select(_batches.number, _batches.state).where(_batches.plan == name).order_by(_batches.number)
             states = {number: BatchState(state) for number, state in connection.execute(query)}
         return None if row is None else record_of(row, PlanRecord, batches=states)
@@ -78,7 +78,7 @@ class PlanRecords(Records):
         with self._database.write() as connection:
             # Later than every other one, even if the clock went backwards.
             at_s = at_s if last_s is None else max(at_s, math.nextafter(last_s, math.inf))
-            changed = update(tables.plans).where(_plans.name == name).values(activated_at_s=at_s)
+            changed = update(tables.PlanRow).where(_plans.name == name).values(activated_at_s=at_s)
             expect_one(connection.execute(changed).rowcount, f"plan {name}")
 
     def active(self) -> PlanRecord | None:
@@ -114,7 +114,7 @@ def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
 # Scans.
 
 
-_scans = tables.scans.c
+_scans = tables.ScanRow
 _EVERYTHING = encode(())
 _BRICKS = "bricks"
 
@@ -124,27 +124,26 @@ class ScanRecords(Records):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        site_id = func.coalesce(tables.site.c.site_id, "").label("site_id")
-        self._query = select(
-            tables.scans, _scans.id.label("scan_id"), _scans.catalog.label("name"), site_id
-        ).select_from(tables.scans.outerjoin(tables.site, tables.site.c.id == 1))
+        site_id = func.coalesce(tables.SiteRow.site_id, "").label("site_id")
+        columns = (tables.ScanRow, _scans.id.label("scan_id"), _scans.catalog.label("name"), site_id)
+        self._query = select(*columns).outerjoin_from(tables.ScanRow, tables.SiteRow, tables.SiteRow.id == 1)
 
     def start(self, *, catalog: str, via: str, at_s: float, scope: Sequence[bytes] = ()) -> int:
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one
         when called again for the same catalog.
         """
-        row = blank(tables.scans) | dict.fromkeys(
+        row = blank(tables.ScanRow) | dict.fromkeys(
             ("trees", "parts", "reasons", "strange", "set_apart", "selected_by"), encode(())
         )
         row |= {"catalog": catalog, "via": via, "scope": encode(scope), "started_at_s": at_s}
         with self._database.write() as connection:
             there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()
-            return add(connection, tables.scans, **row) if there is None else int(there)
+            return add(connection, tables.ScanRow, **row) if there is None else int(there)
 
     def finish(self, record: CatalogRecord) -> None:
         """Record the result of a scan."""
-        row = columns_of(tables.scans, record, catalog=record.name)
-        self._change(tables.scans, record.scan_id, f"scan {record.scan_id}", **row)
+        row = columns_of(tables.ScanRow, record, catalog=record.name)
+        self._change(tables.ScanRow, record.scan_id, f"scan {record.scan_id}", **row)
 
     def unfinished(self) -> CatalogRecord | None:
         """The newest scan of the whole source, if it has not ended. An unfinished scan that is older than a finished
@@ -187,7 +186,7 @@ class ScanRecords(Records):
 # Verifications.
 
 
-_verifications = tables.verifications.c
+_verifications = tables.VerificationRow
 _WHOLE_BATCH = encode(())
 
 
@@ -197,17 +196,19 @@ class VerificationRecords(Records):
     def start(self, *, plan: str, batch: int, at_s: float) -> int:
         """Record a new verification; returns its id. Every call is a verification of its own."""
         row = {"plan": plan, "batch": batch, "started_at_s": at_s}
-        return self._add(tables.verifications, **(blank(tables.verifications) | row))
+        return self._add(tables.VerificationRow, **(blank(tables.VerificationRow) | row))
 
     def finish(self, record: VerificationRecord) -> None:
         """Record the result of a verification. Recording it again is allowed; another result raises LedgerCorrupt."""
         what = f"verification {record.id}"
         with self._database.write() as connection:
-            query = select(tables.verifications).where(_verifications.id == record.id)
+            query = select(tables.VerificationRow).where(_verifications.id == record.id)
             there = connection.execute(query).one_or_none()
             expect_one(int(there is not None), what)
             if there is None or there.finished_at_s is None:
-                change(connection, tables.verifications, record.id, what, **columns_of(tables.verifications, record))
+                change(
+                    connection, tables.VerificationRow, record.id, what, **columns_of(tables.VerificationRow, record)
+                )
             elif record_of(there, VerificationRecord) != replace(record, examples=()):
                 raise LedgerCorrupt(f"{what} has ended already, with another result")
 
@@ -228,7 +229,7 @@ class VerificationRecords(Records):
 
     def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
         """Finished verifications of every plan that covered a tree, oldest first."""
-        planned = tables.batch_trees.c
+        planned = tables.BatchTreeRow
         held = select(planned.tree).where(
             planned.plan == _verifications.plan, planned.batch == _verifications.batch, planned.tree == tree
         )
@@ -243,15 +244,15 @@ class VerificationRecords(Records):
         return self._finished()
 
     def _finished(self, *wanted: ColumnElement[bool]) -> Sequence[VerificationRecord]:
-        query = select(tables.verifications).where(_verifications.finished_at_s.is_not(None), *wanted)
+        query = select(tables.VerificationRow).where(_verifications.finished_at_s.is_not(None), *wanted)
         return self._all(VerificationRecord, query.order_by(_verifications.id))
 
 
 # Archives.
 
 
-_archives = tables.archives.c
-_ARCHIVE_STATES = States(tables.archives, reap.ARCHIVE_TRANSITIONS, "id")
+_archives = tables.ArchiveRow
+_ARCHIVE_STATES = States(tables.ArchiveRow, reap.ARCHIVE_TRANSITIONS, "id")
 
 
 class ArchiveRecords(Records):
@@ -271,7 +272,7 @@ class ArchiveRecords(Records):
             state=reap.ArchiveState.WRITTEN,
             at_s=at_s,
         )
-        return replace(record, id=self._add(tables.archives, **columns_of(tables.archives, record)))
+        return replace(record, id=self._add(tables.ArchiveRow, **columns_of(tables.ArchiveRow, record)))
 
     def enter(self, archive_id: int, state: reap.ArchiveState, *, at_s: float, reason: str = "") -> None:
         """The archive was read back, or does not count for a reason. May be called again."""
@@ -281,12 +282,12 @@ class ArchiveRecords(Records):
 
     def of_tree(self, tree: bytes) -> Sequence[reap.ArchiveRecord]:
         """Every archive of a tree, oldest first."""
-        query = select(tables.archives).where(_archives.tree == tree)
+        query = select(tables.ArchiveRow).where(_archives.tree == tree)
         return self._all(reap.ArchiveRecord, query.order_by(_archives.number))
 
     def of_plan(self, plan: str, batch: int | None = None) -> Sequence[reap.ArchiveRecord]:
         """Every archive of a plan, or of one of its batches, oldest first."""
-        query = select(tables.archives).where(_archives.plan == plan).order_by(_archives.id)
+        query = select(tables.ArchiveRow).where(_archives.plan == plan).order_by(_archives.id)
         return self._all(reap.ArchiveRecord, query if batch is None else query.where(_archives.batch == batch))
 
 
@@ -298,18 +299,18 @@ class ReleaseRecords(Records):
 
     def add(self, releases: Sequence[reap.ReapRelease]) -> None:
         """Record releases in one transaction."""
-        self._put(tables.reap_releases, [columns_of(tables.reap_releases, release) for release in releases])
+        self._put(tables.ReapReleaseRow, [columns_of(tables.ReapReleaseRow, release) for release in releases])
 
     def of_trees(self, trees: Collection[bytes]) -> Sequence[reap.ReapRelease]:
         """The releases for some trees, in the order in which they were recorded."""
-        found = self._all(reap.ReapRelease, select(tables.reap_releases).order_by(tables.reap_releases.c.id))
+        found = self._all(reap.ReapRelease, select(tables.ReapReleaseRow).order_by(tables.ReapReleaseRow.id))
         return [release for release in found if release.tree in trees]
 
 
 # Backups of the target.
 
 
-_backups = tables.target_backups.c
+_backups = tables.TargetBackupRow
 
 
 class BackupRecords(Records):
@@ -317,7 +318,7 @@ class BackupRecords(Records):
 
     def record(self, trees: Collection[bytes], *, at_s: float, note: str) -> None:
         """The backup of these trees has ended; `at_s` is when it began."""
-        self._put(tables.target_backups, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
+        self._put(tables.TargetBackupRow, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
 
     def lack(self, tree: bytes, *, since_s: float | None) -> bool:
         """Whether no backup of a tree began since then; with None, none counts."""
@@ -332,11 +333,11 @@ class AnnouncementRecords(Records):
     """The times of cutovers that users were told of."""
 
     def record(self, told: AnnouncementRecord) -> None:
-        self._put(tables.announcements, [columns_of(tables.announcements, told)])
+        self._put(tables.AnnouncementRow, [columns_of(tables.AnnouncementRow, told)])
 
     def all(self) -> Sequence[AnnouncementRecord]:
         """All of them, over all plans, oldest first."""
-        return self._all(AnnouncementRecord, select(tables.announcements).order_by(tables.announcements.c.id))
+        return self._all(AnnouncementRecord, select(tables.AnnouncementRow).order_by(tables.AnnouncementRow.id))
 
 
 # Limits of owners on the target.
@@ -347,14 +348,14 @@ class LimitRecords(Records):
 
     def confirm(self, limits: Collection[OwnerLimit], *, withdrawn: Collection[int]) -> None:
         """Record these limits, which replace those of the same owners, and forget the withdrawn ones, by uid."""
-        table = tables.owner_limits
+        table = tables.OwnerLimitRow
         with self._database.write() as connection:
-            connection.execute(delete(table).where(table.c.uid.in_(withdrawn)))
+            connection.execute(delete(table).where(table.uid.in_(withdrawn)))
             put(connection, table, [columns_of(table, one, uid=one.uid) for one in limits])
 
     def all(self) -> Sequence[OwnerLimit]:
         """Every confirmed limit, in order of uid."""
-        return self._all(OwnerLimit, select(tables.owner_limits).order_by(tables.owner_limits.c.uid))
+        return self._all(OwnerLimit, select(tables.OwnerLimitRow).order_by(tables.OwnerLimitRow.uid))
 
 
 # Archives of the site that hold trees.
@@ -365,20 +366,20 @@ class SecondCopyRecords(Records):
 
     def add(self, copies: Sequence[SecondCopy]) -> None:
         """Record archives in one transaction."""
-        self._put(tables.second_copies, [columns_of(tables.second_copies, one) for one in copies])
+        self._put(tables.SecondCopyRow, [columns_of(tables.SecondCopyRow, one) for one in copies])
 
     def remove(self, copies: Sequence[SecondCopy]) -> None:
         """Forget archives of trees, by whatever manifests they were proven. May be called again."""
-        table = tables.second_copies
+        table = tables.SecondCopyRow
         with self._database.write() as connection:
             for one in copies:
-                connection.execute(delete(table).where(table.c.tree == one.tree, table.c.name == one.name))
+                connection.execute(delete(table).where(table.tree == one.tree, table.name == one.name))
 
     def all(self, tree: bytes | None = None) -> Sequence[SecondCopy]:
         """The newest record of each archive of each tree (or of one) and manifest, in the order in which they were made."""
-        table = tables.second_copies
-        query = select(table).order_by(table.c.id)
-        found = self._all(SecondCopy, query if tree is None else query.where(table.c.tree == tree))
+        table = tables.SecondCopyRow
+        query = select(table).order_by(table.id)
+        found = self._all(SecondCopy, query if tree is None else query.where(table.tree == tree))
         return tuple({(one.tree, one.name, one.manifests): one for one in found}.values())
 
     def of_tree(self, tree: bytes, manifests: str) -> Sequence[SecondCopy]:

@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import fields
-from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Executable, Row, Select, bindparam, insert, select, update
 
 from migrator.core import documents
 from migrator.ledger.database import Database, State, check, damaged, expect_one, missing
-from migrator.ledger.tables import PlainText
+from migrator.ledger.tables import Base, PlainText
 
 Value = TypeVar("Value")
 AnyRow = Row[*tuple[Any, ...]]
@@ -94,7 +94,7 @@ def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: A
         raise damaged(f"a {kind.__name__} cannot be read: {error}") from error
 
 
-def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any struct
+def columns_of(table: type[Base], record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any struct
     """The values of a record for the columns of a table, except the id. `given` values are already encoded and replace
     those of the record.
     """
@@ -103,19 +103,19 @@ def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # no
         value = getattr(record, name)
         if name in {"id", *given}:
             continue
-        if name in table.c:
+        if name in table.__table__.c:
             codec = _codec(hint)
             found[name] = value if codec is None or value is None else codec[0](value)
-        elif value is not None and _lies_in(hint, table.c.keys()):
+        elif value is not None and _lies_in(hint, table.__table__.c.keys()):
             found = columns_of(table, value) | found
     return found
 
 
-def blank(table: Table) -> dict[str, Any]:
+def blank(table: type[Base]) -> dict[str, Any]:
     """A row of zeros and empty texts, without its id."""
     return {
         column.name: "" if isinstance(column.type, PlainText) else column.type.python_type()
-        for column in table.c
+        for column in table.__table__.c
         if not column.nullable and not column.primary_key
     }
 
@@ -124,35 +124,37 @@ def blank(table: Table) -> dict[str, Any]:
 
 
 @cache
-def _insert(table: Table) -> Executable:
+def _insert(table: type[Base]) -> Executable:
     # SQLAlchemy compiles a statement once, but takes a new object of the same statement apart to find that out.
-    return insert(table).returning(table.c.id)
+    return insert(table.__table__).returning(table.__table__.c.id)
 
 
-def add(connection: Connection, table: Table, **values: Any) -> int:  # noqa: ANN401 - values of any column
+def add(connection: Connection, table: type[Base], **values: Any) -> int:  # noqa: ANN401 - values of any column
     """Insert a row; return its id."""
     return int(connection.execute(_insert(table), values).scalar_one())
 
 
-def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def put(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows, which replace those of the same key."""
     if rows:
-        connection.execute(insert(table).prefix_with("OR REPLACE"), rows)
+        connection.execute(insert(table.__table__).prefix_with("OR REPLACE"), rows)
 
 
-def change(connection: Connection, table: Table, row_id: int, what: str, **values: Any) -> None:  # noqa: ANN401 - as above
+def change(connection: Connection, table: type[Base], row_id: int, what: str, **values: Any) -> None:  # noqa: ANN401 - as above
     """Change the row of an id. Raises LedgerCorrupt if there is none."""
-    expect_one(connection.execute(update(table).where(table.c.id == row_id).values(values)).rowcount, what)
+    rows = table.__table__
+    expect_one(connection.execute(update(rows).where(rows.c.id == row_id).values(values)).rowcount, what)
 
 
 class States(Generic[State]):
     """The states of the rows of a table, which these columns identify."""
 
-    def __init__(self, table: Table, transitions: Mapping[State, frozenset[State]], *key: str) -> None:
+    def __init__(self, table: type[Base], transitions: Mapping[State, frozenset[State]], *key: str) -> None:
         self._transitions = transitions
         self._key = [f"of_{name}" for name in key]
-        this = [table.c[name] == bindparam(f"of_{name}") for name in key]
-        self._find, self._update = select(table.c.state).where(*this), update(table).where(*this)
+        rows = table.__table__
+        this = [rows.c[name] == bindparam(f"of_{name}") for name in key]
+        self._find, self._update = select(rows.c.state).where(*this), update(rows).where(*this)
 
     def enter(
         self,
@@ -196,15 +198,15 @@ class Records:
     def _first(self, kind: type[Value], query: AnySelect) -> Value | None:
         return next(iter(self._all(kind, query.limit(1))), None)
 
-    def _add(self, table: Table, **values: Any) -> int:  # noqa: ANN401 - values of any column
+    def _add(self, table: type[Base], **values: Any) -> int:  # noqa: ANN401 - values of any column
         with self._database.write() as connection:
             return add(connection, table, **values)
 
-    def _put(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _put(self, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
             with self._database.write() as connection:
                 put(connection, table, rows)
 
-    def _change(self, table: Table, row_id: int, what: str, **values: Any) -> None:  # noqa: ANN401 - as above
+    def _change(self, table: type[Base], row_id: int, what: str, **values: Any) -> None:  # noqa: ANN401 - as above
         with self._database.write() as connection:
             change(connection, table, row_id, what, **values)

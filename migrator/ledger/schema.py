@@ -75,8 +75,8 @@ def _revision(connection: Connection, file: Path) -> str | None:
     found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if found in REVISIONS:
         return str(found)
-    versions = tables.schema_versions
-    program = connection.execute(select(versions.c.program).order_by(versions.c.id.desc()).limit(1)).scalar()
+    versions = tables.SchemaVersionRow
+    program = connection.execute(select(versions.program).order_by(versions.id.desc()).limit(1)).scalar()
     raise UsageError(
         f"the ledger {file} has revision {found}, which is unknown to migrator {version_and_commit()}",
         cause=f"migrator {program}, a later version, made or upgraded it",
@@ -108,7 +108,7 @@ def _make(connection: Connection) -> None:
 def _note(connection: Connection) -> None:
     """Record that this program made or upgraded the ledger."""
     row = {"revision": REVISIONS[-1], "program": version_and_commit(), "at_s": time.time()}
-    connection.execute(insert(tables.schema_versions).values(row))
+    connection.execute(insert(tables.SchemaVersionRow).values(row))
 
 
 def _upgrade(database: Database) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, Severity
@@ -17,7 +18,7 @@ from migrator.plan.model import CostSums, PlannedTree, TransferCost
 from migrator.report import model as report
 from migrator.transfer.model import FileProblem, FileProblemKind, SizeClass, StreamSum
 
-_attempts, _chunks, _passes, _samples = tables.attempts.c, tables.chunks.c, tables.passes.c, tables.samples.c
+_attempts, _chunks, _passes, _samples = tables.AttemptRow, tables.ChunkRow, tables.PassRow, tables.SampleRow
 _WARNINGS = (Severity.WARNING.value, Severity.ERROR.value)
 
 COST_GROUPS = 20
@@ -29,21 +30,21 @@ class LedgerFacts(Records):
 
     def plan(self, name: str) -> report.PlanFacts | None:
         """A plan, with what its forecast is based on."""
-        for row in self._rows(select(tables.plans).where(tables.plans.c.name == name)):
+        for row in self._rows(select(tables.PlanRow).where(tables.PlanRow.name == name)):
             cost: TransferCost = from_column(row.cost, TransferCost)
             return record_of(row, report.PlanFacts, basis=cost.basis)
         return None
 
     def batches(self, plan: str) -> Sequence[report.PlannedBatch]:
         """The batches of a plan, in order of number."""
-        batches = tables.batches.c
-        query = select(tables.batches).where(batches.plan == plan).order_by(batches.number)
+        batches = tables.BatchRow
+        query = select(tables.BatchRow).where(batches.plan == plan).order_by(batches.number)
         return self._all(report.PlannedBatch, query)
 
     def trees(self, plan: str) -> Sequence[PlannedTree]:
         """The user trees of a plan, in order of rank."""
-        trees = tables.batch_trees.c
-        query = select(tables.batch_trees).where(trees.plan == plan).order_by(trees.rank, trees.tree)
+        trees = tables.BatchTreeRow
+        query = select(tables.BatchTreeRow).where(trees.plan == plan).order_by(trees.rank, trees.tree)
         return [record_of(row, PlannedTree, tree=UserTree(path=row.tree, user=row.user)) for row in self._rows(query)]
 
     def chunk_sums(self, pass_id: int) -> Sequence[report.ChunkSum]:
@@ -55,11 +56,11 @@ class LedgerFacts(Records):
 
     def attention_counts(self, plan: str) -> Mapping[int, report.AttentionCount]:
         """Files of a plan that did not arrive, by batch, from passes that no later one has settled."""
-        attention = tables.attention.c
+        attention = tables.AttentionRow
         keys = (_passes.batch, attention.kind)
         query = (
             select(*keys, func.count(attention.path.distinct()))
-            .join(tables.passes, _passes.id == attention.pass_id)
+            .join(tables.PassRow, _passes.id == attention.pass_id)
             .where(_passes.plan == plan, unsettled(attention.path))
             .group_by(*keys)
         )
@@ -74,11 +75,11 @@ class LedgerFacts(Records):
 
     def attention(self, plan: str, limit: int) -> Sequence[report.AttentionFile]:
         """The first files of a plan that need attention, from passes that no later one has settled, in order of batch and path."""
-        attention = tables.attention.c
+        attention = tables.AttentionRow
         query = (
             # Each path gets the row of its newest pass: SQLite takes the other columns from the row with the maximum.
-            select(_passes.batch, tables.attention, func.max(attention.pass_id))
-            .join(tables.passes, _passes.id == attention.pass_id)
+            select(_passes.batch, tables.AttentionRow, func.max(attention.pass_id))
+            .join(tables.PassRow, _passes.id == attention.pass_id)
             .where(_passes.plan == plan, attention.kind == FileProblemKind.BAD.value, unsettled(attention.path))
             .group_by(_passes.batch, attention.path)
             .order_by(_passes.batch, attention.path)
@@ -107,8 +108,8 @@ class LedgerFacts(Records):
         for plan, its_own in trees.items():
             query = (
                 select(span, *_sums(_chunks.files, _chunks.size_bytes))
-                .join_from(tables.attempts, tables.chunks, _chunks.id == _attempts.chunk_id)
-                .join(tables.passes, _passes.id == _chunks.pass_id)
+                .join_from(tables.AttemptRow, tables.ChunkRow, _chunks.id == _attempts.chunk_id)
+                .join(tables.PassRow, _passes.id == _chunks.pass_id)
                 .where(
                     _passes.plan == plan,
                     _passes.kind == PassKind.SEED.value,
@@ -131,22 +132,22 @@ class LedgerFacts(Records):
 
     def runs(self, limit: int, directories: Collection[str]) -> Sequence[RunRecord]:
         """The newest runs, and those with these directories, newest first."""
-        run = tables.runs.c
+        run = tables.RunRow
         newest = select(run.id).order_by(run.id.desc()).limit(limit)
-        query = select(tables.runs).where(or_(run.id.in_(newest), run.directory.in_(directories)))
+        query = select(tables.RunRow).where(or_(run.id.in_(newest), run.directory.in_(directories)))
         return self._all(RunRecord, query.order_by(run.id.desc()))
 
     def incidents(self, limit: int) -> Sequence[Event]:
         """The newest events that are warnings or errors, newest first."""
-        events = tables.events.c
-        query = select(tables.events).where(events.severity.in_(_WARNINGS)).order_by(events.id.desc())
+        events = tables.EventRow
+        query = select(tables.EventRow).where(events.severity.in_(_WARNINGS)).order_by(events.id.desc())
         return self._all(Event, query.limit(limit))
 
     def endings(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
         """Events of these kinds, by kind, subject and severity, with the last of each. A later warning of the same kind
         hides no earlier end: the first of two pauses is over.
         """
-        events = tables.events.c
+        events = tables.EventRow
         return self._all(report.Incident, _grouped().where(events.kind.in_(list(kinds))).group_by(events.severity))
 
     # For `report` alone.
@@ -178,7 +179,7 @@ class LedgerFacts(Records):
         sums = (func.count().label("attempts"), *_sums(_attempts.files, _attempts.size_bytes))
         query = (
             select(*keys, *sums, func.sum(seconds).label("stream_s"))
-            .join(tables.chunks, _chunks.id == _attempts.chunk_id)
+            .join(tables.ChunkRow, _chunks.id == _attempts.chunk_id)
             .where(
                 _attempts.state == AttemptState.SUCCEEDED.value,
                 _chunks.kind.in_((ChunkKind.RANGES, ChunkKind.FILES)),
@@ -191,13 +192,13 @@ class LedgerFacts(Records):
 
     def event_groups(self, limit: int, *, span: tuple[float, float] | None = None) -> Sequence[report.Incident]:
         """Warnings and errors by kind and subject, the latest first; those of a span, without its begin, or all."""
-        events = tables.events.c
+        events = tables.EventRow
         within = () if span is None else (events.at_s > span[0], events.at_s <= span[1])
         query = _grouped().where(events.severity.in_(_WARNINGS), *within).order_by(func.max(events.id).desc())
         return self._all(report.Incident, query.limit(limit))
 
 
-def _sums(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+def _sums(*columns: InstrumentedAttribute[Any]) -> list[ColumnElement[Any]]:
     return [func.sum(column).label(column.key) for column in columns]
 
 
@@ -224,7 +225,7 @@ def _throughput(from_s: float, span_s: float) -> AnySelect:
 
 
 def _grouped() -> AnySelect:
-    event = tables.events.c
+    event = tables.EventRow
     # SQLite takes the columns without a function from the row with max(id): the newest event of the group.
     return select(
         event.kind,

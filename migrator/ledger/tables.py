@@ -4,20 +4,10 @@ No table has a row per file, except for files that need attention: files are in 
 revision in `migrations/versions` (`schema.py`).
 """
 
-import re
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
-
-metadata = sa.MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class PlainText(sa.TypeDecorator[str]):
@@ -37,122 +27,216 @@ def storable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-_TYPES = {"int": sa.Integer, "float": sa.Float, "text": PlainText, "bytes": sa.LargeBinary}
-_COLUMN = re.compile(r"(?P<name>\w+):(?P<type>\w+)(?P<mark>[!?]?)(>(?P<refers>[\w.]+))?")
+class Base(DeclarativeBase):
+    """The base of all tables."""
 
-
-def _table(name: str, columns: str, *more: Any, **options: Any) -> sa.Table:  # noqa: ANN401 - as of SQLAlchemy's Table
-    """A table of columns `name:type`. `!` marks the primary key, `?` a column that may be null; `>` names the column
-    that it refers to.
-    """
-    made: list[sa.Column[Any]] = []
-    for found in map(_COLUMN.fullmatch, columns.split()):
-        if found is None:
-            raise ValueError(columns)
-        refers = [sa.ForeignKey(found["refers"])] if found["refers"] else []
-        made.append(
-            sa.Column(
-                found["name"],
-                _TYPES[found["type"]],
-                *refers,
-                primary_key=found["mark"] == "!",
-                nullable=found["mark"] == "?",
-            )
-        )
-    return sa.Table(name, metadata, *made, *more, **options)
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar[dict[Any, Any]] = {str: PlainText, float: sa.Float}
+    __table__: ClassVar[sa.Table]
 
 
 # The site, runs, events, hooks.
 
 
-# Which program made the tables as they are: a row at the ledger's creation, and one for each upgrade.
-schema_versions = _table("schema_versions", "id:int! revision:text program:text at_s:float")
+class SchemaVersionRow(Base):
+    """Which program made the tables as they are: a row at the ledger's creation, and one for each upgrade."""
 
-site = _table(
-    "site",
-    """
-    id:int! site_id:text name:text created_at_s:float source:text target:text capabilities:text?
-    capabilities_probed_at_s:float?
-    """,
-    sa.CheckConstraint("id = 1", name="one_row"),
-)
+    __tablename__ = "schema_versions"
 
-runs = _table(
-    "runs",
-    """
-    id:int! verb:text pid:int started_at_s:float heartbeat_at_s:float finished_at_s:float? exit_code:int?
-    directory:text
-    """,
-)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    revision: Mapped[str]
+    program: Mapped[str]
+    at_s: Mapped[float]
 
-# What the site's commands have begun, as in the journal on the target. A number is never used again.
-journal = _table("journal", "id:int! token:text at_s:float what:text", sqlite_autoincrement=True)
 
-events = _table(
-    "events",
-    "id:int! run_id:int?>runs.id at_s:float kind:text severity:text subject:text message:text",
-    sa.Index("ix_events_severity", "severity"),
-)
+class SiteRow(Base):
+    """The one row about the site."""
 
-hook_steps = _table(
-    "hook_steps",
-    "id:int! run_id:int>runs.id step:text subject:text opened_at_s:float closed_at_s:float? state:text?",
-    sa.Index("ix_hook_steps_open", "step", "subject", sqlite_where=sa.text("closed_at_s IS NULL")),
-)
+    __tablename__ = "site"
+    __table_args__ = (sa.CheckConstraint("id = 1", name="one_row"),)
 
-hook_calls = _table(
-    "hook_calls",
-    """
-    id:int! step_id:int>hook_steps.id stage:text name:bytes token:text started_at_s:float
-    finished_at_s:float? exit_code:int? outcome:text? output:bytes
-    """,
-    sa.UniqueConstraint("token"),
-    sa.Index("ix_hook_calls_step_id", "step_id"),
-    sa.Index("ix_hook_calls_unfinished", "id", sqlite_where=sa.text("finished_at_s IS NULL")),
-)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    site_id: Mapped[str]
+    name: Mapped[str]
+    created_at_s: Mapped[float]
+    source: Mapped[str]
+    target: Mapped[str]
+    capabilities: Mapped[str | None]
+    capabilities_probed_at_s: Mapped[float | None]
+
+
+class RunRow(Base):
+    """One call of a verb that writes."""
+
+    __tablename__ = "runs"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    verb: Mapped[str]
+    pid: Mapped[int]
+    started_at_s: Mapped[float]
+    heartbeat_at_s: Mapped[float]
+    finished_at_s: Mapped[float | None]
+    exit_code: Mapped[int | None]
+    directory: Mapped[str]
+
+
+class JournalRow(Base):
+    """What the site's commands have begun, as in the journal on the target. A number is never used again."""
+
+    __tablename__ = "journal"
+    __table_args__ = {"sqlite_autoincrement": True}
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    token: Mapped[str]
+    at_s: Mapped[float]
+    what: Mapped[str]
+
+
+class EventRow(Base):
+    """One event."""
+
+    __tablename__ = "events"
+    __table_args__ = (sa.Index("ix_events_severity", "severity"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"))
+    at_s: Mapped[float]
+    kind: Mapped[str]
+    severity: Mapped[str]
+    subject: Mapped[str]
+    message: Mapped[str]
+
+
+class HookStepRow(Base):
+    """A step with hooks around it."""
+
+    __tablename__ = "hook_steps"
+    __table_args__ = (sa.Index("ix_hook_steps_open", "step", "subject", sqlite_where=sa.text("closed_at_s IS NULL")),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
+    step: Mapped[str]
+    subject: Mapped[str]
+    opened_at_s: Mapped[float]
+    closed_at_s: Mapped[float | None]
+    state: Mapped[str | None]
+
+
+class HookCallRow(Base):
+    """One call of a hook."""
+
+    __tablename__ = "hook_calls"
+    __table_args__ = (
+        sa.UniqueConstraint("token"),
+        sa.Index("ix_hook_calls_step_id", "step_id"),
+        sa.Index("ix_hook_calls_unfinished", "id", sqlite_where=sa.text("finished_at_s IS NULL")),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    step_id: Mapped[int] = mapped_column(sa.ForeignKey("hook_steps.id"))
+    stage: Mapped[str]
+    name: Mapped[bytes]
+    token: Mapped[str]
+    started_at_s: Mapped[float]
+    finished_at_s: Mapped[float | None]
+    exit_code: Mapped[int | None]
+    outcome: Mapped[str | None]
+    output: Mapped[bytes]
 
 
 # Scans and plans.
 
 
-# `scope` has the paths of the covered user trees (none: the whole source), `strange` the files put on bricks without Gluster.
-scans = _table(
-    "scans",
+class ScanRow(Base):
+    """A scan. `scope` has the paths of the covered user trees (none: the whole source), `strange` the files put on bricks
+    without Gluster.
     """
-    id:int! catalog:text via:text scope:text started_at_s:float finished_at_s:float? trees:text parts:text
-    whole:int reasons:text rows:int files:int directories:int size_bytes:int problems:int
-    health_fingerprint:text strange:text digest:text set_apart:text selected_by:text
-    """,
-    sa.UniqueConstraint("catalog"),
-)
 
-# `scan_id` is no foreign key: a plan may be made from a catalog whose ledger was restored from an older backup.
-plans = _table(
-    "plans",
-    """
-    id:int! name:text path:text checksum:text created_at_s:float scan_id:int catalog:text size_bytes:int
-    files:int directories:int cost:text forecast_s:float activated_at_s:float?
-    """,
-    sa.UniqueConstraint("name"),
-)
+    __tablename__ = "scans"
+    __table_args__ = (sa.UniqueConstraint("catalog"),)
 
-batches = _table(
-    "batches",
-    """
-    plan:text!>plans.name number:int! state:text size_bytes:int files:int directories:int chunks:int
-    forecast_s:float
-    """,
-)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    catalog: Mapped[str]
+    via: Mapped[str]
+    scope: Mapped[str]
+    started_at_s: Mapped[float]
+    finished_at_s: Mapped[float | None]
+    trees: Mapped[str]
+    parts: Mapped[str]
+    whole: Mapped[int]
+    reasons: Mapped[str]
+    rows: Mapped[int]
+    files: Mapped[int]
+    directories: Mapped[int]
+    size_bytes: Mapped[int]
+    problems: Mapped[int]
+    health_fingerprint: Mapped[str]
+    strange: Mapped[str]
+    digest: Mapped[str]
+    set_apart: Mapped[str]
+    selected_by: Mapped[str]
 
-# `reaped_*` is the part of these bytes and files that is archived or skipped instead of copied.
-batch_trees = _table(
-    "batch_trees",
-    """
-    plan:text! batch:int! tree:bytes! user:text rank:int size_bytes:int files:int directories:int
-    reaped_bytes:int reaped_files:int
-    """,
-    sa.ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
-)
+
+class PlanRow(Base):
+    """A plan. `scan_id` is no foreign key: a plan may be made from a catalog whose ledger was restored from an older backup."""
+
+    __tablename__ = "plans"
+    __table_args__ = (sa.UniqueConstraint("name"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    path: Mapped[str]
+    checksum: Mapped[str]
+    created_at_s: Mapped[float]
+    scan_id: Mapped[int]
+    catalog: Mapped[str]
+    size_bytes: Mapped[int]
+    files: Mapped[int]
+    directories: Mapped[int]
+    cost: Mapped[str]
+    forecast_s: Mapped[float]
+    activated_at_s: Mapped[float | None]
+
+
+class BatchRow(Base):
+    """A batch of a plan."""
+
+    __tablename__ = "batches"
+
+    plan: Mapped[str] = mapped_column(sa.ForeignKey("plans.name"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    state: Mapped[str]
+    size_bytes: Mapped[int]
+    files: Mapped[int]
+    directories: Mapped[int]
+    chunks: Mapped[int]
+    forecast_s: Mapped[float]
+
+
+class BatchTreeRow(Base):
+    """A user tree of a batch. `reaped_*` is the part of its bytes and files that is archived or skipped instead of copied."""
+
+    __tablename__ = "batch_trees"
+    __table_args__ = (sa.ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),)
+
+    plan: Mapped[str] = mapped_column(primary_key=True)
+    batch: Mapped[int] = mapped_column(primary_key=True)
+    tree: Mapped[bytes] = mapped_column(primary_key=True)
+    user: Mapped[str]
+    rank: Mapped[int]
+    size_bytes: Mapped[int]
+    files: Mapped[int]
+    directories: Mapped[int]
+    reaped_bytes: Mapped[int]
+    reaped_files: Mapped[int]
 
 
 # Passes, chunks, attempts, predictions.
@@ -161,252 +245,513 @@ batch_trees = _table(
 UNFINISHED = sa.text("state IN ('intended', 'running')")
 """Attempts that a crash may have left. A query has to repeat the condition of the index word for word to use that index."""
 
-passes = _table(
-    "passes",
-    """
-    id:int! plan:text batch:int kind:text number:int state:text catalog:text base_catalog:text?
-    chunk_list:text move_list:text? move_list_digest:text? moved_at_s:float? scan_s:float?
-    started_at_s:float finished_at_s:float? total_files:int total_bytes:int
-    """,
-    sa.UniqueConstraint("plan", "batch", "kind", "number"),
-    sa.CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
-)
 
-# Changes before a pass after the seed: by tree, and by tree and kind of change.
-pass_trees = _table(
-    "pass_trees", "pass_id:int!>passes.id tree:bytes! names_before:int bytes_before:int", sqlite_with_rowid=False
-)
+class PassRow(Base):
+    """One pass over a batch."""
 
-pass_changes = _table(
-    "pass_changes",
-    "pass_id:int! tree:bytes! kind:text! paths:int directories:int size_bytes:int",
-    sa.ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
-    sqlite_with_rowid=False,
-)
+    __tablename__ = "passes"
+    __table_args__ = (
+        sa.UniqueConstraint("plan", "batch", "kind", "number"),
+        sa.CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
+    )
 
-chunks = _table(
-    "chunks",
-    """
-    id:int! pass_id:int>passes.id number:int kind:text tree:bytes files:int size_bytes:int state:text
-    list_path:text? brick:text? parent_id:int?>chunks.id
-    """,
-    sa.UniqueConstraint("pass_id", "number"),
-    # For pending chunks, the largest first, also of some bricks, and for the sums of a pass: no other row is read.
-    sa.Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
-    sa.Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
-    sa.Index("ix_chunks_parent_id", "parent_id", sqlite_where=sa.text("parent_id IS NOT NULL")),
-)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    plan: Mapped[str]
+    batch: Mapped[int]
+    kind: Mapped[str]
+    number: Mapped[int]
+    state: Mapped[str]
+    catalog: Mapped[str]
+    base_catalog: Mapped[str | None]
+    chunk_list: Mapped[str]
+    move_list: Mapped[str | None]
+    move_list_digest: Mapped[str | None]
+    moved_at_s: Mapped[float | None]
+    scan_s: Mapped[float | None]
+    started_at_s: Mapped[float]
+    finished_at_s: Mapped[float | None]
+    total_files: Mapped[int]
+    total_bytes: Mapped[int]
 
-attempts = _table(
-    "attempts",
-    """
-    id:int! chunk_id:int>chunks.id run_id:int>runs.id number:int token:text host:text engine:text state:text pid:int?
-    start_ticks:int? boot_id:text? argv:text started_at_s:float finished_at_s:float? exit_code:int?
-    files:int size_bytes:int stderr_tail:bytes
-    """,
-    sa.UniqueConstraint("token"),
-    sa.UniqueConstraint("chunk_id", "number"),
-    sa.Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
-    # Sums over attempts use only this index, because the rows are long: argv, the end of standard error.
-    sa.Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
-    sa.Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
-)
 
-attention = _table(
-    "attention",
-    "pass_id:int!>passes.id path:bytes! chunk_id:int?>chunks.id kind:text errno:int? reason:text at_s:float",
-    sa.Index("ix_attention_chunk_id", "chunk_id"),
-    sa.Index("ix_attention_kind", "pass_id", "kind"),
-    sqlite_with_rowid=False,
-)
+class PassTreeRow(Base):
+    """A tree with changes before a pass after the seed."""
 
-# The prediction after a pass. The churn by tree is JSON, because it is only read as a whole.
-predictions = _table(
-    "predictions",
-    """
-    pass_id:int!>passes.id at_s:float decision:text max_freeze_s:float next_pass_s:float freeze_s:float
-    least_freeze_s:float churn_files_per_h:float churn_bytes_per_h:float churn_of_trees:text
-    """,
-)
+    __tablename__ = "pass_trees"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"), primary_key=True)
+    tree: Mapped[bytes] = mapped_column(primary_key=True)
+    names_before: Mapped[int]
+    bytes_before: Mapped[int]
+
+
+class PassChangeRow(Base):
+    """The changes of one kind in a tree before a pass."""
+
+    __tablename__ = "pass_changes"
+    __table_args__ = (
+        sa.ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
+        {"sqlite_with_rowid": False},
+    )
+
+    pass_id: Mapped[int] = mapped_column(primary_key=True)
+    tree: Mapped[bytes] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    paths: Mapped[int]
+    directories: Mapped[int]
+    size_bytes: Mapped[int]
+
+
+class ChunkRow(Base):
+    """A chunk of a pass. A half of a split chunk refers to it by `parent_id`."""
+
+    __tablename__ = "chunks"
+    __table_args__ = (
+        sa.UniqueConstraint("pass_id", "number"),
+        # For pending chunks, the largest first, also of some bricks, and for the sums of a pass: no other row is read.
+        sa.Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
+        sa.Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
+        sa.Index("ix_chunks_parent_id", "parent_id", sqlite_where=sa.text("parent_id IS NOT NULL")),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"))
+    number: Mapped[int]
+    kind: Mapped[str]
+    tree: Mapped[bytes]
+    files: Mapped[int]
+    size_bytes: Mapped[int]
+    state: Mapped[str]
+    list_path: Mapped[str | None]
+    brick: Mapped[str | None]
+    parent_id: Mapped[int | None] = mapped_column(sa.ForeignKey("chunks.id"))
+
+
+class AttemptRow(Base):
+    """One attempt at a chunk."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        sa.UniqueConstraint("token"),
+        sa.UniqueConstraint("chunk_id", "number"),
+        sa.Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
+        # Sums over attempts use only this index, because the rows are long: argv, the end of standard error.
+        sa.Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
+        sa.Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    chunk_id: Mapped[int] = mapped_column(sa.ForeignKey("chunks.id"))
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
+    number: Mapped[int]
+    token: Mapped[str]
+    host: Mapped[str]
+    engine: Mapped[str]
+    state: Mapped[str]
+    pid: Mapped[int | None]
+    start_ticks: Mapped[int | None]
+    boot_id: Mapped[str | None]
+    argv: Mapped[str]
+    started_at_s: Mapped[float]
+    finished_at_s: Mapped[float | None]
+    exit_code: Mapped[int | None]
+    files: Mapped[int]
+    size_bytes: Mapped[int]
+    stderr_tail: Mapped[bytes]
+
+
+class AttentionRow(Base):
+    """A file that needs attention."""
+
+    __tablename__ = "attention"
+    __table_args__ = (
+        sa.Index("ix_attention_chunk_id", "chunk_id"),
+        sa.Index("ix_attention_kind", "pass_id", "kind"),
+        {"sqlite_with_rowid": False},
+    )
+
+    pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"), primary_key=True)
+    path: Mapped[bytes] = mapped_column(primary_key=True)
+    chunk_id: Mapped[int | None] = mapped_column(sa.ForeignKey("chunks.id"))
+    kind: Mapped[str]
+    errno: Mapped[int | None]
+    reason: Mapped[str]
+    at_s: Mapped[float]
+
+
+class PredictionRow(Base):
+    """The prediction after a pass. The churn by tree is JSON: it is only read as a whole."""
+
+    __tablename__ = "predictions"
+
+    pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"), primary_key=True)
+    at_s: Mapped[float]
+    decision: Mapped[str]
+    max_freeze_s: Mapped[float]
+    next_pass_s: Mapped[float]
+    freeze_s: Mapped[float]
+    least_freeze_s: Mapped[float]
+    churn_files_per_h: Mapped[float]
+    churn_bytes_per_h: Mapped[float]
+    churn_of_trees: Mapped[str]
 
 
 # Measurements while a migration runs: throughput, capacity, latency.
 
 
-# `attempt_id` 0 is the sum of all streams. Clustered by time, without a second index: this table grows by one row per
-# stream every few seconds. Rows of a single stream are deleted when its attempt ends.
-samples = _table(
-    "samples",
-    "pass_id:int!>passes.id attempt_id:int! at_s:float! interval_s:float streams:int files:int size_bytes:int",
-    sqlite_with_rowid=False,
-)
+class SampleRow(Base):
+    """Throughput. `attempt_id` 0 is the sum of all streams.
 
-# Capacity of both sides: one row per side at the beginning and end of a run, and every hour between.
-capacity_samples = _table(
-    "capacity_samples",
-    "side:text! at_s:float! total_bytes:int free_bytes:int total_inodes:int? free_inodes:int?",
-    sqlite_with_rowid=False,
-)
-
-# The storage and metadata targets of a BeeGFS target: the newest sample of each day.
-storage_samples = _table("storage_samples", "day:int! at_s:float targets:text")
-
-# One row per minute and side; old rows are thinned out. A row without times had no answer, or failed.
-probes = _table(
-    "probes",
+    Clustered by time, without a second index: this table grows by one row per stream every few seconds. Rows of a single
+    stream are deleted when its attempt ends.
     """
-    id:int! side:text at_s:float create_s:float? write_s:float? sync_s:float? stat_s:float? unlink_s:float?
-    readdir_s:float? waited_s:float? failure:text
-    """,
-    sa.Index("ix_probes_side_at_s", "side", "at_s"),
-)
+
+    __tablename__ = "samples"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"), primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(primary_key=True)
+    at_s: Mapped[float] = mapped_column(primary_key=True)
+    interval_s: Mapped[float]
+    streams: Mapped[int]
+    files: Mapped[int]
+    size_bytes: Mapped[int]
+
+
+class CapacitySampleRow(Base):
+    """Capacity of one side: at the beginning and end of a run, and every hour between."""
+
+    __tablename__ = "capacity_samples"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    side: Mapped[str] = mapped_column(primary_key=True)
+    at_s: Mapped[float] = mapped_column(primary_key=True)
+    total_bytes: Mapped[int]
+    free_bytes: Mapped[int]
+    total_inodes: Mapped[int | None]
+    free_inodes: Mapped[int | None]
+
+
+class StorageSampleRow(Base):
+    """The storage and metadata targets of a BeeGFS target: the newest sample of each day."""
+
+    __tablename__ = "storage_samples"
+
+    day: Mapped[int] = mapped_column(primary_key=True)
+    at_s: Mapped[float]
+    targets: Mapped[str]
+
+
+class ProbeRow(Base):
+    """One probe per minute and side; old rows are thinned out. A row without times had no answer, or failed."""
+
+    __tablename__ = "probes"
+    __table_args__ = (sa.Index("ix_probes_side_at_s", "side", "at_s"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    side: Mapped[str]
+    at_s: Mapped[float]
+    create_s: Mapped[float | None]
+    write_s: Mapped[float | None]
+    sync_s: Mapped[float | None]
+    stat_s: Mapped[float | None]
+    unlink_s: Mapped[float | None]
+    readdir_s: Mapped[float | None]
+    waited_s: Mapped[float | None]
+    failure: Mapped[str]
 
 
 # Limits set by operators, and those set by the governor.
 
 
-# One row per command that pauses, resumes or tunes; the newest of each kind applies. `at_s` is the time of the command.
-controls = _table(
-    "controls",
-    """
-    id:int! kind:text at_s:float by:text paused:int reason:text jobs:int? bwlimit_bytes_per_s:int?
-    max_latency_s:float? max_load:float?
-    """,
-    sa.Index("ix_controls_kind", "kind", "id"),
-)
+class ControlRow(Base):
+    """A command that pauses, resumes or tunes; the newest of each kind applies. `at_s` is the time of the command."""
 
-# Limits of a run from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON.
-governor_records = _table(
-    "governor_records",
-    """
-    id:int! run_id:int>runs.id at_s:float gate:text bound:text streams:int most:int hosts:text
-    bwlimit_bytes_per_s:int? reason:text until_s:float? max_latency_s:float? max_load:float?
-    """,
-    sa.Index("ix_governor_records_run_id", "run_id"),
-)
+    __tablename__ = "controls"
+    __table_args__ = (sa.Index("ix_controls_kind", "kind", "id"),)
 
-# The latest load of the hosts that have streams: all rows are replaced at once.
-host_loads = _table("host_loads", "host:text! at_s:float load:float")
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    at_s: Mapped[float]
+    by: Mapped[str]
+    paused: Mapped[int]
+    reason: Mapped[str]
+    jobs: Mapped[int | None]
+    bwlimit_bytes_per_s: Mapped[int | None]
+    max_latency_s: Mapped[float | None]
+    max_load: Mapped[float | None]
+
+
+class GovernorRow(Base):
+    """Limits of a run from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON."""
+
+    __tablename__ = "governor_records"
+    __table_args__ = (sa.Index("ix_governor_records_run_id", "run_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
+    at_s: Mapped[float]
+    gate: Mapped[str]
+    bound: Mapped[str]
+    streams: Mapped[int]
+    most: Mapped[int]
+    hosts: Mapped[str]
+    bwlimit_bytes_per_s: Mapped[int | None]
+    reason: Mapped[str]
+    until_s: Mapped[float | None]
+    max_latency_s: Mapped[float | None]
+    max_load: Mapped[float | None]
+
+
+class HostLoadRow(Base):
+    """The latest load of a host that has streams: all rows are replaced at once."""
+
+    __tablename__ = "host_loads"
+
+    host: Mapped[str] = mapped_column(primary_key=True)
+    at_s: Mapped[float]
+    load: Mapped[float]
 
 
 # Verifications.
 
 
-verifications = _table(
-    "verifications",
-    """
-    id:int! plan:text batch:int started_at_s:float finished_at_s:float? algorithm:text share:float seed:int
-    paths:int size_bytes:int digested_files:int digested_bytes:int proven_gone:int differences:text
-    expected:text whole:int reasons:text manifest:text? manifest_digest:text? files:int equal_paths:int
-    differences_file:text? differences_digest:text? trees:text carried_files:int carried_bytes:int
-    """,
-    sa.Index("ix_verifications_plan", "plan", "batch"),
-)
+class VerificationRow(Base):
+    """One verification of a batch, or of some of its trees."""
+
+    __tablename__ = "verifications"
+    __table_args__ = (sa.Index("ix_verifications_plan", "plan", "batch"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    plan: Mapped[str]
+    batch: Mapped[int]
+    started_at_s: Mapped[float]
+    finished_at_s: Mapped[float | None]
+    algorithm: Mapped[str]
+    share: Mapped[float]
+    seed: Mapped[int]
+    paths: Mapped[int]
+    size_bytes: Mapped[int]
+    digested_files: Mapped[int]
+    digested_bytes: Mapped[int]
+    proven_gone: Mapped[int]
+    differences: Mapped[str]
+    expected: Mapped[str]
+    whole: Mapped[int]
+    reasons: Mapped[str]
+    manifest: Mapped[str | None]
+    manifest_digest: Mapped[str | None]
+    files: Mapped[int]
+    equal_paths: Mapped[int]
+    differences_file: Mapped[str | None]
+    differences_digest: Mapped[str | None]
+    trees: Mapped[str]
+    carried_files: Mapped[int]
+    carried_bytes: Mapped[int]
 
 
 # Around cutovers: backups of the target, archives, speed of users' trees.
 
 
-# Backups of the target, made by other software; `at_s` is when one began.
-target_backups = _table(
-    "target_backups", "id:int! tree:bytes at_s:float note:text", sa.Index("ix_target_backups_tree", "tree")
-)
+class TargetBackupRow(Base):
+    """A tree in a backup of the target, made by other software; `at_s` is when the backup began."""
 
-# Cutovers that users were told of, by the hooks of `announce`.
-announcements = _table("announcements", "id:int! plan:text tree:bytes begins_at_s:float at_s:float")
+    __tablename__ = "target_backups"
+    __table_args__ = (sa.Index("ix_target_backups_tree", "tree"),)
 
-# Limits on the target that were confirmed, in place of those of the source on `trees`.
-owner_limits = _table("owner_limits", "uid:int! size_bytes:int trees:text")
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tree: Mapped[bytes]
+    at_s: Mapped[float]
+    note: Mapped[str]
 
-# Archives of the site that are proven to hold a tree. `manifests` are the digests of the manifests that were compared.
-second_copies = _table(
-    "second_copies",
-    """
-    id:int! tree:bytes name:text place:text manifests:text algorithm:text files:int size_bytes:int extra:int
-    list_digest:text at_s:float
-    """,
-    sa.Index("ix_second_copies_tree", "tree"),
-)
 
-# `cold` is null for tests that do not read; `amount` is lines or bytes.
-tree_measurements = _table(
-    "tree_measurements",
-    """
-    cutover_id:int!>operations.id side:text! run:int! test:text! at_s:float seconds:float amount:int
-    complete:int cold:int? failure:text
-    """,
-    sqlite_with_rowid=False,
-)
+class AnnouncementRow(Base):
+    """A cutover that a user was told of, by the hooks of `announce`."""
+
+    __tablename__ = "announcements"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    plan: Mapped[str]
+    tree: Mapped[bytes]
+    begins_at_s: Mapped[float]
+    at_s: Mapped[float]
+
+
+class OwnerLimitRow(Base):
+    """A limit on the target that was confirmed, in place of those of the source on `trees`."""
+
+    __tablename__ = "owner_limits"
+
+    uid: Mapped[int] = mapped_column(primary_key=True)
+    size_bytes: Mapped[int]
+    trees: Mapped[str]
+
+
+class SecondCopyRow(Base):
+    """An archive of the site that is proven to hold a tree. `manifests` are the digests of the manifests that were compared."""
+
+    __tablename__ = "second_copies"
+    __table_args__ = (sa.Index("ix_second_copies_tree", "tree"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tree: Mapped[bytes]
+    name: Mapped[str]
+    place: Mapped[str]
+    manifests: Mapped[str]
+    algorithm: Mapped[str]
+    files: Mapped[int]
+    size_bytes: Mapped[int]
+    extra: Mapped[int]
+    list_digest: Mapped[str]
+    at_s: Mapped[float]
+
+
+class TreeMeasurementRow(Base):
+    """A measurement of a user's tree around its cutover. `cold` is null for tests that do not read; `amount` is lines or bytes."""
+
+    __tablename__ = "tree_measurements"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    cutover_id: Mapped[int] = mapped_column(sa.ForeignKey("operations.id"), primary_key=True)
+    side: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[int] = mapped_column(primary_key=True)
+    test: Mapped[str] = mapped_column(primary_key=True)
+    at_s: Mapped[float]
+    seconds: Mapped[float]
+    amount: Mapped[int]
+    complete: Mapped[int]
+    cold: Mapped[int | None]
+    failure: Mapped[str]
 
 
 # Tracked operations.
 
 
-# One row per attempt. `subject` is a tree, or bricks of a volume. `times` and `facts` are JSON, because they are only
-# read as a whole.
-operations = _table(
-    "operations",
-    "id:int! kind:text subject:bytes attempt:int state:text times:text failure:text facts:text",
-    sa.UniqueConstraint("kind", "subject", "attempt"),
-)
+class OperationRow(Base):
+    """One attempt. `subject` is a tree, or bricks of a volume. `times` and `facts` are JSON: they are only read as a whole."""
 
-# The steps of operations, each with its intent and its result.
-operation_steps = _table(
-    "operation_steps",
-    """
-    id:int! operation_id:int>operations.id step:text intended_at_s:float ended_at_s:float? result:text?
-    message:text
-    """,
-    sa.Index("ix_operation_steps_operation_id", "operation_id"),
-)
+    __tablename__ = "operations"
+    __table_args__ = (sa.UniqueConstraint("kind", "subject", "attempt"),)
 
-# Gluster's counters over time. Clustered by time: one row per host and poll, for weeks.
-operation_samples = _table(
-    "operation_samples",
-    """
-    operation_id:int!>operations.id at_s:float! task_id:text! host:text! files:int size_bytes:int
-    lookups:int failures:int skipped:int status:text runtime_s:float
-    """,
-    sqlite_with_rowid=False,
-)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    subject: Mapped[bytes]
+    attempt: Mapped[int]
+    state: Mapped[str]
+    times: Mapped[str]
+    failure: Mapped[str]
+    facts: Mapped[str]
+
+
+class OperationStepRow(Base):
+    """A step of an operation, with its intent and its result."""
+
+    __tablename__ = "operation_steps"
+    __table_args__ = (sa.Index("ix_operation_steps_operation_id", "operation_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    operation_id: Mapped[int] = mapped_column(sa.ForeignKey("operations.id"))
+    step: Mapped[str]
+    intended_at_s: Mapped[float]
+    ended_at_s: Mapped[float | None]
+    result: Mapped[str | None]
+    message: Mapped[str]
+
+
+class OperationSampleRow(Base):
+    """Gluster's counters over time. Clustered by time: one row per host and poll, for weeks."""
+
+    __tablename__ = "operation_samples"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    operation_id: Mapped[int] = mapped_column(sa.ForeignKey("operations.id"), primary_key=True)
+    at_s: Mapped[float] = mapped_column(primary_key=True)
+    task_id: Mapped[str] = mapped_column(primary_key=True)
+    host: Mapped[str] = mapped_column(primary_key=True)
+    files: Mapped[int]
+    size_bytes: Mapped[int]
+    lookups: Mapped[int]
+    failures: Mapped[int]
+    skipped: Mapped[int]
+    status: Mapped[str]
+    runtime_s: Mapped[float]
 
 
 # Archives, and paths released for deletion with the source.
 
 
-# Archives of old and tiny files in user trees on the target. `number` is the name of an archive in its tree.
-archives = _table(
-    "archives",
-    """
-    id:int! plan:text batch:int tree:bytes number:int members:int content_bytes:int archive_bytes:int
-    index_bytes:int archive_digest:text index_digest:text state:text at_s:float reason:text
-    """,
-    sa.UniqueConstraint("tree", "number"),
-    sa.Index("ix_archives_plan", "plan", "batch"),
-)
+class ArchiveRow(Base):
+    """An archive of old and tiny files in a user tree on the target. `number` is its name in the tree."""
 
-# Skipped paths released for deletion with the source. `pattern` is a path below the tree, or a glob.
-reap_releases = _table("reap_releases", "id:int! tree:bytes pattern:bytes is_glob:int by:text at_s:float")
+    __tablename__ = "archives"
+    __table_args__ = (
+        sa.UniqueConstraint("tree", "number"),
+        sa.Index("ix_archives_plan", "plan", "batch"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    plan: Mapped[str]
+    batch: Mapped[int]
+    tree: Mapped[bytes]
+    number: Mapped[int]
+    members: Mapped[int]
+    content_bytes: Mapped[int]
+    archive_bytes: Mapped[int]
+    index_bytes: Mapped[int]
+    archive_digest: Mapped[str]
+    index_digest: Mapped[str]
+    state: Mapped[str]
+    at_s: Mapped[float]
+    reason: Mapped[str]
+
+
+class ReapReleaseRow(Base):
+    """Skipped paths released for deletion with the source. `pattern` is a path below the tree, or a glob."""
+
+    __tablename__ = "reap_releases"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tree: Mapped[bytes]
+    pattern: Mapped[bytes]
+    is_glob: Mapped[int]
+    by: Mapped[str]
+    at_s: Mapped[float]
 
 
 # Benchmarks.
 
 
-# One row per suite and call. `places`, `hosts` and `notes` are JSON, because they are only read as a whole.
-benchmarks = _table(
-    "benchmarks",
-    """
-    id:int! suite:text scale:float seed:int runs:int places:text hosts:text token:text state:text
-    started_at_s:float ended_at_s:float? notes:text
-    """,
-)
+class BenchmarkRow(Base):
+    """One call of a suite. `places`, `hosts` and `notes` are JSON: they are only read as a whole."""
 
-# `document` is the whole measurement as JSON; value and unit are columns for queries by hand.
-benchmark_measurements = _table(
-    "benchmark_measurements",
-    """
-    benchmark_id:int!>benchmarks.id place:text! run:int! step:text! at_s:float value:float unit:text
-    document:text
-    """,
-    sqlite_with_rowid=False,
-)
+    __tablename__ = "benchmarks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    suite: Mapped[str]
+    scale: Mapped[float]
+    seed: Mapped[int]
+    runs: Mapped[int]
+    places: Mapped[str]
+    hosts: Mapped[str]
+    token: Mapped[str]
+    state: Mapped[str]
+    started_at_s: Mapped[float]
+    ended_at_s: Mapped[float | None]
+    notes: Mapped[str]
+
+
+class BenchmarkMeasurementRow(Base):
+    """A measurement. `document` is all of it as JSON; value and unit are columns for queries by hand."""
+
+    __tablename__ = "benchmark_measurements"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    benchmark_id: Mapped[int] = mapped_column(sa.ForeignKey("benchmarks.id"), primary_key=True)
+    place: Mapped[str] = mapped_column(primary_key=True)
+    run: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[str] = mapped_column(primary_key=True)
+    at_s: Mapped[float]
+    value: Mapped[float]
+    unit: Mapped[str]
+    document: Mapped[str]

@@ -137,13 +137,13 @@ class TestRevisions:
         open_ledger(file, create=True).close()
         with closing(Database(file)) as database, database.read() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
-            assert compare_metadata(context, tables.metadata) == []
+            assert compare_metadata(context, tables.Base.metadata) == []
 
     def test_keep_keys_checks_and_conditions(self, file: Path) -> None:
         """What `compare_metadata` does not compare: foreign keys' targets, checks, WITHOUT ROWID, conditions of indexes."""
         open_ledger(file, create=True).close()
         with closing(sqlite3.connect(":memory:")) as connection:
-            for table in tables.metadata.sorted_tables:
+            for table in tables.Base.metadata.sorted_tables:
                 for statement in statements_of(table):
                     connection.execute(statement)
             wanted = schema_of(connection)

@@ -221,9 +221,9 @@ class Weeks:
         """The ends of the batches that are copied."""
         for block in self._rows(passes, share):
             with database.write() as connection:
-                connection.execute(insert(tables.chunks), [chunk for chunk, _ in block])
+                connection.execute(insert(tables.ChunkRow), [chunk for chunk, _ in block])
                 if attempts := [attempt for _, attempt in block if attempt is not None]:
-                    connection.execute(insert(tables.attempts), attempts)
+                    connection.execute(insert(tables.AttemptRow), attempts)
         ends, so_far, until = {}, 0.0, share * sum(self.sizes)
         for batch, size in enumerate(self.sizes, 1):
             so_far += size
@@ -297,7 +297,7 @@ class Weeks:
         ]
         for begin in range(0, len(rows), 20_000):
             with database.write() as connection:
-                connection.execute(insert(tables.samples), rows[begin : begin + 20_000])
+                connection.execute(insert(tables.SampleRow), rows[begin : begin + 20_000])
 
 
 def facts_of(directory: Path, *, days: float, share: float, **world: Any) -> ReportFacts:
