@@ -15,6 +15,7 @@ from migrator.hosts.site import SiteHosts
 from migrator.plan.model import Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
+from migrator.reap.records import ArchiveRecords
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -30,7 +31,7 @@ def archive_folders(wiring: Wiring, ledger: "Ledger") -> MountedArchiveFolders:
 
 def proven_archives(wiring: Wiring, ledger: "Ledger") -> ProvenArchives:
     """Archived paths, for verification and purge."""
-    return ProvenArchives(ledger.archives, archive_folders(wiring, ledger))
+    return ProvenArchives(ArchiveRecords(ledger.database), archive_folders(wiring, ledger))
 
 
 def verification(

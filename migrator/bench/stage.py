@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from migrator.bench import model
 from migrator.bench.consistency import PATIENCE_MS, Checks
 from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
+from migrator.bench.records import BenchmarkRecords
 from migrator.bench.rules import figure
 from migrator.bench.suites import room_problems, suite
 from migrator.core.clock import Clock
@@ -22,9 +22,6 @@ from migrator.core.progress import Progress
 from migrator.core.tasks import task_group, to_the_end
 from migrator.fs.model import BENCH_NAME
 from migrator.ledger.locks import Locks
-
-if TYPE_CHECKING:
-    from migrator.ledger.measures import BenchmarkRecords
 
 LOCK = "bench"
 """One measuring call at a time: two would distort each other's figures."""

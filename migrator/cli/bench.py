@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from migrator import app
 from migrator.app.doctor import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
 from migrator.bench import model as bench_model
+from migrator.bench.records import BenchmarkRecords
 from migrator.bench.rules import SuiteComparison, compare
 from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
@@ -17,9 +17,6 @@ from migrator.bench.view import cleaning_document, comparison_document, listing_
 from migrator.cli.call import Figure, open_site, open_wiring, present, run_stage, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, MigratorError, UsageError
-
-if TYPE_CHECKING:
-    from migrator.ledger.measures import BenchmarkRecords
 
 _on = click.option(
     "--on",
@@ -119,7 +116,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
     site = open_site(invocation) if invocation.site_file.exists() else None
     if site is not None and site.ledger_file.exists():
         with app.Wiring(site).ledger(read_only=True) as ledger:
-            records = tuple(ledger.benchmarks.all())
+            records = tuple(BenchmarkRecords(ledger.database).all())
     listing = bench_model.BenchmarkListing(
         scale=scale,
         suites=tuple(suite(name, scale) for name in bench_model.SuiteName),
@@ -141,7 +138,7 @@ def compare_command(
     `bench list` has the numbers. Without any: the newest benchmark of each suite that was measured.
     """
     with open_wiring(invocation).ledger(read_only=True) as ledger:
-        results = _chosen(ledger.benchmarks, numbers, suites)
+        results = _chosen(BenchmarkRecords(ledger.database), numbers, suites)
     comparisons = compare(results)
     if html is not None:
         _write(html, comparisons)

@@ -16,6 +16,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.units import format_duration
 from migrator.cutover import model
+from migrator.cutover.records import AnnouncementRecords
 from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
@@ -184,7 +185,7 @@ async def _tell(
     with MigratorError.of_files(
         "the notice of a user cannot be written", hint="make room, then run the same command again"
     ):
-        notice = notices.write(tree, (*ledger.announcements.all(), record))
+        notice = notices.write(tree, (*AnnouncementRecords(ledger.database).all(), record))
     facts = HookFacts(
         run_id=calls.run_id,
         plan=request.plan,
@@ -208,7 +209,7 @@ async def _tell(
     if not told:
         reason = "a hook that tells users failed: see the events of `migrator status`"
         return replace(one, outcome=model.Announced.FAILED, reason=reason)
-    ledger.announcements.record(record)
+    AnnouncementRecords(ledger.database).record(record)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
     begins = model.begins_words(request.begins_at_s)
     message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"

@@ -32,6 +32,7 @@ from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
 from migrator.cutover.places import CutoverPlace
+from migrator.cutover.records import BackupRecords, SpeedUpRecords
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
@@ -48,6 +49,7 @@ from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ReapRow, same_file
+from migrator.reap.records import ArchiveRecords
 from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
@@ -216,7 +218,9 @@ class Sight(Struct, frozen=True, kw_only=True):
         """
         passes = self.ledger.passes.of_batch(self.plan.name, batch)
         ended = [one.finished_at_s or 0.0 for one in passes if one.kind is not PassKind.FINAL]
-        return self.request.wants_backup and self.ledger.target_backups.lack(tree, since_s=max(ended, default=0.0))
+        return self.request.wants_backup and BackupRecords(self.ledger.database).lack(
+            tree, since_s=max(ended, default=0.0)
+        )
 
     def wanted_top(
         self, record: model.CutoverRecord, source: Entry | None, target: Entry | None
@@ -335,7 +339,7 @@ def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
     """Let the owner of the tree's top on the target read its archives, or restrict them to root. Blocking; may be
     called again. Raises OSError.
     """
-    if not sight.ledger.archives.of_tree(tree):
+    if not ArchiveRecords(sight.ledger.database).of_tree(tree):
         return
     folders = _archive_folders(sight)
     if not to_user:
@@ -353,7 +357,7 @@ def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
     count, archived = 0, None
     try:
         for rows in sight.world.to_archive(sight.plan, tree.path):
-            archived = archived or ProvenArchives(sight.ledger.archives, _archive_folders(sight))
+            archived = archived or ProvenArchives(ArchiveRecords(sight.ledger.database), _archive_folders(sight))
             known = archived.of_block(tree.path, [row.path for row in rows])
             count += sum(_lacks_archive(sight.run, row, known.get(row.path)) for row in rows)
             if count >= COUNTED:
@@ -992,8 +996,8 @@ class TreeComparison:
         """Record the measurements on the source, replacing those of an earlier call."""
         comparing = self.cutting.world.comparing
         if comparing is not None and self._before is not None:
-            self.cutting.ledger.speed_ups.forget(record.id, Side.SOURCE)
-            self.cutting.ledger.speed_ups.add(record.id, self._before.measurements)
+            SpeedUpRecords(self.cutting.ledger.database).forget(record.id, Side.SOURCE)
+            SpeedUpRecords(self.cutting.ledger.database).add(record.id, self._before.measurements)
 
     async def after(
         self, machine: TreeMachine, outcome: model.TreeOutcome, record: model.CutoverRecord
@@ -1005,12 +1009,12 @@ class TreeComparison:
         if comparing is None or state not in model.SETTLED_STATES or machine.interrupted:
             return outcome
         try:
-            if not self.cutting.ledger.speed_ups.of(record.id):
+            if not SpeedUpRecords(self.cutting.ledger.database).of(record.id):
                 return outcome
             files = () if self._before is None else self._before.files
             visited = await self._visit(comparing, record.tree, Side.TARGET, files)
-            self.cutting.ledger.speed_ups.add(record.id, visited.measurements)
-            found = speed_ups(self.cutting.ledger.speed_ups.of(record.id))
+            SpeedUpRecords(self.cutting.ledger.database).add(record.id, visited.measurements)
+            found = speed_ups(SpeedUpRecords(self.cutting.ledger.database).of(record.id))
             if words := user_words(record.tree.user, found):
                 self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
         except asyncio.CancelledError:

@@ -29,7 +29,7 @@ class Ledger:
     """The whole ledger, by groups of tables."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._writer: Writer | None = None
         self.site = SiteRecords(database)
         self.runs = RunRecords(database)
@@ -50,14 +50,6 @@ class Ledger:
         self.drains = operations.DrainRecords(database)
         self.additions = operations.AdditionRecords(database)
         self.retirements = operations.RetirementRecords(database)
-        self.archives = plans.ArchiveRecords(database)
-        self.releases = plans.ReleaseRecords(database)
-        self.target_backups = plans.BackupRecords(database)
-        self.announcements = plans.AnnouncementRecords(database)
-        self.owner_limits = plans.LimitRecords(database)
-        self.second_copies = plans.SecondCopyRecords(database)
-        self.benchmarks = measures.BenchmarkRecords(database)
-        self.speed_ups = operations.SpeedUpRecords(database)
         self.facts = LedgerFacts(database)
         self.watching = WatchRecords(database)
         self.metric_sums = MetricRecords(database)
@@ -71,11 +63,11 @@ class Ledger:
     @property
     def file(self) -> Path:
         """The database."""
-        return self._database.file
+        return self.database.file
 
     def close(self) -> None:
         """Release the file. May be called again."""
-        self._database.close()
+        self.database.close()
 
     @contextmanager
     def written_aside(self, waits: Callable[[LockHeld], bool] = lambda _: True) -> Iterator[None]:
@@ -86,7 +78,7 @@ class Ledger:
         if self._writer is not None:
             yield
             return
-        self._writer = Writer(self._database, waits)
+        self._writer = Writer(self.database, waits)
         try:
             yield
         finally:

@@ -2,19 +2,15 @@
 
 from collections.abc import Collection, Sequence
 
-from msgspec.structs import replace
-from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
+from sqlalchemy import Connection, Float, Integer, cast, delete, func, select
 
 from migrator.beegfs.model import StorageSample
-from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement
-from migrator.core.documents import encode
-from migrator.core.errors import UsageError
 from migrator.core.probe import Probe, ProbeSide
 from migrator.core.states import AttemptState, ChunkKind
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample
 from migrator.ledger import tables
-from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, from_column, put, record_of
+from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
 from migrator.plan.model import CostSums, TransferCost, fit_cost
 from migrator.transfer import model as transfer
 from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample
@@ -246,51 +242,3 @@ class GovernorRecords(Records):
     def loads(self) -> Sequence[HostLoad]:
         """The latest loads, in order of host."""
         return self._all(HostLoad, select(tables.HostLoadRow).order_by(tables.HostLoadRow.host))
-
-
-# Benchmarks.
-
-
-_benchmarks = tables.BenchmarkRow
-_measurements = tables.BenchmarkMeasurementRow
-
-
-class BenchmarkRecords(Records):
-    """Benchmarks and their measurements."""
-
-    def start(self, record: BenchmarkRecord) -> BenchmarkRecord:
-        """Record a new benchmark; return it with its id."""
-        return replace(record, id=self._add(_benchmarks, **columns_of(_benchmarks, record)))
-
-    def measured(self, benchmark_id: int, measurement: Measurement) -> None:
-        """Record the measurement of one step."""
-        document = {"benchmark_id": benchmark_id, "document": encode(measurement)}
-        self._put(_measurements, [columns_of(_measurements, measurement, **document)])
-
-    def finish(
-        self, benchmark_id: int, state: BenchmarkState, *, at_s: float, notes: Sequence[str] = ()
-    ) -> BenchmarkRecord:
-        """Record the end of a benchmark. The first end counts."""
-        unfinished = (_benchmarks.id == benchmark_id, _benchmarks.ended_at_s.is_(None))
-        ended = {"state": state.value, "ended_at_s": at_s, "notes": encode(notes)}
-        with self._database.write() as connection:
-            connection.execute(update(_benchmarks).where(*unfinished).values(ended))
-        return self.read(benchmark_id)
-
-    def read(self, benchmark_id: int) -> BenchmarkRecord:
-        """One benchmark. Raises UsageError if there is none."""
-        found = self._first(BenchmarkRecord, select(_benchmarks).where(_benchmarks.id == benchmark_id))
-        if found is None:
-            raise UsageError(f"there is no benchmark {benchmark_id}", hint="`migrator bench list` has their numbers")
-        return found
-
-    def all(self) -> Sequence[BenchmarkRecord]:
-        """Every benchmark, oldest first."""
-        return self._all(BenchmarkRecord, select(_benchmarks).order_by(_benchmarks.id))
-
-    def measurements(self, benchmark_id: int) -> Sequence[Measurement]:
-        """Measurements in the order in which they were made."""
-        made = _measurements
-        query = select(made.document).where(made.benchmark_id == benchmark_id)
-        rows = self._rows(query.order_by(made.at_s, made.run, made.place, made.step))
-        return [from_column(document, Measurement) for (document,) in rows]

@@ -25,8 +25,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, Refused
 from migrator.core.paths import is_beneath, show
 from migrator.cutover import model as cutover
-from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep, TreeMeasurement
-from migrator.fs.model import Side
+from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.gluster.model import TaskStatus
 from migrator.ledger import tables
 from migrator.ledger.database import Database, check, missing
@@ -463,40 +462,3 @@ class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, 
             if before.state is state:
                 return before
             return self._write(connection, before, self._changed(before, state, at_s, None, failure=failure))
-
-
-# Measurements of users' trees around their cutovers.
-
-
-_made = tables.TreeMeasurementRow
-# "source" sorts before "target", which is also the order of time.
-_in_order = sa.select(tables.TreeMeasurementRow).order_by(_made.side, _made.run, _made.at_s, _made.test)
-
-
-class SpeedUpRecords(Records):
-    """Measurements of users' trees."""
-
-    def add(self, cutover_id: int, measurements: Sequence[TreeMeasurement]) -> None:
-        """Store measurements, replacing earlier ones of the same test and run."""
-        rows = [columns_of(tables.TreeMeasurementRow, one, cutover_id=cutover_id) for one in measurements]
-        self._put(tables.TreeMeasurementRow, rows)
-
-    def forget(self, cutover_id: int, side: Side) -> None:
-        """Remove the measurements on one side."""
-        these = (_made.cutover_id == cutover_id, _made.side == side.value)
-        with self._database.write() as connection:
-            connection.execute(sa.delete(tables.TreeMeasurementRow).where(*these))
-
-    def of(self, cutover_id: int) -> Sequence[TreeMeasurement]:
-        """The measurements of one cutover."""
-        return self._all(TreeMeasurement, _in_order.where(_made.cutover_id == cutover_id))
-
-    def settled(self) -> Sequence[tuple[CutoverRecord, Sequence[TreeMeasurement]]]:
-        """The measurements of users who work on the target."""
-        with self._database.read() as connection:
-            newest = {one.tree.path: one for one in CutoverRecords(self._database).every(connection)}
-            made: dict[int, list[TreeMeasurement]] = {}
-            for row in connection.execute(_in_order):
-                made.setdefault(row.cutover_id, []).append(record_of(row, TreeMeasurement))
-        settled = (one for _, one in sorted(newest.items()) if one.state in cutover.SETTLED_STATES)
-        return [(one, made[one.id]) for one in settled if one.id in made]

@@ -2,24 +2,20 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select, update
 
-from migrator.beegfs.model import OwnerLimit
 from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
-from migrator.cutover.model import AnnouncementRecord
 from migrator.ledger import tables
 from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
-from migrator.ledger.rows import Records, States, add, blank, change, columns_of, put, record_of
+from migrator.ledger.rows import Records, States, add, blank, change, columns_of, record_of
 from migrator.plan.model import Plan
-from migrator.purge.model import SecondCopy
-from migrator.reap import model as reap
 from migrator.site.model import ReapAction
 
 # Plans and their batches.
@@ -246,142 +242,3 @@ class VerificationRecords(Records):
     def _finished(self, *wanted: ColumnElement[bool]) -> Sequence[VerificationRecord]:
         query = select(tables.VerificationRow).where(_verifications.finished_at_s.is_not(None), *wanted)
         return self._all(VerificationRecord, query.order_by(_verifications.id))
-
-
-# Archives.
-
-
-_archives = tables.ArchiveRow
-_ARCHIVE_STATES = States(tables.ArchiveRow, reap.ARCHIVE_TRANSITIONS, "id")
-
-
-class ArchiveRecords(Records):
-    """The archives of a site."""
-
-    def add(
-        self, *, plan: str, batch: int, tree: bytes, number: int, written: reap.WrittenArchive, at_s: float
-    ) -> reap.ArchiveRecord:
-        """Record an archive that is written. A number is used once per tree."""
-        record = reap.ArchiveRecord(
-            id=0,
-            plan=plan,
-            batch=batch,
-            tree=tree,
-            number=number,
-            written=written,
-            state=reap.ArchiveState.WRITTEN,
-            at_s=at_s,
-        )
-        return replace(record, id=self._add(tables.ArchiveRow, **columns_of(tables.ArchiveRow, record)))
-
-    def enter(self, archive_id: int, state: reap.ArchiveState, *, at_s: float, reason: str = "") -> None:
-        """The archive was read back, or does not count for a reason. May be called again."""
-        what = f"archive {archive_id}"
-        with self._database.write() as connection:
-            _ARCHIVE_STATES.enter(connection, [archive_id], state, what, at_s=at_s, reason=reason)
-
-    def of_tree(self, tree: bytes) -> Sequence[reap.ArchiveRecord]:
-        """Every archive of a tree, oldest first."""
-        query = select(tables.ArchiveRow).where(_archives.tree == tree)
-        return self._all(reap.ArchiveRecord, query.order_by(_archives.number))
-
-    def of_plan(self, plan: str, batch: int | None = None) -> Sequence[reap.ArchiveRecord]:
-        """Every archive of a plan, or of one of its batches, oldest first."""
-        query = select(tables.ArchiveRow).where(_archives.plan == plan).order_by(_archives.id)
-        return self._all(reap.ArchiveRecord, query if batch is None else query.where(_archives.batch == batch))
-
-
-# Releases.
-
-
-class ReleaseRecords(Records):
-    """Skipped paths that were released for deletion with the source. Releases are never removed."""
-
-    def add(self, releases: Sequence[reap.ReapRelease]) -> None:
-        """Record releases in one transaction."""
-        self._put(tables.ReapReleaseRow, [columns_of(tables.ReapReleaseRow, release) for release in releases])
-
-    def of_trees(self, trees: Collection[bytes]) -> Sequence[reap.ReapRelease]:
-        """The releases for some trees, in the order in which they were recorded."""
-        found = self._all(reap.ReapRelease, select(tables.ReapReleaseRow).order_by(tables.ReapReleaseRow.id))
-        return [release for release in found if release.tree in trees]
-
-
-# Backups of the target.
-
-
-_backups = tables.TargetBackupRow
-
-
-class BackupRecords(Records):
-    """Which user trees on the target were in a backup, and when."""
-
-    def record(self, trees: Collection[bytes], *, at_s: float, note: str) -> None:
-        """The backup of these trees has ended; `at_s` is when it began."""
-        self._put(tables.TargetBackupRow, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
-
-    def lack(self, tree: bytes, *, since_s: float | None) -> bool:
-        """Whether no backup of a tree began since then; with None, none counts."""
-        newest_s: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
-        return newest_s is None or since_s is None or newest_s < since_s
-
-
-# Announced cutovers.
-
-
-class AnnouncementRecords(Records):
-    """The times of cutovers that users were told of."""
-
-    def record(self, told: AnnouncementRecord) -> None:
-        self._put(tables.AnnouncementRow, [columns_of(tables.AnnouncementRow, told)])
-
-    def all(self) -> Sequence[AnnouncementRecord]:
-        """All of them, over all plans, oldest first."""
-        return self._all(AnnouncementRecord, select(tables.AnnouncementRow).order_by(tables.AnnouncementRow.id))
-
-
-# Limits of owners on the target.
-
-
-class LimitRecords(Records):
-    """The limits that were confirmed, to be set at the cutover."""
-
-    def confirm(self, limits: Collection[OwnerLimit], *, withdrawn: Collection[int]) -> None:
-        """Record these limits, which replace those of the same owners, and forget the withdrawn ones, by uid."""
-        table = tables.OwnerLimitRow
-        with self._database.write() as connection:
-            connection.execute(delete(table).where(table.uid.in_(withdrawn)))
-            put(connection, table, [columns_of(table, one, uid=one.uid) for one in limits])
-
-    def all(self) -> Sequence[OwnerLimit]:
-        """Every confirmed limit, in order of uid."""
-        return self._all(OwnerLimit, select(tables.OwnerLimitRow).order_by(tables.OwnerLimitRow.uid))
-
-
-# Archives of the site that hold trees.
-
-
-class SecondCopyRecords(Records):
-    """Archives that were proven to hold a tree."""
-
-    def add(self, copies: Sequence[SecondCopy]) -> None:
-        """Record archives in one transaction."""
-        self._put(tables.SecondCopyRow, [columns_of(tables.SecondCopyRow, one) for one in copies])
-
-    def remove(self, copies: Sequence[SecondCopy]) -> None:
-        """Forget archives of trees, by whatever manifests they were proven. May be called again."""
-        table = tables.SecondCopyRow
-        with self._database.write() as connection:
-            for one in copies:
-                connection.execute(delete(table).where(table.tree == one.tree, table.name == one.name))
-
-    def all(self, tree: bytes | None = None) -> Sequence[SecondCopy]:
-        """The newest record of each archive of each tree (or of one) and manifest, in the order in which they were made."""
-        table = tables.SecondCopyRow
-        query = select(table).order_by(table.id)
-        found = self._all(SecondCopy, query if tree is None else query.where(table.tree == tree))
-        return tuple({(one.tree, one.name, one.manifests): one for one in found}.values())
-
-    def of_tree(self, tree: bytes, manifests: str) -> Sequence[SecondCopy]:
-        """Those that hold a tree as these manifests have it."""
-        return [one for one in self.all(tree) if one.manifests == manifests]

@@ -17,6 +17,7 @@ from migrator.core.errors import ExitCode, Refused, ToolFailed
 from migrator.core.events import Severity
 from migrator.fs.model import SurpriseKind
 from migrator.plan.model import Plan
+from migrator.plan.records import LimitRecords
 from migrator.plan.rules import settled_trees
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ async def recreate_limits(
         )
     if confirm:
         known = {one.uid for one in limits}
-        stale = [one for one in ledger.owner_limits.all() if one.uid not in known and not _moved(ledger, one)]
-        ledger.owner_limits.confirm(limits, withdrawn=[one.uid for one in stale])
+        stale = [one for one in LimitRecords(ledger.database).all() if one.uid not in known and not _moved(ledger, one)]
+        LimitRecords(ledger.database).confirm(limits, withdrawn=[one.uid for one in stale])
     seen = await _look(ledger, limits, None if problem else storage)
     if confirm:
         seen = await _set_due(seen, storage)
-    confirmed = set(ledger.owner_limits.all())
+    confirmed = set(LimitRecords(ledger.database).all())
     shown = tuple(
         LimitSeen(
             limit=limit,
@@ -107,7 +108,7 @@ async def set_confirmed(
     """Set the confirmed limit of a tree's owner if the users of all of the owner's trees work on the target; sentences
     about it. A failure is among them. May be called again.
     """
-    wanted = [one for one in ledger.owner_limits.all() if tree in one.trees]
+    wanted = [one for one in LimitRecords(ledger.database).all() if tree in one.trees]
     if storage is None or not wanted:
         return ()
     try:
@@ -124,7 +125,7 @@ async def set_confirmed(
 
 async def limit_problems(ledger: "Ledger", storage: StorageTargets | None) -> Sequence[str]:
     """Sentences about confirmed limits that the target does not have, of owners whose users work there."""
-    wanted = [one for one in ledger.owner_limits.all() if _moved(ledger, one)]
+    wanted = [one for one in LimitRecords(ledger.database).all() if _moved(ledger, one)]
     if storage is None or not wanted:
         return ()
     try:

@@ -33,11 +33,11 @@ from migrator.ledger.call import say
 from migrator.reap import model
 from migrator.reap.archives import AGAIN, DIGEST_BYTES, Damaged, TarDraft, TarIndex, digest_of, unusable
 from migrator.reap.files import HeldFolder, MemberReader, MountedArchiveFolders, OpenMember
+from migrator.reap.records import ArchiveRecords
 from migrator.site.guards import mounts_not_recorded
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-    from migrator.ledger.plans import ArchiveRecords
 
 # --- Proven archives: read by archiving, restoring, verifying and purging
 
@@ -264,7 +264,7 @@ class _Tree:
 
     @property
     def _records(self) -> "ArchiveRecords":
-        return self.world.ledger.archives
+        return ArchiveRecords(self.world.ledger.database)
 
     def _recover(self, folder: HeldFolder, records: Sequence[model.ArchiveRecord]) -> None:
         """Recover from a killed call: remove partial archives, read back written ones, and make void (and remove)

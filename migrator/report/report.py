@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
+from migrator.bench.records import BenchmarkRecords
 from migrator.bricks.add.model import AdditionState
 from migrator.bricks.drain.model import DrainState
 from migrator.core.errors import ExitCode, Interrupted, Refused
@@ -15,6 +16,7 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.cutover.announce import hook_calls
 from migrator.cutover.freezes import ended_freezes
+from migrator.cutover.records import SpeedUpRecords
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
@@ -24,6 +26,7 @@ from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, UsageRanking
 from migrator.plan.usage import compare_usage
+from migrator.reap.records import ArchiveRecords, ReleaseRecords
 from migrator.report import model, rules, rules_promise, rules_week
 from migrator.report.status import chosen_plan, first_start, read_document, read_done, status_by, work_between
 
@@ -98,7 +101,7 @@ def read_report(
         ),
         benchmarks=_benchmarks(ledger),
         freezes=ended_freezes(ledger, now_s=now_s),
-        speed_ups=(users := users_of(ledger.speed_ups.settled())),
+        speed_ups=(users := users_of(SpeedUpRecords(ledger.database).settled())),
         speed_up_sums=sums(users),
         streams=tuple(ledger.facts.stream_sums()),
         usage=usage,
@@ -120,15 +123,15 @@ def _days(ledger: "Ledger") -> Sequence[model.ThroughputPoint]:
 def _reaped(ledger: "Ledger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
     if status.plan is None:
         return None
-    archives = ledger.archives.of_plan(status.plan.name)
-    released = ledger.releases.of_trees({tree.tree.path for tree in status.trees})
+    archives = ArchiveRecords(ledger.database).of_plan(status.plan.name)
+    released = ReleaseRecords(ledger.database).of_trees({tree.tree.path for tree in status.trees})
     return rules.reaped_facts(plan.reap if plan is not None else None, archives, len(released))
 
 
 def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
     return tuple(
-        BenchmarkResult(record=record, measurements=tuple(ledger.benchmarks.measurements(record.id)))
-        for record in ledger.benchmarks.all()
+        BenchmarkResult(record=record, measurements=tuple(BenchmarkRecords(ledger.database).measurements(record.id)))
+        for record in BenchmarkRecords(ledger.database).all()
         if record.state is BenchmarkState.DONE
     )
 

@@ -26,6 +26,7 @@ from migrator.plan.model import Plan, PlannedTree, fit_cost, sum_of
 from migrator.plan.rules import settled_trees
 from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
+from migrator.purge.records import SecondCopyRecords
 from migrator.render.metrics import MetricFamily
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
@@ -408,7 +409,7 @@ def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_byte
 
 
 def _archives(ledger: "Ledger", cutovers: Sequence[CutoverRecord]) -> tuple[SecondCopy, ...]:
-    copies = ledger.second_copies.all()
+    copies = SecondCopyRecords(ledger.database).all()
     plans = {one.plan for one in cutovers} if copies else set()
     digests = {one.id: one.manifest_digest for plan in plans for one in ledger.verifications.of_plan(plan)}
     now = {one.tree.path: digests.get(one.notes.verification_id or 0) for one in cutovers}

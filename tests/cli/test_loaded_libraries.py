@@ -60,7 +60,11 @@ def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None
 def test_a_verb_that_does_nothing_loads_no_large_library(tmp_path: Path, words: list[str]) -> None:
     modules = loaded(tmp_path / "site.toml", *words)
     assert {"migrator", "click"} <= modules
-    assert not modules & {"jinja2", "duckdb", "pyarrow", "sqlalchemy", "rich", "pygments"}
+    assert not modules & {"jinja2", "duckdb", "pyarrow", "rich", "pygments"}
+
+
+def test_the_version_is_printed_without_the_ledger(tmp_path: Path) -> None:
+    assert not loaded(tmp_path / "site.toml", "--version") & {"sqlalchemy", "migrator.ledger.ledger"}
 
 
 def test_views_that_are_loaded_late_exist() -> None:

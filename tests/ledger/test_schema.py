@@ -1,6 +1,7 @@
 """The schema of the ledger: the same as the tables, upgraded from every earlier release, and refused from a later one."""
 
 import json
+import pkgutil
 import shutil
 import signal
 import sqlite3
@@ -8,19 +9,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import MetaData
 
+import migrator
 from migrator.app import Wiring
 from migrator.core.clock import SystemClock
 from migrator.core.errors import LedgerCorrupt, LockHeld, UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.ledger import schema, tables
+from migrator.ledger import schema
 from migrator.ledger.database import Database
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
+from migrator.ledger.tables import Base
 from migrator.site.load import load_site
 from tests.support.holders import holding
 from tests.support.records import SITE, rows_of
@@ -114,6 +119,14 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "REVISIONS", (*schema.REVISIONS, "9999"))
 
 
+def tables_of_features() -> MetaData:
+    """The tables of all features."""
+    for found in pkgutil.walk_packages(migrator.__path__, "migrator."):
+        if found.name.endswith(".tables"):
+            import_module(found.name)
+    return Base.metadata
+
+
 def revision(file: Path) -> str:
     ((found,),) = rows_of(file, "SELECT version_num FROM alembic_version")
     return str(found)
@@ -137,13 +150,13 @@ class TestRevisions:
         open_ledger(file, create=True).close()
         with closing(Database(file)) as database, database.read() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
-            assert compare_metadata(context, tables.Base.metadata) == []
+            assert compare_metadata(context, tables_of_features()) == []
 
     def test_keep_keys_checks_and_conditions(self, file: Path) -> None:
         """What `compare_metadata` does not compare: foreign keys' targets, checks, WITHOUT ROWID, conditions of indexes."""
         open_ledger(file, create=True).close()
         with closing(sqlite3.connect(":memory:")) as connection:
-            for table in tables.Base.metadata.sorted_tables:
+            for table in tables_of_features().sorted_tables:
                 for statement in statements_of(table):
                     connection.execute(statement)
             wanted = schema_of(connection)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
 from migrator.cutover.model import AnnouncementRecord, CutoverRecord, CutoverState
+from migrator.cutover.records import AnnouncementRecords
 from migrator.fs.model import SurpriseKind
 from migrator.ledger.ledger import open_ledger
 from migrator.notices.files import AnnouncedNotices, file_name, read_facts, write_notices
@@ -236,7 +237,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NoticeFacts]:
     )
     with open_ledger(directory / "ledger.db") as ledger:
         for one in made_of.trees:
-            ledger.announcements.record(announced(made_of.now_s + DAY_S, made_of.now_s, one))
+            AnnouncementRecords(ledger.database).record(announced(made_of.now_s + DAY_S, made_of.now_s, one))
         status = read_status(ledger, now_s=made_of.now_s)
         yield read_facts(ledger, status, document, replace(PLACE, site=text_of(HOSTILE[1])))
 

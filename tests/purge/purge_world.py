@@ -28,6 +28,7 @@ from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
+from migrator.reap.records import ArchiveRecords
 from migrator.scan.marks import ReadMarks
 from migrator.verify.content import Readers
 from tests.support.catalogs import whole_catalog
@@ -160,7 +161,8 @@ class PurgeSite:
             link=link,
             back_up=self.backups.append,
             archived=lambda: ProvenArchives(
-                world.ledger.archives, MountedArchiveFolders(world.target_root, world.ledger.site.required().name_seed)
+                ArchiveRecords(world.ledger.database),
+                MountedArchiveFolders(world.target_root, world.ledger.site.required().name_seed),
             ),
             skipped=lambda _record: (),
             hooks=self.hooks,

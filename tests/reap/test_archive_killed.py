@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.ledger.plans import ArchiveRecords
 from migrator.reap.archives import FrameWriter
 from migrator.reap.files import HeldFolder
 from migrator.reap.model import ArchiveLimits, ArchiveState, ReapRow
+from migrator.reap.records import ArchiveRecords
 from tests.reap.archive_world import TREE, World, restored_tree, write
 from tests.support.kills import Death, Killed, ticking
 from tests.support.snapshots import snapshot
@@ -50,7 +50,7 @@ def test_archiving_that_is_killed_again_and_again_ends_as_one_that_is_not(
         check_what_counts(world)
         assert kill_at < 1000, "archiving never gets to its end"
     assert kill_at > 12
-    proven = [one for one in world.ledger.archives.of_tree(TREE) if one.state is ArchiveState.PROVEN]
+    proven = [one for one in ArchiveRecords(world.ledger.database).of_tree(TREE) if one.state is ArchiveState.PROVEN]
     assert sum(one.written.members for one in proven) == FILES
     assert all(one.written.members <= MEMBERS for one in proven)
     there = sorted(path.name for path in world.archives.iterdir())
@@ -62,7 +62,7 @@ def test_archiving_that_is_killed_again_and_again_ends_as_one_that_is_not(
 
 def check_what_counts(world: World) -> None:
     """At every moment, what the ledger counts is on the target under its name, whole."""
-    for record in world.ledger.archives.of_tree(TREE):
+    for record in ArchiveRecords(world.ledger.database).of_tree(TREE):
         if record.state is ArchiveState.PROVEN:
             archive = world.archives / f"{record.number:06d}.tar.zst"
             assert archive.stat().st_size == record.written.archive_bytes

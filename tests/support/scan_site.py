@@ -85,7 +85,7 @@ class ScanSite:
 
     def forget_the_end(self) -> None:
         """A kill between the closing record of a catalog and the ledger."""
-        with self.ledger._database.write() as connection:
+        with self.ledger.database.write() as connection:
             connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
 
     def rows(self, record: CatalogRecord) -> list[dict[str, Any]]:
