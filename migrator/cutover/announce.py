@@ -98,7 +98,7 @@ async def announce(request: AnnounceRequest, world: CallPorts, notices: Notices)
             "the announcements were interrupted", hint="the same command tells those that were not told"
         ),
     ) as (calls, run):
-        planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
+        planned = {one.tree.path: one for one in world.ledger.plans.trees(request.plan)}
         told = [await _tell(request, calls, one, planned.get(one.tree.path), notices) for one in due]
         summary = _summary(request, told)
         run.exit_code = summary.exit_code

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, or_, select, update
 
 from migrator.core.documents import encode
 from migrator.core.errors import UsageError
@@ -75,6 +75,13 @@ class RunRecords(Records):
     def latest(self) -> RunRecord | None:
         """The newest run."""
         return self._first(RunRecord, select(tables.RunRow).order_by(tables.RunRow.id.desc()))
+
+    def newest(self, limit: int, directories: Collection[str]) -> Sequence[RunRecord]:
+        """The newest runs, and those with these directories, newest first."""
+        run = tables.RunRow
+        newest = select(run.id).order_by(run.id.desc()).limit(limit)
+        query = select(tables.RunRow).where(or_(run.id.in_(newest), run.directory.in_(directories)))
+        return self._all(RunRecord, query.order_by(run.id.desc()))
 
 
 class JournalRecords(Records):

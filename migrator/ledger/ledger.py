@@ -14,9 +14,7 @@ from migrator.ledger import measures, operations, plans, schema
 from migrator.ledger.calls import EventRecords, HookRecords, JournalRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, keep_backup
-from migrator.ledger.live import MetricRecords, WatchRecords
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
-from migrator.ledger.sums import LedgerFacts
 
 T = TypeVar("T")
 
@@ -50,9 +48,6 @@ class Ledger:
         self.drains = operations.DrainRecords(database)
         self.additions = operations.AdditionRecords(database)
         self.retirements = operations.RetirementRecords(database)
-        self.facts = LedgerFacts(database)
-        self.watching = WatchRecords(database)
-        self.metric_sums = MetricRecords(database)
 
     def __enter__(self) -> Self:
         return self

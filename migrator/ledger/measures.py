@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, Float, Integer, cast, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Float, Integer, cast, delete, func, select
 
 from migrator.beegfs.model import StorageSample
 from migrator.core.probe import Probe, ProbeSide
@@ -11,7 +11,7 @@ from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample
 from migrator.ledger import tables
 from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
-from migrator.plan.model import CostSums, TransferCost, fit_cost
+from migrator.plan.model import CostSums, ThroughputPoint, TransferCost, fit_cost
 from migrator.transfer import model as transfer
 from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample
 
@@ -21,7 +21,7 @@ from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, 
 ALL_STREAMS = 0
 """In the column `attempt_id`: all streams together."""
 
-_samples = tables.SampleRow
+_passes, _samples = tables.PassRow, tables.SampleRow
 
 
 class SampleRecords(Records):
@@ -46,6 +46,40 @@ class SampleRecords(Records):
         )
         (sums,) = self._all(CostSums, cost_sums())
         return fit_cost(sums, round(self._value(busy)))
+
+    def sampled_span(self) -> tuple[float, float] | None:
+        """The times of the first and the last sample of any pass; None without samples."""
+        query = select(func.min(_samples.at_s), func.max(_samples.at_s)).where(*_of_all_streams())
+        ((first, last),) = self._rows(query)
+        return None if first is None else (first, last)
+
+    def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[ThroughputPoint]:
+        """The samples of all passes, summed by spans, in order of time; idle spans are left out."""
+        within = (_samples.at_s >= from_s, _samples.at_s <= to_s)
+        return self._all(ThroughputPoint, throughput_by_span(from_s, span_s).where(*_of_all_streams(), *within))
+
+
+def _of_all_streams() -> tuple[ColumnElement[bool], ...]:
+    # Pass by pass: the samples of single streams, which are most of the table, are not read.
+    return _samples.pass_id.in_(select(_passes.id)), _samples.attempt_id == ALL_STREAMS
+
+
+def throughput_by_span(from_s: float, span_s: float) -> AnySelect:
+    """The samples by spans from a time on, in order of time."""
+    span = cast((_samples.at_s - from_s) / span_s, Integer)
+    busy_s, stream_s = func.sum(_samples.interval_s), func.sum(_samples.streams * _samples.interval_s)
+    return (
+        select(
+            (from_s + (span + 1) * span_s).label("at_s"),
+            cast(span_s, Float).label("span_s"),
+            busy_s.label("busy_s"),
+            func.coalesce(stream_s / func.nullif(busy_s, 0.0), 0.0).label("streams"),
+            func.sum(_samples.files).label("files"),
+            func.sum(_samples.size_bytes).label("size_bytes"),
+        )
+        .group_by(span)
+        .order_by(span)
+    )
 
 
 def cost_sums() -> AnySelect:

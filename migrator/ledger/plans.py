@@ -9,13 +9,14 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 
 from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord
 from migrator.core.documents import encode
+from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
 from migrator.ledger import tables
 from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
 from migrator.ledger.rows import Records, States, add, blank, change, columns_of, record_of
-from migrator.plan.model import Plan
+from migrator.plan.model import Plan, PlannedTree
 from migrator.site.model import ReapAction
 
 # Plans and their batches.
@@ -90,6 +91,12 @@ class PlanRecords(Records):
     def names(self) -> Sequence[str]:
         """Every plan, in the order in which they were recorded."""
         return [name for (name,) in self._rows(select(_plans.name).order_by(_plans.id))]
+
+    def trees(self, plan: str) -> Sequence[PlannedTree]:
+        """The user trees of a plan, in order of rank."""
+        trees = tables.BatchTreeRow
+        query = select(tables.BatchTreeRow).where(trees.plan == plan).order_by(trees.rank, trees.tree)
+        return [record_of(row, PlannedTree, tree=UserTree(path=row.tree, user=row.user)) for row in self._rows(query)]
 
     def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None:
         """Set the state of a batch. Raises LedgerCorrupt for a change that the states do not allow."""

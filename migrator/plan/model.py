@@ -376,6 +376,27 @@ def check_plan_name(name: str) -> str:
     return name
 
 
+class ThroughputPoint(Struct, frozen=True, kw_only=True):
+    """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it;
+    `streams` is their mean number in that time.
+    """
+
+    at_s: float
+    span_s: float
+    busy_s: float
+    streams: float
+    files: int
+    size_bytes: int
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
+
+    @property
+    def rate_files_per_s(self) -> float:
+        return self.files / self.busy_s if self.busy_s > 0 else 0.0
+
+
 class PlannedTree(Struct, frozen=True, kw_only=True):
     """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived
     or skipped instead of copied.

@@ -551,8 +551,8 @@ def activate_plan(name: str, *, documents: PlanFiles, ledger: "Ledger", clock: C
 
 
 def _difference(ledger: "Ledger", active: str, name: str) -> PlanDifference:
-    before = {tree.tree.path: tree for tree in ledger.facts.trees(active)}
-    after = {tree.tree.path: tree for tree in ledger.facts.trees(name)}
+    before = {tree.tree.path: tree for tree in ledger.plans.trees(active)}
+    after = {tree.tree.path: tree for tree in ledger.plans.trees(name)}
     return PlanDifference(
         active=active,
         new=tuple(sorted(after.keys() - before.keys())),

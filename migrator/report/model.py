@@ -20,7 +20,7 @@ from migrator.core.units import DAY_S, KIB, MIB, percent_of
 from migrator.cutover.model import CutoverRecord, FreezeSpent, FrozenUser, SpeedUpSum, UserSpeedUps
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
-from migrator.plan.model import Plan, UsageDifference, UsageRanking
+from migrator.plan.model import Plan, ThroughputPoint, UsageDifference, UsageRanking
 from migrator.purge.model import SecondCopy
 from migrator.transfer.delta.model import ChangeKind, ChangeTally
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts, SizeClass, StreamSum
@@ -369,27 +369,6 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
     catalog: str
     forecast_s: float
     basis: str
-
-
-class ThroughputPoint(Struct, frozen=True, kw_only=True):
-    """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it;
-    `streams` is their mean number in that time.
-    """
-
-    at_s: float
-    span_s: float
-    busy_s: float
-    streams: float
-    files: int
-    size_bytes: int
-
-    @property
-    def rate_bytes_per_s(self) -> float:
-        return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
-
-    @property
-    def rate_files_per_s(self) -> float:
-        return self.files / self.busy_s if self.busy_s > 0 else 0.0
 
 
 class DonePoint(Struct, frozen=True, kw_only=True):

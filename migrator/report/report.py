@@ -24,10 +24,11 @@ from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.ledger.locks import Holders
 from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Plan, UsageRanking
+from migrator.plan.model import Plan, ThroughputPoint, UsageRanking
 from migrator.plan.usage import compare_usage
 from migrator.reap.records import ArchiveRecords, ReleaseRecords
 from migrator.report import model, rules, rules_promise, rules_week
+from migrator.report.records import LedgerFacts
 from migrator.report.status import chosen_plan, first_start, read_document, read_done, status_by, work_between
 
 if TYPE_CHECKING:
@@ -96,28 +97,28 @@ def read_report(
         servers=rules.server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
         incidents=rules.incidents(
-            ledger.facts.event_groups(INCIDENTS),
-            ledger.facts.endings(rules.ENDING_KINDS),
+            LedgerFacts(ledger.database).event_groups(INCIDENTS),
+            LedgerFacts(ledger.database).endings(rules.ENDING_KINDS),
         ),
         benchmarks=_benchmarks(ledger),
         freezes=ended_freezes(ledger, now_s=now_s),
         speed_ups=(users := users_of(SpeedUpRecords(ledger.database).settled())),
         speed_up_sums=sums(users),
-        streams=tuple(ledger.facts.stream_sums()),
+        streams=tuple(LedgerFacts(ledger.database).stream_sums()),
         usage=usage,
         usage_differences=() if usage is None else compare_usage(usage, document),
     )
     return _compared(ledger, plans, facts, against)
 
 
-def _days(ledger: "Ledger") -> Sequence[model.ThroughputPoint]:
+def _days(ledger: "Ledger") -> Sequence[ThroughputPoint]:
     """The throughput by day, or by hour in a short history."""
-    span = ledger.facts.sampled_span()
+    span = ledger.samples.sampled_span()
     if span is None:
         return ()
     first_s, last_s = span
     day_s = DAY_S if last_s - first_s >= _DAYS_FOR_DAYS * DAY_S else HOUR_S
-    return ledger.facts.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s)
+    return ledger.samples.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s)
 
 
 def _reaped(ledger: "Ledger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
@@ -170,7 +171,7 @@ def _compared(
 
 def _weeks(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.WeekFacts, ...]:
     names = ledger.plans.names()
-    first = ledger.facts.plan(names[0]) if names else None
+    first = LedgerFacts(ledger.database).plan(names[0]) if names else None
     if first is None:
         return ()
     drains = [(one.times.get(DrainState.COMMITTED), len(one.bricks)) for one in ledger.drains.all()]
@@ -184,7 +185,7 @@ def _weeks(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.WeekFacts
             cutovers=cutovers,
             cleared=[(at_s, bricks) for at_s, bricks in drains if at_s is not None],
             added=[(at_s, bricks) for at_s, bricks in additions if at_s is not None],
-            incidents=ledger.facts.event_groups(INCIDENTS, span=span),
+            incidents=LedgerFacts(ledger.database).event_groups(INCIDENTS, span=span),
         )
         for span in rules_week.spans(status.at_s, first.created_at_s)
     )
@@ -193,16 +194,16 @@ def _weeks(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.WeekFacts
 def _promise(ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts) -> model.Promise | None:
     """The dates of the first plan: it was active as soon as it was made."""
     names = ledger.plans.names()
-    first = ledger.facts.plan(names[0]) if names else None
+    first = LedgerFacts(ledger.database).plan(names[0]) if names else None
     if first is None:
         return None
     document = facts.plan
     if document is None or document.name != first.name:
         document, _ = read_document(plans.read, first)
-    return rules_promise.promise_of_plan(first, ledger.facts.trees(first.name), document)
+    return rules_promise.promise_of_plan(first, ledger.plans.trees(first.name), document)
 
 
-def _work(ledger: "Ledger", from_s: float | None, to_s: float) -> model.ThroughputPoint | None:
+def _work(ledger: "Ledger", from_s: float | None, to_s: float) -> ThroughputPoint | None:
     # A sample covers the time before it: one taken at the begin of a span belongs to the earlier span.
     return None if from_s is None else work_between(ledger, math.nextafter(from_s, math.inf), to_s)
 

@@ -28,7 +28,7 @@ from migrator.core.units import (
 from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
 from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, DifferenceKind, Side
-from migrator.plan.model import Plan, PlannedTree
+from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
 from migrator.plan.schedule.model import SubvolumeStep
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap
 from migrator.report import model
@@ -260,12 +260,12 @@ def verified_otherwise(
     )
 
 
-def together(points: Sequence[model.ThroughputPoint]) -> model.ThroughputPoint | None:
+def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
     """Several spans as one; None if no stream was at work in any."""
     busy_s = sum(point.busy_s for point in points)
     if busy_s <= 0:
         return None
-    return model.ThroughputPoint(
+    return ThroughputPoint(
         at_s=max(point.at_s for point in points),
         span_s=sum(point.span_s for point in points),
         busy_s=busy_s,
@@ -448,8 +448,8 @@ def since_report(
     plan: str | None,
     overall: model.Tally,
     forecast: model.CopyForecast | None,
-    before: model.ThroughputPoint | None,
-    after: model.ThroughputPoint | None,
+    before: ThroughputPoint | None,
+    after: ThroughputPoint | None,
 ) -> model.SinceReport:
     """Progress since an earlier report. `before` and `after` are the throughput before it and since then."""
     same_plan = plan == earlier.plan
@@ -501,7 +501,7 @@ def _amounts(since: model.SinceReport, now_s: float) -> Iterator[str]:
         yield f"the plan {'grew' if more > 0 else 'shrank'} by {format_size(abs(more))}"
 
 
-def _pace_reasons(before: model.ThroughputPoint | None, after: model.ThroughputPoint | None) -> Iterator[str]:
+def _pace_reasons(before: ThroughputPoint | None, after: ThroughputPoint | None) -> Iterator[str]:
     """The changes of the streams' rate, and of the share of the time in which they ran."""
     if after is None:
         yield "no stream has run since then"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from migrator.core.units import DAY_S, format_duration, format_rate, format_size
-from migrator.plan.model import Plan, PlannedTree
+from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
 from migrator.report import model
 from migrator.report.rules_milestones import finished_schedule
 
@@ -63,7 +63,7 @@ def promise_of_plan(plan: model.PlanFacts, trees: Sequence[PlannedTree], documen
     )
 
 
-def promise_of_report(report: model.EarlierReport, before: model.ThroughputPoint | None) -> model.Promise | None:
+def promise_of_report(report: model.EarlierReport, before: ThroughputPoint | None) -> model.Promise | None:
     """The dates of a report, at the pace `before` it; None if it had no forecast."""
     if report.likely_at_s is None:
         return None
@@ -136,7 +136,7 @@ def verdict(
     now_s: float,
     overall: model.Tally,
     began_s: float | None,
-    work: model.ThroughputPoint | None,
+    work: ThroughputPoint | None,
     since: model.SinceReport | None,
 ) -> model.PromiseVerdict:
     """The first promised date that is not reached against its promise; of a finished migration, the last one. `work` is
@@ -237,7 +237,7 @@ def _reasons(
     overall: model.Tally,
     *,
     began_s: float | None,
-    work: model.ThroughputPoint | None,
+    work: ThroughputPoint | None,
     now_s: float,
     late_s: float,
 ) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _costs(
     overall: model.Tally,
     *,
     began_s: float | None,
-    work: model.ThroughputPoint | None,
+    work: ThroughputPoint | None,
     now_s: float,
 ) -> Iterator[tuple[float, str]]:
     """What a late begin, idle streams, slow streams and growth have cost, in seconds."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from migrator.core.units import DAY_S
 from migrator.cutover.model import CutoverRecord
+from migrator.plan.model import ThroughputPoint
 from migrator.report import model
 from migrator.report.rules import MOVED
 
@@ -20,7 +21,7 @@ def spans(now_s: float, first_s: float | None) -> tuple[tuple[float, float], ...
 def week(
     span: tuple[float, float],
     *,
-    work: model.ThroughputPoint | None,
+    work: ThroughputPoint | None,
     trees: Sequence[model.TreeFacts],
     cutovers: Sequence[CutoverRecord],
     cleared: Iterable[tuple[float, int]],

@@ -22,13 +22,15 @@ from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
 from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.operations.run_files import last_heard_s
-from migrator.plan.model import Plan, PlannedTree, fit_cost, sum_of
+from migrator.plan.model import Plan, PlannedTree, ThroughputPoint, fit_cost, sum_of
 from migrator.plan.rules import settled_trees
 from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
 from migrator.purge.records import SecondCopyRecords
 from migrator.render.metrics import MetricFamily
 from migrator.report import model, rules
+from migrator.report.records import LedgerFacts
+from migrator.report.records_live import MetricRecords
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
 from migrator.report.rules_milestones import is_copied, milestones, tree_courses
@@ -101,16 +103,20 @@ def read_batches(
 ) -> tuple[tuple[model.BatchFacts, ...], tuple[model.TreeFacts, ...]]:
     """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
     trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
-    for tree in ledger.facts.trees(plan):
+    for tree in ledger.plans.trees(plan):
         trees_of[tree.batch].append(tree)
-    attention = ledger.facts.attention_counts(plan)
+    attention = LedgerFacts(ledger.database).attention_counts(plan)
     verified = {record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees}
     predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
     batches, trees = [], []
-    for planned in ledger.facts.batches(plan):
+    for planned in LedgerFacts(ledger.database).batches(plan):
         number = planned.number
         own = [one for one in passes if one.batch == number]
-        sums = {one.id: ledger.facts.chunk_sums(one.id) for one in own if one.kind is PassKind.SEED or one is own[-1]}
+        sums = {
+            one.id: LedgerFacts(ledger.database).chunk_sums(one.id)
+            for one in own
+            if one.kind is PassKind.SEED or one is own[-1]
+        }
         # The progress of a batch is that of its seed pass. Later passes carry changes.
         seed = next((one for one in reversed(own) if one.kind is PassKind.SEED), None)
         settled_sums = () if seed is None else _settled(ledger, sums[seed.id], own, trees_of[number])
@@ -146,7 +152,7 @@ def _settled(
             continue
         changes = ledger.passes.changes(one.id)
         its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
-        sums = rules.settled(sums, ledger.facts.chunk_sums(one.id), its_own)
+        sums = rules.settled(sums, LedgerFacts(ledger.database).chunk_sums(one.id), its_own)
         left = left - its_own
     return sums
 
@@ -306,11 +312,14 @@ def status_by(
         ),
         rate=rate,
         last_rate=last_rate,
-        attention=tuple(ledger.facts.attention(chosen.name, attention_limit)) if chosen else (),
+        attention=tuple(LedgerFacts(ledger.database).attention(chosen.name, attention_limit)) if chosen else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=tuple(runs),
-        events=rules.seen_events(ledger.facts.incidents(events_limit), ledger.facts.endings(rules.ENDING_KINDS)),
+        events=rules.seen_events(
+            LedgerFacts(ledger.database).incidents(events_limit),
+            LedgerFacts(ledger.database).endings(rules.ENDING_KINDS),
+        ),
         blocked=blocked,
         next_steps=next_steps(
             site=name,
@@ -335,7 +344,7 @@ def status_by(
 
 def _end_of_copying(ledger: "Ledger", trees: Sequence[model.TreeFacts], now_s: float) -> float | None:
     """When seed passes last copied something; None if no stream has."""
-    copied = ledger.facts.copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
+    copied = LedgerFacts(ledger.database).copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
     return min(copied[-1].at_s, now_s) if copied else None
 
 
@@ -379,9 +388,9 @@ def _forecast(
         return None
     width_s = slot_width_s(now_s - began_s)
     plans = trees_by_plan(trees).keys()
-    copied = ledger.facts.copied(plans, span_s=width_s)
+    copied = LedgerFacts(ledger.database).copied(plans, span_s=width_s)
     slots = slots_of([(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=now_s)
-    groups = ledger.facts.cost_groups(plans)
+    groups = LedgerFacts(ledger.database).cost_groups(plans)
     cost = fit_cost(sum_of(groups), streams=1)
     if cost is None:
         return None
@@ -416,7 +425,7 @@ def _archives(ledger: "Ledger", cutovers: Sequence[CutoverRecord]) -> tuple[Seco
     return tuple(one for one in copies if one.manifests == now.get(one.tree))
 
 
-def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> model.ThroughputPoint | None:
+def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> ThroughputPoint | None:
     """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the
     run: an earlier run may have had other limits.
     """
@@ -426,17 +435,17 @@ def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> model
     return work_between(ledger, from_s, until_s)
 
 
-def work_between(ledger: "Ledger", from_s: float, to_s: float) -> model.ThroughputPoint | None:
+def work_between(ledger: "Ledger", from_s: float, to_s: float) -> ThroughputPoint | None:
     """The throughput of a span; None if no stream was at work, or for an empty span."""
     span_s = to_s - from_s
-    found = ledger.facts.throughput(from_s=from_s, to_s=to_s, span_s=2.0 * span_s) if span_s > 0 else ()
+    found = ledger.samples.throughput(from_s=from_s, to_s=to_s, span_s=2.0 * span_s) if span_s > 0 else ()
     point = rules.together(found)
     return None if point is None else replace(point, at_s=to_s, span_s=span_s)
 
 
-def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> model.ThroughputPoint | None:
+def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> ThroughputPoint | None:
     """The throughput of the last minutes in which something was copied."""
-    span = ledger.facts.sampled_span()
+    span = ledger.samples.sampled_span()
     if span is None:
         return None
     run = next((run for run in runs if run.verb == _COPYING_VERB and run.started_at_s < span[1]), None)
@@ -470,15 +479,15 @@ def read_done(
     if started_at_s is None:
         return ()
     span_s = rules.span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
-    return rules.with_rests(ledger.facts.done(trees_by_plan(trees), span_s=span_s), span_s)
+    return rules.with_rests(LedgerFacts(ledger.database).done(trees_by_plan(trees), span_s=span_s), span_s)
 
 
 def chosen_plan(ledger: "Ledger", name: str | None) -> model.PlanFacts | None:
     """The plan of that name, or the active one. Raises UsageError if it is not in the ledger."""
     if name is None:
         active = ledger.plans.active()
-        return None if active is None else ledger.facts.plan(active.name)
-    found = ledger.facts.plan(name)
+        return None if active is None else LedgerFacts(ledger.database).plan(active.name)
+    found = LedgerFacts(ledger.database).plan(name)
     if found is None:
         raise UsageError(
             f"there is no plan named {name} in the ledger",
@@ -493,7 +502,7 @@ def _at_work(ledger: "Ledger", now_s: float, holders: Holders) -> tuple[Sequence
     before = ledger.runs.latest()
     at_work = holders()
     # Read after the locks: a run records its end before it releases its lock.
-    records = ledger.facts.runs(_RUNS, directories(at_work))
+    records = ledger.runs.newest(_RUNS, directories(at_work))
     begun_since = {record.id for record in records if before is None or record.id > before.id}
     return at_work, [
         run_facts(record, now_s, held=record.id in begun_since or is_at_work(record, at_work)) for record in records
@@ -542,7 +551,7 @@ def read_metrics(
     shown = {run.id for run in status.runs}
     older = [
         run_facts(record, now_s, held=False)
-        for record in ledger.metric_sums.newest_runs()
+        for record in MetricRecords(ledger.database).newest_runs()
         if record.id < max(shown, default=0) and record.id not in shown
     ]
     runs = sorted((*status.runs, *older), key=lambda run: (run.life in model.ALIVE, run.id))
@@ -550,7 +559,7 @@ def read_metrics(
     frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
     facts = model.MetricFacts(
         status=status,
-        sums=ledger.metric_sums.sums(),
+        sums=MetricRecords(ledger.database).sums(),
         runs=tuple({run.verb: run for run in runs}.values()),
         capacity=tuple(newest[side] for side in Side if side in newest),
         governing=replace(status.governing, windows=tuple(windows)),

@@ -10,7 +10,7 @@ from migrator.bench.view import comparison_blocks
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.view import cutover_blocks, freeze_table, speed_up_blocks
 from migrator.fs.model import CapacitySample, Side
-from migrator.plan.model import Plan
+from migrator.plan.model import Plan, ThroughputPoint
 from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table, usage_blocks
 from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
@@ -120,7 +120,7 @@ def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
     yield chart
 
 
-def day_chart(days: Sequence[model.ThroughputPoint]) -> Iterator[doc.Block]:
+def day_chart(days: Sequence[ThroughputPoint]) -> Iterator[doc.Block]:
     """Bytes per day, pauses included, or per hour if the history is short."""
     if not days:
         return

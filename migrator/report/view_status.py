@@ -25,6 +25,7 @@ from migrator.cutover.model import CutoverState, FrozenUser
 from migrator.cutover.rules import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
 from migrator.ledger.model import CALL, TREE, Holder
+from migrator.plan.model import ThroughputPoint
 from migrator.purge.model import SecondCopy
 from migrator.render import document as doc
 from migrator.report import model
@@ -110,7 +111,7 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     yield doc.facts(pairs)
 
 
-def rate_words(rate: model.ThroughputPoint) -> str:
+def rate_words(rate: ThroughputPoint) -> str:
     """The rate now, on one line."""
     streams = f", {rate.streams:.1f} streams" if rate.streams >= _COUNTED_STREAMS else ""
     return f"{format_rate(rate.rate_bytes_per_s)}, {rate.rate_files_per_s:,.1f} files/s{streams}"
@@ -240,7 +241,7 @@ def all_copied(status: model.StatusFacts) -> str:
     return words if is_all and (tally.total_files > 0 or tally.done_users == tally.total_users) else ""
 
 
-def _rate(rate: model.ThroughputPoint) -> str:
+def _rate(rate: ThroughputPoint) -> str:
     streams = f" with {rate.streams:.1f} streams" if rate.streams >= _COUNTED_STREAMS else ""
     return (
         f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s{streams}, over "

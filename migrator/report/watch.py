@@ -7,6 +7,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.ledger.locks import Holders
 from migrator.report.model import DEFAULT_SETTINGS, ForecastSettings, ReadPlan, StatusFacts, WatchFacts
+from migrator.report.records_live import WatchRecords
 from migrator.report.status import read_status
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def read_watch(
     """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises
     UsageError if the plan is not in the ledger.
     """
-    last_event = ledger.watching.last_event() if before is None else before.last_event
+    last_event = WatchRecords(ledger.database).last_event() if before is None else before.last_event
     status = read_status(
         ledger,
         now_s=now_s,
@@ -46,8 +47,8 @@ def read_watch(
         read_plan=read_plan,
         settings=settings,
     )
-    streams = ledger.watching.streams(recent_s=_RECENT_S)
-    news = ledger.watching.events_after(before.last_event, _NEWS) if before is not None else ()
+    streams = WatchRecords(ledger.database).streams(recent_s=_RECENT_S)
+    news = WatchRecords(ledger.database).events_after(before.last_event, _NEWS) if before is not None else ()
     return WatchFacts(
         status=status,
         streams=tuple(streams),
@@ -102,6 +103,6 @@ def _rates(ledger: "Ledger", status: StatusFacts) -> tuple[float, ...]:
         return ()
     last = int((status.at_s if status.rate is not None else status.last_rate.at_s) // _RATE_SPAN_S)
     first = last - _RATES + 1
-    points = ledger.facts.throughput(from_s=first * _RATE_SPAN_S, to_s=(last + 1) * _RATE_SPAN_S, span_s=_RATE_SPAN_S)
+    points = ledger.samples.throughput(from_s=first * _RATE_SPAN_S, to_s=(last + 1) * _RATE_SPAN_S, span_s=_RATE_SPAN_S)
     found = {round(point.at_s / _RATE_SPAN_S) - 1: point.rate_bytes_per_s for point in points}
     return tuple(found.get(place, 0.0) for place in range(min(found, default=last), last + 1))

@@ -39,7 +39,7 @@ def read_governing(
     windows: Sequence[WindowStanding] | None = None,
 ) -> transfer.GoverningFacts:
     """The operators' settings, and the newest allowance by a governor, of the runs at work if there are any."""
-    runs = [run.id for run in ledger.facts.runs(0, directories(at_work)) if is_at_work(run, at_work)]
+    runs = [run.id for run in ledger.runs.newest(0, directories(at_work)) if is_at_work(run, at_work)]
     record = ledger.governor.newest(runs) if runs else None
     working = record is not None
     record = record or ledger.governor.newest()

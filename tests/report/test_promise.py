@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.model import ThroughputPoint
 from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule
 from migrator.report import model, rules_promise
 from migrator.report.kept import KeptReports
@@ -105,9 +106,9 @@ def test_the_first_open_date_counts(
     assert found.at_least == (found.standing is Standing.BEHIND and now_day in (23, 24) and dates[1] is MOVED)
 
 
-def work(busy_days: float, size_bytes: int, files: int) -> model.ThroughputPoint:
+def work(busy_days: float, size_bytes: int, files: int) -> ThroughputPoint:
     busy_s = busy_days * DAY_S
-    return model.ThroughputPoint(
+    return ThroughputPoint(
         at_s=10 * DAY_S, span_s=10 * DAY_S, busy_s=busy_s, streams=8.0, files=files, size_bytes=size_bytes
     )
 

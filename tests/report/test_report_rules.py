@@ -20,7 +20,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState, FrozenUser
-from migrator.plan.model import Plan, PlannedTree
+from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
 from migrator.plan.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
@@ -406,9 +406,9 @@ EARLIER = model.EarlierReport(
 NO_FORECAST = replace(EARLIER, likely_at_s=None)
 
 
-def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40) -> model.ThroughputPoint:
+def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40) -> ThroughputPoint:
     size = round(gib_per_day * days * GIB)
-    return model.ThroughputPoint(
+    return ThroughputPoint(
         at_s=0.0, span_s=days * DAY_S, busy_s=busy * days * DAY_S, streams=4.0, files=1000, size_bytes=size
     )
 
@@ -419,7 +419,7 @@ def compared(
     done_gib: int = 480,
     total_gib: int = 1000,
     likely_s: float | None = THEN_S + 20 * DAY_S,
-    since: model.ThroughputPoint | None = work(7),  # noqa: B008 - frozen
+    since: ThroughputPoint | None = work(7),  # noqa: B008 - frozen
 ) -> model.SinceReport:
     assert REPORT.status.forecast is not None
     left = 0 if likely_s is None else 50

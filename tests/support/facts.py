@@ -9,6 +9,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Difference, DifferenceKind, DigestPolicy, Side
+from migrator.plan.model import ThroughputPoint
 from migrator.report import model
 from migrator.transfer import model as transfer
 from tests.bench.test_bench_rules import A, B, measured, result
@@ -115,9 +116,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
             for rank, tree in enumerate(trees, 1)
         ),
         forecast=forecast(text),
-        rate=model.ThroughputPoint(
-            at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20
-        ),
+        rate=ThroughputPoint(at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20),
         attention=(
             model.AttentionFile(
                 batch=1,
@@ -162,7 +161,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         plan_problem="",
         since=since(text),
         days=tuple(
-            model.ThroughputPoint(
+            ThroughputPoint(
                 at_s=AT_S - 86400 * index, span_s=86400.0, busy_s=4e4, streams=2.0, files=5, size_bytes=2**40 + index
             )
             for index in range(5, 0, -1)

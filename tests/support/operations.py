@@ -128,7 +128,7 @@ def cut_over(ledger_file: Path, user: str, steps: Sequence[ToCut] = MOVED) -> No
     with open_ledger(ledger_file) as ledger:
         plan = ledger.plans.active()
         assert plan is not None
-        planned = next(one for one in ledger.facts.trees(plan.name) if one.tree.user == user)
+        planned = next(one for one in ledger.plans.trees(plan.name) if one.tree.user == user)
         record = plan_cutover(ledger, name=plan.name, batch=planned.batch, tree=planned.tree)
         for step in map(act_of, steps):
             made = ledger.cutovers.intend(record.id, step, at_s=2.0, notes=TOPS)

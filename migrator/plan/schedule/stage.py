@@ -110,11 +110,11 @@ def schedule_for_plan(
 
 def _habits(ledger: "Ledger") -> Habits:
     """How the site has worked under all plans."""
-    span = ledger.facts.sampled_span()
+    span = ledger.samples.sampled_span()
     days = []
     if span is not None:
         first_s, last_s = span
-        days = list(ledger.facts.throughput(from_s=first_s // DAY_S * DAY_S, to_s=last_s, span_s=DAY_S))
+        days = list(ledger.samples.throughput(from_s=first_s // DAY_S * DAY_S, to_s=last_s, span_s=DAY_S))
     waits = []
     for plan in ledger.plans.names():
         ends = {one.batch: one.finished_at_s for one in ledger.passes.of_plan(plan) if one.kind is PassKind.SEED}

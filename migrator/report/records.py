@@ -3,18 +3,16 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, or_, select
+from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from migrator.core.entry import UserTree
 from migrator.core.events import Event, Severity
 from migrator.core.states import CONTENT_KINDS, AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.ledger import tables
-from migrator.ledger.measures import ALL_STREAMS, cost_sums
-from migrator.ledger.model import RunRecord
+from migrator.ledger.measures import ALL_STREAMS, cost_sums, throughput_by_span
 from migrator.ledger.passes import unsettled
 from migrator.ledger.rows import AnySelect, Records, from_column, record_of
-from migrator.plan.model import CostSums, PlannedTree, TransferCost
+from migrator.plan.model import CostSums, ThroughputPoint, TransferCost
 from migrator.report import model as report
 from migrator.transfer.model import FileProblem, FileProblemKind, SizeClass, StreamSum
 
@@ -40,12 +38,6 @@ class LedgerFacts(Records):
         batches = tables.BatchRow
         query = select(tables.BatchRow).where(batches.plan == plan).order_by(batches.number)
         return self._all(report.PlannedBatch, query)
-
-    def trees(self, plan: str) -> Sequence[PlannedTree]:
-        """The user trees of a plan, in order of rank."""
-        trees = tables.BatchTreeRow
-        query = select(tables.BatchTreeRow).where(trees.plan == plan).order_by(trees.rank, trees.tree)
-        return [record_of(row, PlannedTree, tree=UserTree(path=row.tree, user=row.user)) for row in self._rows(query)]
 
     def chunk_sums(self, pass_id: int) -> Sequence[report.ChunkSum]:
         """The chunks of a pass by tree, kind and state, including split ones. Answered from one index."""
@@ -88,17 +80,6 @@ class LedgerFacts(Records):
         rows = self._rows(query)
         return [report.AttentionFile(batch=row.batch, problem=record_of(row, FileProblem)) for row in rows]
 
-    def sampled_span(self) -> tuple[float, float] | None:
-        """The times of the first and the last sample of any pass; None without samples."""
-        query = select(func.min(_samples.at_s), func.max(_samples.at_s)).where(*_of_all_streams())
-        ((first, last),) = self._rows(query)
-        return None if first is None else (first, last)
-
-    def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[report.ThroughputPoint]:
-        """The samples of all passes, summed by spans, in order of time; idle spans are left out."""
-        within = (_samples.at_s >= from_s, _samples.at_s <= to_s)
-        return self._all(report.ThroughputPoint, _throughput(from_s, span_s).where(*_of_all_streams(), *within))
-
     def done(self, trees: Mapping[str, Sequence[bytes]], *, span_s: float) -> Sequence[report.DonePoint]:
         """The total done at the end of every span in which a chunk finished, in order of time. `trees` maps each plan
         to the trees that it counts. Only seed passes count, because later passes copy changes.
@@ -130,13 +111,6 @@ class LedgerFacts(Records):
             found.append(report.DonePoint(at_s=(number + 1) * span_s, done_files=done_files, done_bytes=done_bytes))
         return found
 
-    def runs(self, limit: int, directories: Collection[str]) -> Sequence[RunRecord]:
-        """The newest runs, and those with these directories, newest first."""
-        run = tables.RunRow
-        newest = select(run.id).order_by(run.id.desc()).limit(limit)
-        query = select(tables.RunRow).where(or_(run.id.in_(newest), run.directory.in_(directories)))
-        return self._all(RunRecord, query.order_by(run.id.desc()))
-
     def incidents(self, limit: int) -> Sequence[Event]:
         """The newest events that are warnings or errors, newest first."""
         events = tables.EventRow
@@ -152,13 +126,13 @@ class LedgerFacts(Records):
 
     # For `report` alone.
 
-    def copied(self, plans: Collection[str], *, span_s: float) -> Sequence[report.ThroughputPoint]:
+    def copied(self, plans: Collection[str], *, span_s: float) -> Sequence[ThroughputPoint]:
         """Files and bytes that the seed passes of plans copied, by span, in order of time. Spans begin at multiples of
         `span_s`; idle spans are left out.
         """
         seeds = select(_passes.id).where(_passes.plan.in_(plans), _passes.kind == PassKind.SEED.value)
         of_seeds = (_samples.pass_id.in_(seeds), _samples.attempt_id == ALL_STREAMS)
-        return self._all(report.ThroughputPoint, _throughput(0.0, span_s).where(*of_seeds))
+        return self._all(ThroughputPoint, throughput_by_span(0.0, span_s).where(*of_seeds))
 
     def cost_groups(self, plans: Collection[str]) -> Sequence[CostSums]:
         """Attempts of plans that succeeded, in arbitrary groups."""
@@ -200,28 +174,6 @@ class LedgerFacts(Records):
 
 def _sums(*columns: InstrumentedAttribute[Any]) -> list[ColumnElement[Any]]:
     return [func.sum(column).label(column.key) for column in columns]
-
-
-def _of_all_streams() -> tuple[ColumnElement[bool], ...]:
-    # Pass by pass: the samples of single streams, which are most of the table, are not read.
-    return _samples.pass_id.in_(select(_passes.id)), _samples.attempt_id == ALL_STREAMS
-
-
-def _throughput(from_s: float, span_s: float) -> AnySelect:
-    """The samples by spans from a time on, in order of time."""
-    span = cast((_samples.at_s - from_s) / span_s, Integer)
-    busy_s, stream_s = func.sum(_samples.interval_s), func.sum(_samples.streams * _samples.interval_s)
-    return (
-        select(
-            (from_s + (span + 1) * span_s).label("at_s"),
-            cast(span_s, Float).label("span_s"),
-            busy_s.label("busy_s"),
-            func.coalesce(stream_s / func.nullif(busy_s, 0.0), 0.0).label("streams"),
-            *_sums(_samples.files, _samples.size_bytes),
-        )
-        .group_by(span)
-        .order_by(span)
-    )
 
 
 def _grouped() -> AnySelect:
