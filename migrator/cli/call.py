@@ -30,6 +30,7 @@ from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import format_duration, format_size
 from migrator.core.version import version_and_commit
 from migrator.plan.model import Plan
+from migrator.render.log import MESSAGES
 from migrator.render.progress import open_progress
 from migrator.render.text import to_json
 from migrator.site.config import Site
@@ -59,18 +60,13 @@ Result = TypeVar("Result")
 World = TypeVar("World")
 
 
-def describe_error(error: MigratorError) -> str:
-    """An error for people: what happened, the usual cause, what to do next."""
-    lines = [f"migrator: {error.message}"]
-    if error.cause:
-        lines.append(f"  cause: {error.cause}")
-    if error.hint:
-        lines.append(f"  next:  {error.hint}")
-    return "\n".join(lines)
+def report_error(error: MigratorError) -> None:
+    """Write an error to standard error: what happened, the usual cause, what to do next."""
+    MESSAGES.error("migrator: %s", error.message, extra={"cause": error.cause, "hint": error.hint})
 
 
 def print_error(error: MigratorError, *, as_json: bool) -> None:
-    """Write an error to standard error, or as JSON to standard output."""
+    """As `report_error`, or as JSON to standard output."""
     if as_json:
         document = {
             "error": {"message": error.message, "cause": error.cause, "hint": error.hint},
@@ -79,10 +75,9 @@ def print_error(error: MigratorError, *, as_json: bool) -> None:
         try:
             click.echo(json.dumps(document, indent=1))
         except OSError:
-            click.echo(describe_error(error), err=True)
+            report_error(error)
     else:
-        with suppress(OSError):  # the exit code still tells
-            click.echo(describe_error(error), err=True)
+        report_error(error)
 
 
 RESUMES = "the same command resumes"
@@ -349,8 +344,7 @@ def name_plans(ledger: "Ledger", names: Iterable[str]) -> None:
     active = ledger.plans.active()
     for name in names:
         which = "the active one" if active is not None and active.name == name else "not the active one"
-        with suppress(OSError):
-            click.echo(f"plan: {name}, {which}", err=True)
+        MESSAGES.info("plan: %s, %s", name, which)
 
 
 plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the active one).")

@@ -25,6 +25,7 @@ from migrator.fs.ports import FileSystem
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.site import HostSpec, SiteHosts
 from migrator.render import document as doc
+from migrator.render.log import MESSAGES
 from migrator.report.view_status import finding_document
 from migrator.scan.rules import choose_trees, parse_patterns
 from migrator.scan.session import find_directories
@@ -71,7 +72,7 @@ def init_command(
             _refuse_without_trees(site, source)
         if draft is not None:
             init.write_site_file(file, draft)
-            click.echo(f"migrator: wrote {file}", err=True)
+            MESSAGES.info("migrator: wrote %s", file)
         init.make_state_directory(site)
         with wiring.ledger(create=True) as ledger:
             wiring.upgrade_rollbacks()

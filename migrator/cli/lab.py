@@ -23,6 +23,7 @@ from migrator.lab.model import LabKind, LabSpec, LabState, VolumeType
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
 from migrator.render import document as doc
+from migrator.render.log import MESSAGES
 
 _DEFAULTS = LabSpec(directory=b"/var/tmp/migrator-lab")
 _DIRECTORY = click.option(
@@ -81,11 +82,11 @@ def up_command(
     obstacle = None if kind else why_no_cluster()
     chosen = LabKind(kind) if kind else (LabKind.POSIX if obstacle else LabKind.GLUSTER)
     if obstacle:
-        click.echo(f"migrator: no Gluster cluster can run here ({obstacle}): plain directories instead", err=True)
+        MESSAGES.warning("migrator: no Gluster cluster can run here (%s): plain directories instead", obstacle)
     where, layout = os.fsencode(directory.absolute()), VolumeType(volume_type)
     spec = LabSpec(directory=where, kind=chosen, volume_type=layout, **sizes)
     state = run_to_end(
-        lab_up(spec, app.processes(), SystemClock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
+        lab_up(spec, app.processes(), SystemClock(), on_step=lambda step: MESSAGES.info("lab: %s", step)),
         when_interrupted="the unfinished lab was removed",
     )
     return present(invocation, state, _lab_document)
@@ -147,7 +148,7 @@ def churn_command(
                 operations=operations,
             )
 
-    click.echo("lab: churning; Ctrl-C stops it", err=True)
+    MESSAGES.info("lab: churning; Ctrl-C stops it")
     summary = asyncio.run(work())
     return present(invocation, summary, lambda summary: _churn_document(summary, where))
 

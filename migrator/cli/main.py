@@ -1,5 +1,6 @@
 """The command line: `migrator --site FILE VERB`."""
 
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import click
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.version import version_and_commit
+from migrator.render.log import MESSAGES, set_log
 
 _VERBS = {
     "init": ("migrator.cli.doctor:init_command", "write site.toml, create the ledger, record both file systems"),
@@ -58,16 +60,16 @@ class Verbs(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
-        """As click's, with a hint for `--site` after the verb, and a message for an interrupt while a verb is loaded."""
+        """As click's, with a hint for an option of the program after the verb, and a message for an interrupt while a verb is loaded."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("migrator: interrupted\n  next:  nothing was started; run the same command again", err=True)
+            MESSAGES.error("migrator: interrupted", extra={"hint": "nothing was started; run the same command again"})
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
         except click.NoSuchOption as error:
-            if error.option_name != "--site":
+            if error.option_name not in {name for option in self.params for name in option.opts}:
                 raise
-            words = "--site goes before the verb: migrator --site FILE VERB (or MIGRATOR_SITE)"
+            words = f"{error.option_name} goes before the verb: migrator [OPTIONS] VERB"
             raise click.UsageError(words, ctx=error.ctx) from None
 
     def load(self) -> dict[str, click.Command]:
@@ -105,7 +107,24 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     callback=_print_version,
     help="Show the version and the commit, and exit.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Also log the work in detail; progress is not redrawn.")
+@click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors; print no progress.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of messages on standard error; json: one object per line.",
+)
+@click.option("--no-color", is_flag=True, help="Print no colours (also with NO_COLOR set).")
 @click.pass_context
-def main(context: click.Context, site_file: Path) -> None:
+def main(
+    context: click.Context, site_file: Path, *, verbose: bool, quiet: bool, log_format: str, no_color: bool
+) -> None:
     """Move the users of a production GlusterFS volume to BeeGFS, one after the other, and prove every copy."""
+    if verbose and quiet:
+        raise click.UsageError("--verbose and --quiet exclude each other")
+    set_log(verbose=verbose, quiet=quiet, as_json=log_format == "json")
+    if no_color:
+        os.environ["NO_COLOR"] = "1"  # read by rich, and inherited by hooks
     context.obj = Invocation(site_file=site_file)

@@ -11,9 +11,10 @@ import click
 
 from migrator import app
 from migrator.app.hosts import window_standings
-from migrator.cli.call import describe_error, duration, open_wiring, plan_option, run_to_end, verb
+from migrator.cli.call import duration, open_wiring, plan_option, report_error, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
+from migrator.render.log import MESSAGES
 from migrator.render.metrics import MetricFamily
 from migrator.render.text import to_json
 from migrator.report.kept import KeptReports
@@ -110,7 +111,7 @@ async def _serve(invocation: Invocation, server: "Server") -> None:
         if invocation.as_json:
             click.echo(to_json(where, indent=None), nl=False)
         else:
-            click.echo(f"migrator: the report at {opening} (Ctrl-C ends it)", err=True)
+            MESSAGES.info("migrator: the report at %s (Ctrl-C ends it)", opening)
 
     await server.serve(announce)
 
@@ -200,5 +201,5 @@ async def _repeat(write: Callable[[], None], wiring: app.Wiring, interval_s: flo
         try:
             await asyncio.to_thread(write)
         except MigratorError as error:
-            click.echo(describe_error(error), err=True)
+            report_error(error)
         took_s = wiring.clock.monotonic_s() - began_s

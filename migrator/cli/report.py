@@ -16,6 +16,7 @@ from migrator.notices.model import USERS
 from migrator.operations.run_files import CallPorts
 from migrator.plan.usage import kept_usage
 from migrator.render.document import Document
+from migrator.render.log import MESSAGES
 from migrator.render.text import to_json, to_markdown
 from migrator.report.kept import REPORT_JSON, KeptReports, read_earlier
 from migrator.report.model import ReportFacts
@@ -96,14 +97,14 @@ def report_command(
                 "no later report can compare with this one", hint="make room for it, then run the same command again"
             )
         kept.mark_baseline(place)
-        click.echo("migrator: later reports compare with the dates of this one", err=True)
+        MESSAGES.info("migrator: later reports compare with the dates of this one")
     directory = output or (kept.place(facts) if send else None)
     if directory is not None:
         written = [
             *_write(directory, facts, report_document(facts), pdf=pdf),
             *_write_notices(wiring, directory, facts),
         ]
-        click.echo(f"migrator: wrote {', '.join(written)} to {directory}", err=True)
+        MESSAGES.info("migrator: wrote %s to %s", ", ".join(written), directory)
     present(
         invocation,
         facts,
@@ -123,7 +124,7 @@ def _keep(kept: KeptReports, facts: ReportFacts, *, asked: bool) -> Path | None:
     try:
         return kept.keep(facts, asked=asked)
     except OSError as error:
-        click.echo(f"migrator: the report cannot be kept in {kept.directory}: {error.strerror}", err=True)
+        MESSAGES.warning("migrator: the report cannot be kept in %s: %s", kept.directory, error.strerror)
         return None
 
 
@@ -178,6 +179,6 @@ def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
             when_interrupted=f"the report lies in {directory}; run the same command again to send it",
         )
     if problem:
-        click.echo(f"migrator: the report in {directory} was not sent: {problem}", err=True)
+        MESSAGES.error("migrator: the report in %s was not sent: %s", directory, problem)
         return ExitCode.FAILED
     return ExitCode.DONE

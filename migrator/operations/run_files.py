@@ -3,7 +3,6 @@ stderr of every attempt.
 """
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,19 +16,19 @@ from msgspec import Struct
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
-from migrator.core.paths import shell_quoted, show
+from migrator.core.paths import shell_quoted
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, beside
 from migrator.hosts.ports import Command
 from migrator.ledger.locks import Locks, of_call
 from migrator.ledger.model import RunRecord
+from migrator.render.log import JsonLines
 
 if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
 
 LOGGER = "migrator"
-_PLAIN_FACTS = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 
 
 HEARTBEAT_INTERVAL_S = 5.0
@@ -78,7 +77,7 @@ class RunFiles:
         logger = logging.getLogger(LOGGER)
         level = logger.level
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(min(level or logging.INFO, logging.INFO))
         try:
             yield RunDirectory(path)
         finally:
@@ -188,25 +187,6 @@ class AttemptFiles:
             file.write(piece)
         except OSError as error:
             raise _unwritable(self._stem, error) from error
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and the `extra` fields. Names are escaped."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """A single line for any message."""
-        line: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        for key, value in vars(record).items():
-            if key not in _PLAIN_FACTS:
-                line[key] = show(value) if isinstance(value, bytes) else value
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=True, default=str)
 
 
 def _new_directory(parent: Path, name: str) -> Path:

@@ -1,5 +1,6 @@
 """Progress on standard error: live on a terminal, plain lines elsewhere."""
 
+import logging
 from contextlib import AbstractContextManager
 from typing import Protocol, Self, TextIO, assert_never
 
@@ -8,8 +9,10 @@ from migrator.core.clock import Clock
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.units import format_count, format_duration, format_rate, format_size, format_time, several
 from migrator.render.document import LINE_CHARACTERS, clean, percent, shortened
+from migrator.render.log import MESSAGES, may_be_live
 
 LINE_INTERVAL_S = 5.0
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 EVENT_STYLES = {Severity.INFO: "", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
@@ -18,20 +21,19 @@ class ProgressView(progress.Progress, AbstractContextManager[progress.Progress],
 
 
 def open_progress(stream: TextIO, clock: Clock) -> ProgressView:
-    """The view for a stream: live on a terminal, lines otherwise."""
-    if stream.isatty():
+    """The view for a stream: live on a terminal if messages have their usual level and form, otherwise messages."""
+    if stream.isatty() and may_be_live():
         # Loaded here because only a terminal needs it.
         from migrator.render.live import ErrorConsole, LiveProgress  # noqa: PLC0415
 
         return LiveProgress(ErrorConsole(file=stream, highlight=False), clock)
-    return LineProgress(stream, clock)
+    return LineProgress(clock)
 
 
 class LineProgress(ProgressView):
     """Plain lines: the first snapshot that has something, then at most one every few seconds, and the last; every event."""
 
-    def __init__(self, stream: TextIO, clock: Clock, *, interval_s: float = LINE_INTERVAL_S) -> None:
-        self._stream = stream
+    def __init__(self, clock: Clock, *, interval_s: float = LINE_INTERVAL_S) -> None:
         self._clock = clock
         self._interval_s = interval_s
         self._written_s: float | None = None
@@ -42,7 +44,7 @@ class LineProgress(ProgressView):
 
     def __exit__(self, *_: object) -> None:
         if self._waiting is not None:
-            self._write(snapshot_line(self._waiting))
+            MESSAGES.info("%s", snapshot_line(self._waiting))
             self._waiting = None
 
     def show(self, snapshot: progress.Snapshot) -> None:
@@ -54,20 +56,13 @@ class LineProgress(ProgressView):
             self._waiting = snapshot
             return
         self._written_s, self._waiting = now_s, None
-        self._write(snapshot_line(snapshot))
+        MESSAGES.info("%s", snapshot_line(snapshot))
 
     def event(self, event: Event) -> None:
         """Write the event at once."""
         if not told_at_the_end(event):
-            self._write(event_line(event))
-
-    def _write(self, line: str) -> None:
-        # A closed standard error or a broken pipe must not stop a copy.
-        try:
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            return
+            extra = {"kind": event.kind.value, "subject": event.subject}
+            MESSAGES.log(_LEVELS[event.severity], "%s", event_line(event), extra=extra)
 
 
 def snapshot_line(snapshot: progress.Snapshot) -> str:

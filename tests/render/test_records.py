@@ -3,6 +3,9 @@
 import io
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 import pytest
 from hypothesis import given
@@ -21,6 +24,7 @@ from migrator.render import document as doc
 from migrator.render.charts import sparkline
 from migrator.render.html import to_html
 from migrator.render.live import ErrorConsole, LiveProgress
+from migrator.render.log import set_log
 from migrator.render.progress import LINE_INTERVAL_S, LineProgress, open_progress
 from migrator.render.terminal import column_widths, print_document
 from migrator.render.text import plain, to_json, to_markdown
@@ -246,10 +250,19 @@ EVENT = Event(
 )
 
 
+@contextmanager
+def messages_on(stream: TextIO) -> Iterator[None]:
+    set_log(stream=stream)
+    try:
+        yield
+    finally:
+        set_log()
+
+
 class TestLines:
     def test_come_at_most_every_few_seconds(self) -> None:
         stream, clock = io.StringIO(), VirtualClock()
-        with LineProgress(stream, clock) as progress:
+        with messages_on(stream), LineProgress(clock) as progress:
             for turn in range(int(LINE_INTERVAL_S * 8) * 2):
                 progress.show(scan(turn))
                 clock.at_s += 0.125
@@ -258,17 +271,17 @@ class TestLines:
 
     def test_begin_when_a_scan_has_found_something(self) -> None:
         stream = io.StringIO()
-        with LineProgress(stream, VirtualClock()) as progress:
+        with messages_on(stream), LineProgress(VirtualClock()) as progress:
             progress.show(replace(scan(0), problems=0))
             progress.show(replace(scan(3), problems=0))
         assert re.findall(r"scan: (\d+)", stream.getvalue()) == ["3"]
-        with LineProgress(empty := io.StringIO(), VirtualClock()) as progress:
+        with messages_on(empty := io.StringIO()), LineProgress(VirtualClock()) as progress:
             progress.show(replace(scan(0), problems=0))
         assert empty.getvalue() == ""
 
     def test_say_what_matters(self) -> None:
         stream, clock = io.StringIO(), VirtualClock()
-        with LineProgress(stream, clock, interval_s=0.0) as progress:
+        with messages_on(stream), LineProgress(clock, interval_s=0.0) as progress:
             progress.show(run())
             progress.show(VERIFY)
             progress.event(EVENT)
@@ -280,12 +293,12 @@ class TestLines:
         ]
 
     def test_go_nowhere_when_nobody_reads(self) -> None:
-        with LineProgress(Closed(), VirtualClock()) as progress:
+        with messages_on(Closed()), LineProgress(VirtualClock()) as progress:
             progress.show(scan(1))
             progress.event(EVENT)
         stream = io.StringIO()
         stream.close()
-        with LineProgress(stream, VirtualClock()) as progress:
+        with messages_on(stream), LineProgress(VirtualClock()) as progress:
             progress.show(scan(1))
 
 
