@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
 from migrator import app
@@ -24,6 +25,7 @@ from migrator.bricks.retire.model import RetireRequest
 from migrator.bricks.retire.stage import retire_volume
 from migrator.bricks.shared import read_bricks
 from migrator.cli.call import open_site, open_wiring, present, run_stage, run_to_end, verb
+from migrator.cli.completion import complete_bricks, complete_users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
@@ -50,6 +52,10 @@ class BrickName(click.ParamType[str]):
         host, colon, path = value.partition(":/")
         return host + colon + posixpath.normpath(f"/{path}").lstrip("/") if colon else value
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Bricks of the newest scan, and of drains."""
+        return complete_bricks(ctx, param, incomplete)
+
 
 @click.group("brick")
 def brick() -> None:
@@ -57,7 +63,7 @@ def brick() -> None:
 
 
 @brick.command("list")
-@click.option("--user", "user", metavar="NAME", help="Show only the use by this user.")
+@click.option("--user", "user", metavar="NAME", shell_complete=complete_users, help="Show only the use by this user.")
 @verb
 def list_command(invocation: Invocation, user: str | None) -> ExitCode:
     """List bricks with room, state and users, running tasks, and known faults that apply to the volume."""

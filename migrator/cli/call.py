@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from migrator.app import Wiring
 from migrator.cli import signals
+from migrator.cli.completion import complete_batches, complete_plans, complete_users
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
@@ -347,7 +348,9 @@ def name_plans(ledger: "Ledger", names: Iterable[str]) -> None:
         MESSAGES.info("plan: %s, %s", name, which)
 
 
-plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the active one).")
+plan_option = click.option(
+    "--plan", "plan_name", metavar="NAME", shell_complete=complete_plans, help="Plan (default: the active one)."
+)
 
 
 def choices(function: Callable[..., None]) -> Callable[..., None]:
@@ -358,12 +361,19 @@ def choices(function: Callable[..., None]) -> Callable[..., None]:
             "users",
             multiple=True,
             metavar="NAME",
+            shell_complete=complete_users,
             help="Trees of this user, in any batch; repeatable; excludes --user-batch and --all.",
         ),
         plan_option,
         click.option("--all", "every", is_flag=True, help="All batches of the plan, in sequence."),
         click.option(
-            "--user-batch", "numbers", type=int, multiple=True, metavar="N", help="Batch of the plan; repeatable."
+            "--user-batch",
+            "numbers",
+            type=int,
+            multiple=True,
+            metavar="N",
+            shell_complete=complete_batches,
+            help="Batch of the plan; repeatable.",
         ),
     ):
         function = option(function)

@@ -11,6 +11,7 @@ from migrator import app
 from migrator.app.hosts import look_for_schedule
 from migrator.beegfs.tool import QuotaLook, StorageLook, StorageTargets, look_at_quotas, look_at_storage
 from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
+from migrator.cli.completion import complete_plans
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.paths import show
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="",
     metavar="[NAME]",
+    shell_complete=complete_plans,
     help="Make the new plan the active one, or the plan NAME without making another.",
 )
 @click.option("--accept-unknown-inodes", is_flag=True, help="Plan although the target's free inodes are unknown.")

@@ -12,6 +12,7 @@ from migrator.app import Wiring
 from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
+from migrator.cli.completion import complete_users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Refused, UsageError
 from migrator.ledger.locks import VOLUME, of_tree
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 
+_owner = click.option(
+    "--user", "user", required=True, metavar="NAME", shell_complete=complete_users, help="Owner of the files."
+)
+
+
 @click.group("reap")
 def reap() -> None:
     """List, archive, restore and release old and tiny files."""
@@ -38,7 +44,14 @@ def reap() -> None:
 
 
 @reap.command("list")
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Only this user; repeatable.")
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_users,
+    help="Only this user; repeatable.",
+)
 @click.option(
     "--csv",
     "csv_file",
@@ -111,7 +124,7 @@ def policy_command(invocation: Invocation, *, file: Path | None, policy: str | N
 
 @reap.command("release")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
+@_owner
 @click.option("--glob", "globs", multiple=True, metavar="GLOB", help="Glob below the user's trees; repeatable.")
 @call.plan_option
 @click.option("--confirm-loss", is_flag=True, help="Confirm that the purge deletes these files for good.")
@@ -192,7 +205,7 @@ def archive_command(
 
 @reap.command("restore")
 @click.argument("patterns", nargs=-1, required=True, metavar="PATH|GLOB...")
-@click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
+@_owner
 @click.option(
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
