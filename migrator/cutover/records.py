@@ -30,10 +30,10 @@ class BackupRecords(Records):
 
 
 class AnnouncementRecords(Records):
-    """The times of cutovers that users were told of."""
+    """The times of announced cutovers."""
 
-    def record(self, told: AnnouncementRecord) -> None:
-        self._put(AnnouncementRow, [columns_of(AnnouncementRow, told)])
+    def record(self, announced: AnnouncementRecord) -> None:
+        self._put(AnnouncementRow, [columns_of(AnnouncementRow, announced)])
 
     def all(self) -> Sequence[AnnouncementRecord]:
         """All of them, over all plans, oldest first."""

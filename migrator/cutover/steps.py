@@ -976,6 +976,10 @@ class TreeComparison:
     cutting: Cutting
     _before: model.TreeVisited | None = None
 
+    @property
+    def _speed_ups(self) -> SpeedUpRecords:
+        return SpeedUpRecords(self.cutting.ledger.database)
+
     async def before(self, tree: UserTree) -> None:
         """Measure on the source. A failure is only an event; a cancellation is raised, before anything has begun."""
         comparing = self.cutting.world.comparing
@@ -996,8 +1000,8 @@ class TreeComparison:
         """Record the measurements on the source, replacing those of an earlier call."""
         comparing = self.cutting.world.comparing
         if comparing is not None and self._before is not None:
-            SpeedUpRecords(self.cutting.ledger.database).forget(record.id, Side.SOURCE)
-            SpeedUpRecords(self.cutting.ledger.database).add(record.id, self._before.measurements)
+            self._speed_ups.forget(record.id, Side.SOURCE)
+            self._speed_ups.add(record.id, self._before.measurements)
 
     async def after(
         self, machine: TreeMachine, outcome: model.TreeOutcome, record: model.CutoverRecord
@@ -1009,12 +1013,12 @@ class TreeComparison:
         if comparing is None or state not in model.SETTLED_STATES or machine.interrupted:
             return outcome
         try:
-            if not SpeedUpRecords(self.cutting.ledger.database).of(record.id):
+            if not self._speed_ups.of(record.id):
                 return outcome
             files = () if self._before is None else self._before.files
             visited = await self._visit(comparing, record.tree, Side.TARGET, files)
-            SpeedUpRecords(self.cutting.ledger.database).add(record.id, visited.measurements)
-            found = speed_ups(SpeedUpRecords(self.cutting.ledger.database).of(record.id))
+            self._speed_ups.add(record.id, visited.measurements)
+            found = speed_ups(self._speed_ups.of(record.id))
             if words := user_words(record.tree.user, found):
                 self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
         except asyncio.CancelledError:

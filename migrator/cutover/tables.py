@@ -19,7 +19,7 @@ class TargetBackupRow(Base):
 
 
 class AnnouncementRow(Base):
-    """A cutover that a user was told of, by the hooks of `announce`."""
+    """A cutover that the hooks of `announce` announced to a user."""
 
     __tablename__ = "announcements"
 

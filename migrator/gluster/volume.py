@@ -118,7 +118,8 @@ def split_brain(root: bytes, path: bytes) -> str:
 
 _FORGET = "inode-invalidate"
 """Set on a path, it makes the client give up the path's inode, with all that it keeps of it. It is not sent to any brick."""
-_FORGOTTEN_WITHIN_S, _LOOK_AGAIN_S = 5.0, 0.001
+_FORGOTTEN_WITHIN_S = 5.0
+_LOOK_AGAIN_S = 0.001
 
 
 def forget_content(root: bytes, path: bytes) -> None:

@@ -290,7 +290,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             return ()
         marks = await self.call.world.marks((placed.at,))
         self._marked = frozenset(placed.known_as(path) for path in marks.paths)
-        return marks.reasons
+        return (*marks.reasons, *marks.kept)
 
     async def _position(self, record: CutoverRecord) -> model.Position | None:
         """Location of the tree; None if unknown."""

@@ -60,10 +60,13 @@ class Marks:
 
 
 class TreeMarks(Struct, frozen=True, kw_only=True):
-    """The paths of trees whose content on a brick may not be what the mount shows; `reasons` why they are not all known."""
+    """The paths of trees whose content on a brick may not be what the mount shows; `reasons` why they are not all known; `kept`
+    why the mount may show the content of a marked copy, too.
+    """
 
     paths: frozenset[bytes] = frozenset()
     reasons: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 ReadMarks = Callable[[Sequence[bytes]], Awaitable[TreeMarks]]
@@ -89,9 +92,9 @@ async def read_marks(source: GlusterSource, walks: HostBrickWalks, trees: Sequen
     found = {mark: marks.found[mark] for mark in _OF_CONTENT if mark in marks.found}
     reasons += [f"more than {_KEPT:,} paths have the mark {mark}" for mark, marked in found.items() if marked.more]
     paths = frozenset(path for marked in found.values() for path in marked.paths)
-    kept = await asyncio.to_thread(forget_marked, source.root, sorted(paths))
-    reasons += [f"{show(one.path)}: {one.reason}" for one in kept[:1]]
-    return TreeMarks(paths=paths, reasons=tuple(reasons))
+    problems = await asyncio.to_thread(forget_marked, source.root, sorted(paths))
+    kept = tuple(f"{show(one.path)}: {one.reason}" for one in problems[:1])
+    return TreeMarks(paths=paths, reasons=tuple(reasons), kept=kept)
 
 
 def forget_marked(root: bytes, paths: Iterable[bytes]) -> list[ScanProblem]:

@@ -355,6 +355,8 @@ class Verification:
         if self.readers is None or self.readers.marks is None:
             return ()
         marks = await self.readers.marks(trees)
+        if marks.kept:
+            raise Refused(f"nothing is verified: {'; '.join(marks.kept)}", hint="then run the same command again")
         if marks.reasons:
             self._by_mount_alone = True
             said = f"all content is read through the mount: {'; '.join(marks.reasons)}"

@@ -162,7 +162,14 @@ def test_marked_files_are_read_again_before_they_are_freed(site: PurgeSite, monk
 
     site.marks = unknown
     assert site.dry_run().trees[0].outcome is TreeOutcome.REFUSED
-    monkeypatch.undo()
+
+    async def kept(trees: Sequence[bytes]) -> TreeMarks:
+        assert trees == (site.tree.path,)
+        return TreeMarks(paths=frozenset({marked}), kept=("the client may show the marked copy",))
+
+    monkeypatch.undo()  # all content is equal now: what the client keeps is the only reason
+    site.marks = kept
+    assert site.dry_run().trees[0].outcome is TreeOutcome.REFUSED
     site.marks = marks
     assert site.purge().outcome is TreeOutcome.PURGED
 
