@@ -293,12 +293,38 @@ class Verification:
                 hint="bring the server back, then run the same command again",
             ) from None
 
+    async def read_ahead(self) -> None:
+        """Let hosts read what was copied since the earlier verifications, and keep the readings for the next verification of the
+        same trees, which reads again what has changed by then. Compares nothing, records no verification. Call instead of `run`.
+
+        Readings of files that changed less than `CTIME_MARGIN_NS` ago are not used. Raises UsageError, Refused, Interrupted and
+        MigratorError as `run` does.
+        """
+        site, _, _ = self._check_request()
+        self._copies = copies((await self._check_sides(site)).state)
+        if not self._hosts_read:
+            return
+        reading = await self._begin_reading(self.ledger.verifications.newest_id())
+        _, since_s = await asyncio.to_thread(self._earlier)
+        try:
+            await self._read_by_hosts(reading, since_s)
+        except asyncio.CancelledError:
+            raise Interrupted("reading the content was stopped", hint="run the same command again") from None
+        except OSError as error:
+            raise MigratorError(f"what was read cannot be kept: {error.strerror or error}") from error
+
+    @property
+    def _hosts_read(self) -> bool:
+        """Whether readings by hosts are of use: none lasts on a side whose ctimes prove nothing."""
+        lasts = self.source.trusted_ctimes and self.target.trusted_ctimes
+        return self.readers is not None and self.policy.algorithm == HOSTS_ALGORITHM and lasts
+
     async def _compare(self, draft: "ParquetDraft", number: int) -> ClosedManifest:
         reading = await self._begin_reading(number)
-        earlier = await asyncio.to_thread(self._earlier) if self.carry else []
+        earlier, since_s = await asyncio.to_thread(self._earlier) if self.carry else ([], 0.0)
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
         try:
-            manifest = await self._compare_trees(draft, reading, earlier)
+            manifest = await self._compare_trees(draft, reading, earlier, since_s)
         finally:
             ticker.cancel()
         self._show()
@@ -306,7 +332,8 @@ class Verification:
             await asyncio.to_thread(self._readings().remove)
         return manifest
 
-    async def _read_by_hosts(self, reading: ContentReading) -> None:
+    async def _read_by_hosts(self, reading: ContentReading, since_s: float) -> None:
+        """Let hosts read what passes copied that were in progress at `since_s` or later."""
         if self.readers is None:
             return
         parts = self._readings()
@@ -319,8 +346,7 @@ class Verification:
             say=self._event,
             copies=self._copies,
         )
-        await asyncio.to_thread(parts.forget_if_old, self.clock.now_s())
-        copied = await asyncio.to_thread(self._copied)
+        copied = await asyncio.to_thread(self._copied, since_s)
         governor = governed(
             self.readers.governing,
             self.readers.lanes,
@@ -332,9 +358,13 @@ class Verification:
         async with governor as self._content.governor:
             await self._content.run(copied, {tree.path for tree in self._batch.trees})
 
-    def _copied(self) -> list[tuple[PassRecord, Sequence[CopiedChunk]]]:
+    def _copied(self, since_s: float) -> list[tuple[PassRecord, Sequence[CopiedChunk]]]:
         passes = self.ledger.passes
-        return [(one, passes.copied(one.id, KINDS)) for one in passes.of_batch(self.plan.name, self.batch)]
+        return [
+            (one, passes.copied(one.id, KINDS))
+            for one in passes.of_batch(self.plan.name, self.batch)
+            if one.finished_at_s is None or one.finished_at_s > since_s
+        ]
 
     async def _listings(self, trees: Sequence[bytes], directory: Path) -> tuple[Listing, Listing]:
         """The source, as a scan of the bricks lists it if that is possible, and the target."""
@@ -407,6 +437,7 @@ class Verification:
     async def _begin_reading(self, number: int) -> ContentReading:
         """The reading, after syncs of both sides. A side that hangs is waited for only with `storage`: a user may be frozen."""
         timeout_s = self.stall_timeout_s if self._waiting is None else None
+        await asyncio.to_thread(self._readings().forget_if_old, self.clock.now_s())
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 return await asyncio.to_thread(self._sync_sides, number)
@@ -436,15 +467,22 @@ class Verification:
         self.target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
-    def _earlier(self) -> list[str]:
-        """The best manifest of each tree whose digest is the ledger's. Reads each once."""
+    def _earlier(self) -> tuple[list[str], float]:
+        """The best manifest of each tree whose digest is the ledger's, and when the oldest of these verifications began (0 if a
+        tree has none). Reads each once.
+        """
         records = (self.own or self.ledger).verifications
-        found: dict[str, None] = {}
+        found: dict[str, float] = {}
+        lacking = False
         for tree in self._batch.trees:
             usable = earlier_verifications(records.covering(tree.path), self.policy)
-            if (file := next(filter(None, map(self._intact, usable)), None)) is not None:
-                found[file] = None
-        return list(found)
+            for record in usable:
+                if (file := self._intact(record)) is not None:
+                    found[file] = record.started_at_s
+                    break
+            else:
+                lacking = True
+        return list(found), 0.0 if lacking else min(found.values(), default=0.0)
 
     def _intact(self, record: VerificationRecord) -> str | None:
         if record.id in self._asked:
@@ -488,7 +526,7 @@ class Verification:
         return files, min((one.started_at_s for one in newest.values()), default=0.0) - _CLOCK_MAY_JUMP_S
 
     async def _compare_trees(
-        self, draft: "ParquetDraft", reading: ContentReading, earlier: Sequence[str]
+        self, draft: "ParquetDraft", reading: ContentReading, earlier: Sequence[str], since_s: float
     ) -> ClosedManifest:
         tally = self._tally
         comparison = PathComparison(
@@ -509,10 +547,9 @@ class Verification:
         async with task_group() as group:
             listings = group.create_task(self._listings(tuple(trees), draft.scratch))
             problems_before = group.create_task(asyncio.to_thread(draft.catalog_problems, kept))
-            # Not if little is left to read because an earlier verification has read it, nor if no reading lasts.
-            lasts = self.source.trusted_ctimes and self.target.trusted_ctimes
-            if self.policy.algorithm == HOSTS_ALGORITHM and lasts and not earlier:
-                await self._read_by_hosts(reading)
+            # No reading of what a final pass has just copied lasts: the comparison reads that.
+            if self._hosts_read and not (earlier and self.readers and self.readers.frozen):
+                await self._read_by_hosts(reading, since_s)
         source, target = listings.result()
         for side in (source, target):
             for problem in side.problems_in(set(trees)):
@@ -526,7 +563,7 @@ class Verification:
             source,
             target,
             trees=tuple(trees),
-            now=[] if self._content is None or self._by_mount_alone else self._readings().files(),
+            now=[] if self._by_mount_alone or not self._hosts_read else self._readings().files(),
             before=[] if self._by_mount_alone else earlier,
             earlier=seen,
             accounted=accounted,

@@ -113,11 +113,11 @@ class World:
     def copy_trees(self, *trees: bytes) -> None:
         copy_trees(self.source_root, self.target_root, trees or (TREE,))
 
-    async def verify_now(
+    def verification(
         self, batch: int = 1, *, share: float = 1.0, algorithm: str = "xxh3_128", **options: Any
-    ) -> VerificationRecord:
+    ) -> Verification:
         ports = {"workers": 2, "clock": SystemClock(), **options}
-        return await Verification(
+        return Verification(
             plan=self.plan,
             batch=batch,
             policy=DigestPolicy(algorithm=algorithm, share=share, seed=7),
@@ -127,7 +127,13 @@ class World:
             ledger=self.ledger,
             progress=self.progress,
             **ports,
-        ).run()
+        )
+
+    async def verify_now(self, batch: int = 1, **options: Any) -> VerificationRecord:
+        return await self.verification(batch, **options).run()
+
+    def read_ahead(self, batch: int = 1, **options: Any) -> None:
+        asyncio.run(self.verification(batch, **options).read_ahead())
 
     def watch_reads(self) -> list[bytes]:
         """The paths in the tree whose content is read on the source from now on."""

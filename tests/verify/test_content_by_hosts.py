@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from migrator.catalog.model import ListedPath, VerificationRecord
 from migrator.core.errors import Interrupted
 from migrator.core.events import Event
-from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.core.units import NS_PER_S
 from migrator.fs.model import DifferenceKind
 from migrator.fs.reading import ReadingFileSystem
@@ -85,6 +85,9 @@ class Site:
             self.pass_id = self.world.ledger.passes.start(plan=plan, batch=1, at_s=time.time(), **seed).id
         return self.pass_id
 
+    def end_pass(self) -> None:
+        self.world.ledger.passes.set_state(self.begin_pass(), PassState.DONE, time.time())
+
     def list_files(self, *chunks: Sequence[bytes], brick: str | None = BRICK) -> None:
         for names in chunks:
             paths = [ListedPath(path=TREE + b"/" + name, size_bytes=1) for name in names]
@@ -127,6 +130,10 @@ class Site:
         self.reads.clear()
         return self.world.verify(readers=self.readers(), **options)
 
+    def read_ahead(self) -> None:
+        self.calls.clear()
+        self.world.read_ahead(readers=self.readers(), carry=True)
+
     def given(self, *, of_target: bool = False) -> list[bytes]:
         return sorted(path for _, side, paths in self.calls if side is of_target for path in paths)
 
@@ -151,6 +158,7 @@ def each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None:
     site.list_files(NAMES[:2], NAMES[1:3])  # as after a delta pass that sent one again
     site.list_files(NAMES[3:], brick=None)
+    site.end_pass()
     record = site.verify()
     assert (record.whole, dict(record.differences), record.digested_files) == (True, {}, 4)
     assert (record.percent_content, site.world.batch_state()) == (100.0, BatchState.VERIFIED)
@@ -163,6 +171,19 @@ def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None
     # Its manifest is as good as any: nothing is read again.
     again = site.verify(carry=True)
     assert (again.carried_files, site.calls, site.reads) == (4, [], [])
+
+
+def test_content_read_ahead_is_not_read_again(site: Site) -> None:
+    site.list_files(NAMES)
+    site.read_ahead()
+    assert site.given() == site.given(of_target=True) == sorted(NAMES)
+    assert site.world.ledger.verifications.newest_id() == 0
+    site.end_pass()
+    record = site.verify(carry=True)
+    assert (record.whole, record.digested_files, site.given(), site.reads) == (True, 4, [], [])
+    # That verification is the proof of what passes brought before it.
+    site.read_ahead()
+    assert site.given() == []
 
 
 def test_what_was_digested_while_it_was_copied_is_read_on_the_target_only(
