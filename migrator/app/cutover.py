@@ -1,8 +1,8 @@
 """Wiring of cutovers, rollbacks, purges and archives."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +25,8 @@ from migrator.core.progress import Progress
 from migrator.cutover import carry_back
 from migrator.cutover.files import MountedTops, links_of
 from migrator.cutover.model import CutoverRecord, LinkSeen
-from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
-from migrator.cutover.writers import WriterSearch, brick_writers, local_writers, seen_by_nobody
+from migrator.cutover.steps import Comparing, CutoverWorld, Verifying
+from migrator.cutover.writers import SearchBegun, SearchesAhead, brick_writers, local_writers, seen_by_nobody
 from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
@@ -48,6 +48,7 @@ from migrator.site.model import ReapAction
 
 if TYPE_CHECKING:
     from migrator.verify.content import Readers
+    from migrator.verify.stage import Verification
 
 # ---
 # Archives of reaped files
@@ -241,11 +242,11 @@ async def cutover_world(
                 freezer=MountedTops(wiring.source_root),
                 trees=target,
                 source_trees=source_trees,
-                source_writers=_writers(wiring, source, hosts),
+                source_writers=SearchesAhead(_writers(wiring, source, hosts)),
                 seen_by_nobody=_seen_by_nobody(wiring, source, hosts),
                 target_writers=target_writers(wiring, target_side),
                 links=links_of(site),
-                verify=_verifier(
+                verifying=_verifying(
                     wiring,
                     readers_of(wiring, run, source, hosts=hosts, frozen=True),
                     ledger=ledger,
@@ -262,7 +263,7 @@ async def cutover_world(
             )
 
 
-def _writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:
+def _writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> SearchBegun:
     if isinstance(source, GlusterSource):
         return partial(brick_writers, hosts, host_specs(wiring.site), source, wiring.processes)
     return partial(local_writers, wiring.processes, source)
@@ -288,7 +289,7 @@ def _comparing(wiring: Wiring, ledger: Ledger) -> Comparing | None:
     )
 
 
-def _verifier(
+def _verifying(
     wiring: Wiring,
     readers: "Readers",
     *,
@@ -296,8 +297,9 @@ def _verifier(
     known: SiteRecord,
     policy: DigestPolicy,
     progress: Progress,
-) -> VerifyTree:
-    async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
+) -> Verifying:
+    @contextmanager
+    def verifying(plan: Plan, batch: int, tree: bytes) -> Iterator["Verification"]:
         with wiring.source() as source, wiring.target(known) as target:
             made = verification(
                 wiring,
@@ -312,9 +314,9 @@ def _verifier(
             )
             # As in `verify`: bricks are listed and read by their hosts, not through the mount.
             made.readers = readers
-            return await made.run()
+            yield made
 
-    return verify_tree
+    return verifying
 
 
 # ---

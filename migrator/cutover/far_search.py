@@ -180,10 +180,15 @@ def inside(mount: tuple[bytes, bytes, bytes], shown: bytes) -> bytes | None:
     return (mount[1].rstrip(b"/") + shown[len(point) :]).rstrip(b"/")
 
 
+_FDINFO = re.compile(rb"^flags:\s*([0-7]+)\n.*?^mnt_id:\s*(\d+)", re.DOTALL | re.MULTILINE)
+
+
 def look_at_descriptor(fdinfo: bytes) -> tuple[int, bytes]:
     """The flags of a descriptor, and the number of its mount."""
-    facts = dict(line.split(b":", 1) for line in read(fdinfo).split(b"\n") if b":" in line)
-    return int(facts[b"flags"], 8), facts[b"mnt_id"].strip()
+    found = _FDINFO.search(read(fdinfo))
+    if found is None:
+        raise OSError(errno.EIO, "its flags and mount are not known")
+    return int(found[1], 8), found[2]
 
 
 # The trees of a question, and the names of files below them.
@@ -348,16 +353,22 @@ _DELETED = b" (deleted)"
 _ROUNDS = 3
 _LIMIT = 20_000
 _WORKING_DIRECTORY = "working-directory"
+_UNKNOWN = b""
+"""The device of a file whose mount is not known."""
+_OF_STORE = re.compile(rb"/\.glusterfs/[0-9a-f]{2}$")
+"""A brick process keeps these 256 directories of Gluster's own store open. Directories that are open decide nothing."""
 
 
 class Search:
     """One search. `way` is `brick` (only the Gluster processes that serve the brick), `source` (all processes of this
     machine), or `client` (the same, but it leaves files that it cannot identify to the searches on bricks).
-    `filesystem` is the type that the root must have; empty: any.
+    `filesystem` is the type that the root must have; empty: any. `looked_at` are the devices with open files of each process, as
+    earlier searches on bricks found them right before: a server of 60 bricks has as many processes of Gluster's.
     """
 
-    def __init__(self, question: dict[str, Any]) -> None:
+    def __init__(self, question: dict[str, Any], looked_at: dict[int, set[bytes]]) -> None:
         self._way = question["way"]
+        self._looked_at = looked_at
         self._bricks = self._way == "brick"
         self._left_out = {os.getpid(), *question["own"]}
         self._own_namespace = os.readlink(b"/proc/self/ns/mnt")
@@ -409,13 +420,18 @@ class Search:
             look(*arguments)
         except OSError as error:
             if error.errno not in GONE:
+                self._looked_at.setdefault(pid, set()).add(_UNKNOWN)
                 self._unreadable.append(f"process {pid}: {error.strerror}")
 
     def _look_at(self, pid: int) -> None:
         base = b"/proc/%d" % pid
-        program = read(base + b"/comm").rstrip(b"\n")
-        if self._bricks and not program.startswith(b"glusterfsd"):
+        if self._bricks and pid in self._looked_at and not self._looked_at[pid] & {*self._trees.devices, _UNKNOWN}:
             return
+        program = read(base + b"/comm").rstrip(b"\n")
+        if self._bricks:
+            self._looked_at[pid] = set()
+            if not program.startswith(b"glusterfsd"):
+                return
         if self._way == "source" and program == b"nfsd" and not read(base + b"/cmdline"):
             self._unseen.add("the kernel's NFS server runs here: what its clients have open is not known")
         who = (pid, program.decode("latin-1"))
@@ -440,9 +456,14 @@ class Search:
         shown = _shown(link)
         if shown is not None and not shown.startswith(b"/"):
             return
+        if self._bricks and shown is not None and _OF_STORE.search(shown):
+            return
         flags, number = look_at_descriptor(holder + b"/fdinfo/" + name)
         writable = flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR) and not flags & os.O_PATH
-        self._consider((*who, "", writable), mounts.by_number.get(number), link, shown)
+        mount = mounts.by_number.get(number)
+        if self._bricks:
+            self._looked_at[who[0]].add(_UNKNOWN if mount is None else mount[0])
+        self._consider((*who, "", writable), mount, link, shown)
 
     def _look_at_directory(self, who: tuple[Any, ...], mounts: Mounts, link: bytes) -> None:
         shown = _shown(link)
@@ -541,10 +562,10 @@ def _shown(link: bytes) -> bytes | None:
         return None
 
 
-def answer(question: dict[str, Any]) -> dict[str, Any]:
+def answer(question: dict[str, Any], looked_at: dict[int, set[bytes]]) -> dict[str, Any]:
     """The answer of one search; with a `failure` if it could not be made."""
     try:
-        search = Search(question)
+        search = Search(question, looked_at)
         search.run()
         return search.answer()
     except OSError as error:
@@ -553,5 +574,9 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer a question about connections, or several searches: to begin a process for each takes longer than to search."""
+    # Another search, beside which this one waits for its question, must not find a working directory below the trees.
+    os.chdir("/")
     question = json.load(sys.stdin)
-    json.dump(connections(question) if isinstance(question, dict) else [answer(one) for one in question], sys.stdout)
+    looked_at: dict[int, set[bytes]] = {}
+    found = connections(question) if isinstance(question, dict) else [answer(one, looked_at) for one in question]
+    json.dump(found, sys.stdout)

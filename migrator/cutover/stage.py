@@ -17,7 +17,7 @@ from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import told
-from migrator.core.units import format_duration
+from migrator.core.units import NS_PER_S, format_duration
 from migrator.cutover import model, rules, steps
 from migrator.cutover.late import open_block
 from migrator.cutover.places import CutoverPlace
@@ -40,6 +40,7 @@ from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
 from migrator.transfer.rules_convergence import load_factor, predict
 from migrator.transfer.run import Hooking, moves_of
+from migrator.verify.model import CTIME_MARGIN_NS
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -121,7 +122,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if found.ending is not model.Ending.PLANNED:
             return found
         await comparison.before(tree)
-        found = await self._probed(found)
+        found = await self._brought_up(cutting, found)
         if found.ending is not model.Ending.PLANNED:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, found.words)
             return found
@@ -141,19 +142,25 @@ class Beginning(Struct, frozen=True, kw_only=True):
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
 
-    async def _probed(self, found: model.TreeOutcome) -> model.TreeOutcome:
-        """The outcome of the preflight checks after a probe of the load right before the freeze: a scan of the tree, as the
-        final pass makes it, and a search for writers. It is refused if the tree cannot be scanned, or the freeze would be
-        too long with this load.
+    async def _brought_up(self, cutting: steps.Cutting, found: model.TreeOutcome) -> model.TreeOutcome:
+        """The outcome of the preflight checks after everything that can be done before the freeze: a pass over the tree, so that
+        the one in the freeze finds the changes of seconds, and reading the content that it and earlier passes brought. Both
+        show the load of now, which the prediction counts. It is refused if either is impossible, or the freeze would be too long.
         """
         sight, tree, batch = self.sight, found.tree, found.batch
         try:
-            now = await sight.world.deltas.scan([tree.path])
+            async for _ in cutting.final_passes(tree, batch):
+                pass
+            await sight.run.clock.sleep(CTIME_MARGIN_NS / NS_PER_S)
+            with sight.world.verifying(sight.plan, batch, tree.path) as verification:
+                await verification.read_ahead()
+        except Interrupted:
+            raise
         except (MigratorError, OSError) as error:
-            problem = f"the tree {show(tree.path)} cannot be scanned now: {reason_of(error)}"
+            problem = f"the tree {show(tree.path)} cannot be brought up to date before the freeze: {reason_of(error)}"
             return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
-        scans_s = await asyncio.to_thread(self._scans_s, tree, batch)
-        load = load_factor(scans_s, _took_s(now))
+        *before_s, now_s = await asyncio.to_thread(self._scans_s, tree, batch)
+        load = load_factor(before_s, now_s)
         predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
         if predicted_s is not None:
             predicted_s = load * predicted_s + await self._around_s(tree)
@@ -169,7 +176,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         search_s = sight.run.clock.monotonic_s() - began_s
         identity = await told(sight.blocking(sight.run.source.identity))
         settle_s = 0.0 if identity is None else rules.settle_s(identity.filesystem, sight.request.settle_s)
-        return settle_s + _SEARCHES * search_s
+        return settle_s + steps.SEARCHES * search_s
 
     def _scans_s(self, tree: UserTree, batch: int) -> Sequence[float]:
         """How long the scans of the passes over the tree took, except that of the plan. Blocking."""
@@ -424,10 +431,6 @@ _WITHOUT = "[cutover] require_rollback = false moves users all the same"
 _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
 
 
-_SEARCHES = 2
-"""For writers, in a freeze: before the final pass, and before the switch."""
-
-
 def _took_s(scan: CatalogRecord) -> float:
     return max((scan.finished_at_s or scan.started_at_s) - scan.started_at_s, 0.0)
 
@@ -519,7 +522,10 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         for tree, batch in sorted(chosen, key=lambda one: beginning.begun(*one) is None):
             machine = steps.TreeMachine(cutting=cutting)
             begin = beginning.roll_back if self.request.back else beginning.cut_over
-            outcomes.append(await begin(machine, tree, batch))
+            try:
+                outcomes.append(await begin(machine, tree, batch))
+            finally:
+                await self.world.source_writers.end()
             if machine.interrupted:
                 raise self._interrupted(outcomes[-1])
         return self._summary(cutting, outcomes)

@@ -4,8 +4,8 @@ import asyncio
 import os
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.catalog.database import connect_ahead
 from migrator.catalog.model import ArchivedMember, VerificationRecord
 from migrator.catalog.queries import CatalogReads
 from migrator.core.durable import write_durably
@@ -34,13 +35,13 @@ from migrator.cutover.late import KnownDirectory, LateWrites, close_block, direc
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import BackupRecords, SpeedUpRecords
 from migrator.cutover.rules_speed import speed_ups, user_words
-from migrator.cutover.writers import WriterSearch
+from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookRefused, Hooks, HookSkipped, StepHooks
-from migrator.ledger.model import SiteRecord
+from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, StepPorts, reason_of
 from migrator.operations.model import Finished, Halt
 from migrator.operations.run_files import RunFiles
@@ -61,6 +62,7 @@ from migrator.transfer.run import Hooking, Place
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import CutoverRecords
+    from migrator.verify.stage import Verification
 
 # What a cutover touches, and the call that it belongs to.
 
@@ -70,8 +72,8 @@ T = TypeVar("T")
 OWN_STEPS = (HookStep.PASS, HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
 """The steps around which this verb calls hooks. `run` makes passes too; both verbs hold one lock."""
 
-VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
-"""Verifies one tree of a batch of a plan: all attributes, and the content that was not proven before."""
+Verifying = Callable[[Plan, int, bytes], AbstractContextManager["Verification"]]
+"""A verification of one tree of a batch of a plan: all attributes, and the content that was not proven before."""
 
 
 class Comparing(Struct, frozen=True, kw_only=True):
@@ -99,10 +101,10 @@ class CutoverWorld(Struct, frozen=True, kw_only=True):
     freezer: MountedTops
     trees: MountedTarget
     source_trees: MountedTarget
-    source_writers: WriterSearch
+    source_writers: SearchesAhead
     target_writers: WriterSearch
     links: SymlinkedPaths | None
-    verify: VerifyTree
+    verifying: Verifying
     policy: DigestPolicy
     deltas: Deltas
     back: CarryingBack
@@ -114,6 +116,9 @@ class CutoverWorld(Struct, frozen=True, kw_only=True):
 
 _SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWITCHING})
 """The phases that require a search for writers: before the final pass, and immediately before the switch."""
+
+SEARCHES = 2
+"""For writers, in a freeze: before the final pass, and before the switch."""
 
 _THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.ROLLBACK_THAWING})
 
@@ -303,7 +308,8 @@ class Sight(Struct, frozen=True, kw_only=True):
             if ledger is None:
                 return None, None
             copied, proof = proofs_of(ledger, plan, batch, record.tree.path, self.world.policy)
-        if proof is not None and proof.differences and proof.manifest is not None:
+        of_now = proof is not None and proof.id > (record.notes.proofs_before or 0)
+        if proof is not None and of_now and proof.differences and proof.manifest is not None:
             with suppress(MigratorError):
                 found = self.world.deltas.manifests.examples(proof.manifest, per_kind=1).differences
                 proof = replace(proof, examples=tuple(f"{show(one.path)}: {one.kind.value}" for one in found))
@@ -322,6 +328,30 @@ class Cutting(Sight, frozen=True, kw_only=True):
     def say(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
         """Record an event about one user."""
         self.invocation.say(kind, severity, f"{tree.user}: {self.request.verb}", message)
+
+    def batch_of(self, tree: UserTree, number: int) -> Batch:
+        """The batch of the tree, with that tree alone."""
+        batch = next(one for one in self.plan.batches if one.number == number)
+        return part_of(self.plan, batch, (tree.path,))
+
+    def final_passes(self, tree: UserTree, number: int) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
+        """Passes over one tree, until every rename succeeds. As `final_passes` of `transfer.delta`."""
+        batch = self.batch_of(tree, number)
+
+        async def run() -> BatchSummary:
+            final = DeltaPass(
+                invocation=self.invocation,
+                plan=self.plan,
+                site=self.site,
+                batch=batch,
+                deltas=self.world.deltas,
+                kind=PassKind.FINAL,
+            )
+            number = pass_number(self.ledger.passes, self.plan, batch, PassKind.FINAL)
+            place = Place(batch=batch, kind=PassKind.FINAL, number=number)
+            return await self.hooking.around(place, final.run, idle=False)
+
+        return final_passes(self.ledger, self.plan, batch, run)
 
 
 # Archives of reaped files: handed over with the tree, taken back with it, and checked before the freeze.
@@ -490,6 +520,9 @@ _BEFORE_SWITCH = {
 
 _LIMITED = frozenset({rules.THERE.freeze, rules.THERE.copy, rules.THERE.verify, rules.THERE.switch})
 """Steps that end at the limit of a freeze: on the way there, until the path is switched."""
+
+_DATABASES = 5
+"""Of the final pass (its scan, the comparison) and of the verification (its scan, the join, the manifest)."""
 
 _Done = Done[model.CutoverState, model.CutoverNotes]
 
@@ -748,17 +781,20 @@ class TreeMachine(
             case model.CutoverStep.FREEZE:
                 top = _noted(notes.frozen_top)
                 await cutting.blocking(lambda: world.freezer.freeze(tree, top))
-                await self._settle(run.source)
+                world.source_writers.begin([tree], count=SEARCHES)
+                open_databases = partial(connect_ahead, world.back.scratch, count=_DATABASES)
+                await asyncio.gather(self._settle(run.source), asyncio.to_thread(open_databases))
                 return Done(words="its top is closed on the source")
             case model.CutoverStep.FINAL_PASS:
                 return await self._final_passes(record)
             case model.CutoverStep.VERIFY:
-                verified = await world.verify(cutting.plan, record.batch, tree)
+                with world.verifying(cutting.plan, record.batch, tree) as verification:
+                    verified = await verification.run()
                 return Done(notes=_verified_notes(verified), words=_verified_words(verified))
             case model.CutoverStep.SWITCH:
                 return await self._switch(record, back=False)
             case model.CutoverStep.SWITCH_BACK:
-                await note_equal(run, world.deltas, cutting.plan, self._batch(record))
+                await note_equal(run, world.deltas, cutting.plan, cutting.batch_of(record.tree, record.batch))
                 return await self._switch(record, back=True)
             case model.CutoverStep.THAW:
                 source, clock_ns = await self._present(run.source, tree), await self._target_clock_ns()
@@ -801,31 +837,11 @@ class TreeMachine(
                 raise ValueError(step)
 
     async def _final_passes(self, record: model.CutoverRecord) -> _Done:
-        cutting, batch = self.cutting, self._batch(record)
-        ledger, files, size_bytes, made_id = cutting.ledger, 0, 0, None
-
-        async def run() -> BatchSummary:
-            final = DeltaPass(
-                invocation=cutting.invocation,
-                plan=cutting.plan,
-                site=cutting.site,
-                batch=batch,
-                deltas=cutting.world.deltas,
-                kind=PassKind.FINAL,
-            )
-            number = pass_number(ledger.passes, cutting.plan, batch, PassKind.FINAL)
-            place = Place(batch=batch, kind=PassKind.FINAL, number=number)
-            return await cutting.hooking.around(place, final.run, idle=False)
-
-        async for summary, made in final_passes(ledger, cutting.plan, batch, run):
+        cutting, files, size_bytes, made_id = self.cutting, 0, 0, None
+        async for summary, made in cutting.final_passes(record.tree, record.batch):
             files, size_bytes, made_id = files + summary.files, size_bytes + summary.size_bytes, made.id
         words = f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass"
         return Done(notes=model.CutoverNotes(final_pass_id=made_id), words=words)
-
-    def _batch(self, record: model.CutoverRecord) -> Batch:
-        """The batch of the tree, with that tree alone."""
-        batch = next(one for one in self.cutting.plan.batches if one.number == record.batch)
-        return part_of(self.cutting.plan, batch, (record.tree.path,))
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> _Done:
         world, side = self.cutting.world, "source" if back else "target"

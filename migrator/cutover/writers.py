@@ -4,10 +4,13 @@ import asyncio
 import os
 import platform
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +25,7 @@ from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick, ClientSeen
 from migrator.hosts.far_source import ask_script, far_argv, far_source
 from migrator.hosts.ports import Hosts, Processes
+from migrator.hosts.process import cancel_all
 
 # Sending the script to a host, and reading its answer.
 
@@ -58,7 +62,13 @@ class _Question(Struct, frozen=True, kw_only=True):
 
 
 async def _ask(
-    processes: Processes, python: bytes, host: str, questions: Sequence[_Question], *, own: Sequence[int] = ()
+    processes: Processes,
+    python: bytes,
+    host: str,
+    questions: Sequence[_Question],
+    *,
+    own: Sequence[int] = (),
+    asked: asyncio.Event | None = None,
 ) -> list[Writers | ToolFailed]:
     """Search the processes of a machine once for each question, except its processes `own`. A search that fails has its error
     in the answer. Raises HostLost, ToolFailed.
@@ -81,6 +91,7 @@ async def _ask(
         question=documents,
         otherwise=otherwise,
         timeout_s=_TIMEOUT_S,
+        asked=asked,
     )
     if len(answers) != len(questions):
         raise ToolFailed(f"{otherwise}its answer is not understood")
@@ -110,9 +121,11 @@ def _writers(host: str, brick: str, answer: _Answer) -> Writers:
     )
 
 
-async def _ask_host(hosts: Hosts, name: str, questions: Sequence[_Question]) -> list[Writers | ToolFailed]:
+async def _ask_host(
+    hosts: Hosts, name: str, questions: Sequence[_Question], *, asked: asyncio.Event | None = None
+) -> list[Writers | ToolFailed]:
     host = await hosts.reach(name)
-    return await _ask(host.processes, (await host.identity()).python, name, questions)
+    return await _ask(host.processes, (await host.identity()).python, name, questions, asked=asked)
 
 
 def _on_brick(brick: Brick, trees: Sequence[bytes]) -> _Question:
@@ -120,13 +133,18 @@ def _on_brick(brick: Brick, trees: Sequence[bytes]) -> _Question:
 
 
 async def _look(
-    hosts: Hosts, name: str, subjects: Mapping[str, _Question], *, gate: asyncio.Semaphore
+    hosts: Hosts,
+    name: str,
+    subjects: Mapping[str, _Question],
+    *,
+    gate: asyncio.Semaphore,
+    asked: asyncio.Event | None = None,
 ) -> Sequence[Writers]:
     """Search a host for each subject. Sentences about what cannot be seen there name the subject."""
     answers: Sequence[Writers | MigratorError]
     async with gate:
         try:
-            answers = await _ask_host(hosts, name, [*subjects.values()])
+            answers = await _ask_host(hosts, name, [*subjects.values()], asked=asked)
         except MigratorError as error:
             answers = [error] * len(subjects)
     found = []
@@ -137,10 +155,12 @@ async def _look(
     return found
 
 
-async def _look_here(processes: Processes, question: _Question) -> Writers:
+async def _look_here(processes: Processes, question: _Question, *, asked: asyncio.Event | None = None) -> Writers:
     """Search the processes of this machine, except this process."""
     try:
-        (found,) = await _ask(processes, os.fsencode(sys.executable), platform.node(), [question], own=(os.getpid(),))
+        (found,) = await _ask(
+            processes, os.fsencode(sys.executable), platform.node(), [question], own=(os.getpid(),), asked=asked
+        )
     except MigratorError as error:
         found = ToolFailed(error.message)
     return Writers(unseen=(found.message,)) if isinstance(found, ToolFailed) else found
@@ -274,7 +294,49 @@ WriterSearch = Callable[[Sequence[bytes]], Awaitable[Writers]]
 _AT_ONCE = 32
 
 
-async def local_writers(processes: Processes, source: FileSystem, trees: Sequence[bytes]) -> Writers:
+class SearchBegun(Protocol):
+    """A search whose programs start at once, and search when `asked` is set (None: at once)."""
+
+    async def __call__(self, trees: Sequence[bytes], *, asked: asyncio.Event | None = None) -> Writers: ...
+
+
+@dataclass(slots=True)
+class SearchesAhead:
+    """A WriterSearch whose programs can be started ahead: that takes as long as to search, and a frozen user would wait for it."""
+
+    search: SearchBegun
+    _begun: deque[tuple[Sequence[bytes], asyncio.Event, asyncio.Task[Writers]]] = field(
+        init=False, default_factory=deque
+    )
+
+    def begin(self, trees: Sequence[bytes], *, count: int) -> None:
+        """Start the programs of the next searches of these trees."""
+        for _ in range(count):
+            asked = asyncio.Event()
+            self._begun.append((trees, asked, asyncio.create_task(self.search(trees, asked=asked))))
+
+    async def __call__(self, trees: Sequence[bytes]) -> Writers:
+        """Search now. Programs that did not start, or ended since, are started anew."""
+        while self._begun:
+            of, asked, task = self._begun.popleft()
+            if of == trees:
+                asked.set()
+                found = await told(task)
+                if found is not None and not found.unseen:
+                    return found
+            else:
+                await cancel_all([task])
+        return await self.search(trees)
+
+    async def end(self) -> None:
+        """End the programs that nobody asked. May be called again."""
+        await cancel_all([task for _, _, task in self._begun])
+        self._begun.clear()
+
+
+async def local_writers(
+    processes: Processes, source: FileSystem, trees: Sequence[bytes], *, asked: asyncio.Event | None = None
+) -> Writers:
     """Search all processes of this machine: descriptors, working directories, mappings, loop devices. If other machines
     may have mounted the source's file system, `unseen` in the result says so.
     """
@@ -282,13 +344,19 @@ async def local_writers(processes: Processes, source: FileSystem, trees: Sequenc
         identity = await asyncio.to_thread(source.identity)
     except OSError as error:
         return Writers(unseen=(f"the source's root cannot be read: {error.strerror}",))
-    found = await _look_here(processes, _Question(way="source", root=source.root, trees=trees))
+    found = await _look_here(processes, _Question(way="source", root=source.root, trees=trees), asked=asked)
     others = clients_unseen(identity.filesystem, mount=source.root)
     return replace(found, unseen=(*found.unseen, *others))
 
 
 async def brick_writers(
-    hosts: Hosts, names: Collection[str], source: SourceFileSystem, processes: Processes, trees: Sequence[bytes]
+    hosts: Hosts,
+    names: Collection[str],
+    source: SourceFileSystem,
+    processes: Processes,
+    trees: Sequence[bytes],
+    *,
+    asked: asyncio.Event | None = None,
 ) -> Writers:
     """Search the processes of every brick on its host, where the open files of all clients show, and the processes of
     this machine, about which more is known.
@@ -307,8 +375,8 @@ async def brick_writers(
         else:
             unseen.append(f"{subject}: site.toml has no section for its host")
     here, looks = await asyncio.gather(
-        _look_here(processes, _Question(way="client", root=source.root, trees=trees)),
-        asyncio.gather(*(_look(hosts, host, bricks, gate=gate) for host, bricks in by_host.items())),
+        _look_here(processes, _Question(way="client", root=source.root, trees=trees), asked=asked),
+        asyncio.gather(*(_look(hosts, host, bricks, gate=gate, asked=asked) for host, bricks in by_host.items())),
     )
     # Gaps in the search of this machine's processes do not count: their files show on the bricks, as for any other
     # client.

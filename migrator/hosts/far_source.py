@@ -1,5 +1,6 @@
 """Modules of this program as one Python source, for hosts without an installation; questions to such scripts."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from importlib import resources
@@ -50,11 +51,13 @@ async def ask_script(
     question: object = None,
     otherwise: str = "",
     timeout_s: float = _TIMEOUT_S,
+    asked: asyncio.Event | None = None,
 ) -> T:
-    """The answer of a script, in JSON, to a question in JSON. Raises HostLost, and ToolFailed, whose message is `otherwise`
-    and the reason.
+    """The answer of a script, in JSON, to a question in JSON. With `asked`, the script starts, and waits for its question until
+    that is set. Raises HostLost, and ToolFailed, whose message is `otherwise` and the reason.
     """
-    done = await processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=timeout_s))
+    stdin = json.dumps(question).encode()
+    done = await processes.run(Command(argv=argv, stdin=stdin, timeout_s=timeout_s, asked=asked))
     try:
         if not done.failure:
             return msgspec.json.decode(done.stdout, type=kind)

@@ -16,15 +16,25 @@ reader slows down a fast program, and memory stays bounded."""
 _SAID_BYTES = 300
 
 
+class Asked(Protocol):
+    """An event, as asyncio has it."""
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self) -> object: ...
+
+
 class Command(Struct, frozen=True, kw_only=True):
     """One program to run. `timeout_s` None: no timeout (streams have a stall timer instead).
 
     `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a
-    crash. `umask` None: that of the process that starts programs there.
+    crash. `umask` None: that of the process that starts programs there. `asked`: the program starts at once, and gets `stdin`
+    when this is set.
     """
 
     argv: tuple[bytes, ...]
     stdin: bytes = b""
+    asked: Asked | None = None
     environment: Mapping[str, str] = {}
     timeout_s: float | None = 60.0
     token: str | None = None

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -87,7 +87,7 @@ class LocalProcesses(CollectingProcesses):
             on_start(child.identity)
             exited = asyncio.ensure_future(child.exited())
             following = [
-                asyncio.ensure_future(child.feed(command.stdin)),
+                asyncio.ensure_future(feed_when_asked(command, exited, child.feed)),
                 asyncio.ensure_future(_follow(child, child.stdout, on_stdout)),
             ]
             if not self._one_output:
@@ -335,6 +335,19 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
             await asyncio.sleep(0)  # a program with much output must not starve the others
 
 
+async def feed_when_asked(
+    command: Command, exited: "asyncio.Future[Any]", feed: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Feed a program its standard input, unless it ends before it is asked."""
+    if command.asked is not None and not command.asked.is_set():
+        asked = asyncio.ensure_future(command.asked.wait())
+        try:
+            await asyncio.wait({asked, exited}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+    await feed(command.stdin)
+
+
 async def wait_for_end(
     ended: "asyncio.Future[Any]", following: Sequence["asyncio.Future[None]"], timeout_s: float | None
 ) -> bool:
@@ -359,14 +372,14 @@ async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
         task.result()
 
 
-async def cancel_all(tasks: Sequence["asyncio.Future[None]"]) -> None:
+async def cancel_all(tasks: Sequence["asyncio.Future[Any]"]) -> None:
     """Cancel tasks and wait for their ends, even if the caller is cancelled; their errors are dropped."""
     for task in tasks:
         task.cancel()
     await to_the_end(_settled(tasks))
 
 
-async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
+async def _settled(tasks: Sequence["asyncio.Future[Any]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 

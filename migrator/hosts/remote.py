@@ -17,7 +17,14 @@ from migrator.hosts.local import ROOTS_TIMEOUT_S, facts_of, program_files
 from migrator.hosts.model import HostRoots, ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput, OnStart
 from migrator.hosts.proc import TOKEN_VARIABLE
-from migrator.hosts.process import BASE_ENVIRONMENT, CollectingProcesses, cancel_all, not_started, wait_for_end
+from migrator.hosts.process import (
+    BASE_ENVIRONMENT,
+    CollectingProcesses,
+    cancel_all,
+    feed_when_asked,
+    not_started,
+    wait_for_end,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +119,8 @@ class RemoteProcesses(CollectingProcesses):
             for kind, take in zip((wire.STDOUT, wire.STDERR), takers, strict=True)
         ]
         if command.stdin:
-            tasks.append(asyncio.create_task(connection.feed(stream, command.stdin)))
+            feed = partial(connection.feed, stream)
+            tasks.append(asyncio.create_task(feed_when_asked(command, stream.exited, feed)))
         try:
             timed_out = not await wait_for_end(stream.exited, tasks, command.timeout_s)
             if timed_out:

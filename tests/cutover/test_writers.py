@@ -5,8 +5,10 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,12 +17,13 @@ from migrator.core.errors import ToolFailed
 from migrator.cutover import writers as asking
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write
-from migrator.cutover.writers import brick_writers, client_writers, local_writers
+from migrator.cutover.writers import SearchesAhead, brick_writers, client_writers, local_writers
 from migrator.fs.model import MountIdentity
 from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth
 from migrator.hosts.local import LocalHost
-from migrator.hosts.ports import Command, Completed, HostLost
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, HostLost, OnStart
 from migrator.hosts.process import LocalProcesses
 from tests.support.holders import HOLD, holding
 from tests.support.one_host import OneHost
@@ -48,6 +51,39 @@ def search(source: Path, trees: Sequence[bytes] = (ANN,)) -> Writers:
         return asyncio.run(local_writers(LocalProcesses(), filesystem, trees))
     finally:
         filesystem.close()
+
+
+class Started(LocalProcesses):
+    """Sets an event when a program has started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = asyncio.Event()
+
+    async def stream(self, command: Command, *, on_start: OnStart, **takers: Any) -> Completed:
+        def began(identity: ProcessIdentity) -> None:
+            on_start(identity)
+            self.started.set()
+
+        return await super().stream(command, on_start=began, **takers)
+
+
+def test_a_search_that_was_started_ahead_finds_what_is_open_when_it_is_asked(source: Path) -> None:
+    async def ahead(filesystem: PosixSource) -> None:
+        processes = Started()
+        searches = SearchesAhead(partial(local_writers, processes, filesystem))
+        searches.begin([ANN], count=2)
+        await processes.started.wait()
+        with holding(HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
+            assert only(await searches([ANN]), pid).writable
+        assert not found_of(await searches([ANN]), pid)
+        searches.begin([ANN], count=1)
+        await searches.end()
+        with holding(HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
+            assert only(await searches([ANN]), pid).writable
+
+    with closing(PosixSource(os.fsencode(source))) as filesystem:
+        asyncio.run(ahead(filesystem))
 
 
 def found_of(writers: Writers, pid: int) -> dict[tuple[bytes, OpenKind], OpenFile]:
