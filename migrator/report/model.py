@@ -283,7 +283,8 @@ class WeekFacts(Struct, frozen=True, kw_only=True):
 
 class BrickOutlook(Struct, frozen=True, kw_only=True):
     """One brick of the source: its state as text, the files that its drain has left to move (None: unknown), and the
-    time when it is free. `basis` is the source of that time: the pace of the drain or the schedule.
+    time when it is free, with a range for bricks that wait for their drain. `basis` is the source of that time: the pace
+    of the drain or the schedule.
     """
 
     brick: str
@@ -291,6 +292,8 @@ class BrickOutlook(Struct, frozen=True, kw_only=True):
     left_files: int | None
     left_bytes: int | None
     free_at_s: float | None
+    earliest_at_s: float | None = None
+    latest_at_s: float | None = None
     basis: str
 
 

@@ -339,18 +339,23 @@ def _of_schedule(
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return
     steps = plan.schedule.orders[0].outcome.subvolumes
-    end_s = None if cleared is None else cleared.at_s
+    ends = (None, None, None) if cleared is None else (cleared.at_s, cleared.earliest_at_s, cleared.latest_at_s)
     free_at = _stretched(steps, out, (now_s - plan.created_at_s) / DAY_S)
     for step in steps:
         share = free_at.get(step.subvolume)
+        at_s, earliest_at_s, latest_at_s = (
+            None if share is None or end_s is None else now_s + share * (end_s - now_s) for end_s in ends
+        )
         for brick in step.bricks:
             yield model.BrickOutlook(
                 brick=brick,
                 state="in the volume",
                 left_files=None,
                 left_bytes=step.moved_bytes,
-                free_at_s=None if share is None or end_s is None else now_s + share * (end_s - now_s),
-                basis=_SCHEDULED if end_s is not None else "" if cleared is None else cleared.unknown,
+                free_at_s=at_s,
+                earliest_at_s=earliest_at_s,
+                latest_at_s=latest_at_s,
+                basis=_SCHEDULED if ends[0] is not None else "" if cleared is None else cleared.unknown,
             )
 
 
@@ -594,9 +599,10 @@ def _strange(found: Sequence[StrangeFiles]) -> _Found:
 
 
 def _batch(batch: model.BatchFacts, *, over: bool) -> _Found:
-    subject, again = f"batch {batch.number}", f"migrator run --user-batch {batch.number}"
+    subject = f"batch {batch.number} ({first_of(batch.users, 3)})" if batch.users else f"batch {batch.number}"
+    again = f"migrator run --user-batch {batch.number}"
     failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
-    if failed or bad:
+    if (failed or bad) and not over:
         what = (
             f"{several(bad, 'file')} could not be copied"
             if bad

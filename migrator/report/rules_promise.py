@@ -104,6 +104,9 @@ def promised(dates: Sequence[model.Milestone], promise: model.Promise | None) ->
         model.Goal.MOVED: promise.moved_at_s,
         model.Goal.CLEARED: promise.cleared_at_s,
     }
+    # A schedule ends with the empty source: it has no date for additions of bricks to the target.
+    if all(one.goal is not model.Goal.ADDED for one in dates):
+        known[model.Goal.COMPLETE] = promise.cleared_at_s
     return tuple(replace(one, promised_at_s=known.get(one.goal)) for one in dates)
 
 
@@ -125,8 +128,9 @@ _DOING = {
 _REACHED = {
     model.Goal.COPIED: "everything is copied",
     model.Goal.MOVED: "every user is moved",
-    model.Goal.CLEARED: "the migration is complete",
+    model.Goal.CLEARED: "every brick is cleared",
 }
+_COMPLETE = "the migration is complete"
 
 
 def verdict(
@@ -142,6 +146,7 @@ def verdict(
     """The first promised date that is not reached against its promise; of a finished migration, the last one. `work` is
     the throughput since copying began (`began_s`) or since the promise if that was later.
     """
+    is_complete = any(date.done for date in dates if date.goal is model.Goal.COMPLETE)
     dates = [date for date in dates if date.goal in _DOING]
     if promise is None or not dates:
         return _verdict(model.Standing.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
@@ -156,7 +161,7 @@ def verdict(
         )
     else:
         before = dates[max(dates.index(one) - 1, 0)]
-    reached = _REACHED[before.goal] if before.done else ""
+    reached = _COMPLETE if is_complete else _REACHED[before.goal] if before.done else ""
     lead = f"{reached[:1].upper()}{reached[1:]}" if reached else ""
     late_s, at_least = _late_s(one, now_s)
     if late_s is None:

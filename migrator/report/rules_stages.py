@@ -70,7 +70,7 @@ def clearing(bricks: Sequence[BrickCourse], *, drains_s: float, running_s: float
         earliest_s=_BY_HAND.earliest_s + after_s / 2,
         likely_s=_BY_HAND.likely_s + after_s,
         latest_s=_BY_HAND.latest_s + 2 * after_s,
-        basis="as long after the last purge as by the schedule" if after_s else _BY_HAND.basis,
+        basis="after the last purge, by the schedule" if after_s else _BY_HAND.basis,
     )
     return Stage(goal=Goal.CLEARED, units=units, follows=False, assumed=assumed, drains_s=drains_s, running_s=running_s)
 

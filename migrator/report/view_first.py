@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.core.units import format_count, format_duration, format_rate, format_size
 from migrator.cutover.view import frozen_blocks
 from migrator.fs.model import CapacitySample
 from migrator.render import document as doc
@@ -11,6 +11,8 @@ from migrator.report.rules import OUT_OF_THE_VOLUME
 
 _ROWS = 5
 _STEPS = 3
+_BARS_NOTE = "Moved: the user works on the target. Copied: the data is there, whether the user is moved or not."
+_BLOCKED_NOTE = "An operator has to act: it does not go on by itself."
 
 
 def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
@@ -23,7 +25,7 @@ def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
         ("Until when", [_dates(report)]),
         ("This week", _week(report)),
         ("Blocked", _blocked(status)),
-        ("Next steps", [view_status.step_table(status.next_steps[:_STEPS])]),
+        ("Next steps of operators", [view_status.step_table(status.next_steps[:_STEPS])]),
         ("Room", _room(report)),
     )
     yield from doc.sections(
@@ -47,6 +49,8 @@ def _verdict(report: model.ReportFacts) -> Iterator[doc.Block]:
 
 def _bars(status: model.StatusFacts) -> Iterator[doc.Block]:
     """A bar each for users, files and bytes: of moved users, then of what is copied."""
+    if status.overall.total_users:
+        yield doc.paragraph(_BARS_NOTE)
     for done, tally in (("moved", status.moved), ("copied", status.overall)):
         for what, shown in (("users", format_count), ("files", format_count), ("bytes", format_size)):
             total, part = getattr(tally, f"total_{what}"), getattr(tally, f"done_{what}")
@@ -78,23 +82,30 @@ def _dates(report: model.ReportFacts) -> doc.Table:
                 view_status.day(one.promised_at_s, now_s),
             )
         )
-    between = f"between ({model.RANGE_SHARE * 100:.0f} %)"
-    columns = [doc.text("date"), doc.wide("expected"), doc.wide(between), doc.text("promised")]
+    between = f"between, in {model.RANGE_SHARE * 10:.0f} of 10 cases"
+    columns = [doc.wide("date"), doc.wide("expected"), doc.wide(between), doc.text("promised")]
     return doc.table("", columns, rows)
 
 
 def _expected(one: model.Milestone, now_s: float) -> str:
     if one.done:
-        return "done" if one.at_s is None else f"done, {view_status.day(one.at_s, now_s)}"
+        return "done" if one.at_s is None else f"done, {doc.when(one.at_s).partition(' ')[0]}"
     if one.at_s is None:
-        return f"not known, because {one.unknown}" if one.unknown else "not known"
-    return f"{view_status.day(one.at_s, now_s)}, {one.basis}" if one.basis else view_status.day(one.at_s, now_s)
+        return "not known"
+    return view_status.day(one.at_s, now_s)
 
 
 def _range(one: model.Milestone, now_s: float) -> str:
-    if one.earliest_at_s is None or one.latest_at_s is None:
+    """The range of a date; of one without a range its source, or the reason why it is unknown."""
+    if one.done:
         return doc.NONE
-    return f"{view_status.day(one.earliest_at_s, now_s)} and {view_status.day(one.latest_at_s, now_s)}"
+    if one.earliest_at_s is None or one.latest_at_s is None:
+        return (one.unknown if one.at_s is None else one.basis) or doc.NONE
+    return _between(one.earliest_at_s, one.latest_at_s, now_s)
+
+
+def _between(earliest_at_s: float, latest_at_s: float, now_s: float) -> str:
+    return f"{view_status.day(earliest_at_s, now_s)} and {view_status.day(latest_at_s, now_s)}"
 
 
 def _next_brick(report: model.ReportFacts) -> Iterator[tuple[str, str, str, str]]:
@@ -102,13 +113,11 @@ def _next_brick(report: model.ReportFacts) -> Iterator[tuple[str, str, str, str]
     left = [one for one in report.bricks if one.state not in OUT_OF_THE_VOLUME]
     dated = [one for one in left if one.free_at_s is not None]
     if len(left) > 1 and dated:
-        first = min(dated, key=lambda one: one.free_at_s or 0.0)
-        yield (
-            "next brick cleared",
-            f"{view_status.day(first.free_at_s, report.status.at_s)}, {first.brick}",
-            doc.NONE,
-            doc.NONE,
-        )
+        first, now_s = min(dated, key=lambda one: one.free_at_s or 0.0), report.status.at_s
+        between = doc.NONE
+        if first.earliest_at_s is not None and first.latest_at_s is not None:
+            between = _between(first.earliest_at_s, first.latest_at_s, now_s)
+        yield (f"next brick cleared: {first.brick}", view_status.day(first.free_at_s, now_s), between, doc.NONE)
 
 
 # --- This week
@@ -122,25 +131,20 @@ def _week(report: model.ReportFacts) -> Iterator[doc.Block]:
     open_now = sum(one.resolved_at_s is None for one in report.incidents)
     rows = [
         ("users moved", *(format_count(one.users_moved) for one in weeks)),
-        (
-            "copied, with later changes",
-            *(f"{format_size(one.size_bytes)} in {several(one.files, 'file')}" for one in weeks),
-        ),
-        ("streams ran", *map(_ran, weeks)),
+        ("bytes copied", *(format_size(one.size_bytes) for one in weeks)),
+        ("files copied", *(format_count(one.files) for one in weeks)),
+        ("time spent copying", *(f"{one.busy_share * 100:.0f} %" for one in weeks)),
+        ("throughput while copying", *(format_rate(one.rate_bytes_per_s) if one.busy_s else doc.NONE for one in weeks)),
         ("freezes of users", *map(_freezes, weeks)),
     ]
     if report.bricks or status.additions:
-        bricks = (f"{format_count(one.bricks_cleared)}, {format_count(one.bricks_added)}" for one in weeks)
-        rows.append(("bricks cleared, added", *bricks))
-    newest, *older = (format_count(one.incidents) for one in weeks)
-    rows.append(("incidents", f"{newest}; {format_count(open_now)} not resolved" if open_now else newest, *older))
-    yield doc.table("", [doc.text("figure"), *map(doc.figure, names)], rows)
-    yield doc.paragraph(_now(status))
-
-
-def _ran(week: model.WeekFacts) -> str:
-    share = f"{week.busy_share * 100:.0f} % of the time"
-    return f"{share}, at {format_rate(week.rate_bytes_per_s)}" if week.busy_s else share
+        rows.append(("bricks cleared", *(format_count(one.bricks_cleared) for one in weeks)))
+        rows.append(("bricks added", *(format_count(one.bricks_added) for one in weeks)))
+    rows.append(("new incidents", *(format_count(one.incidents) for one in weeks)))
+    rows.append(("incidents open now", format_count(open_now), *(doc.NONE for _ in weeks[1:])))
+    yield doc.table("", [doc.wide("figure"), *map(doc.figure, names)], rows)
+    if not any(one.done for one in report.milestones if one.goal is model.Goal.COPIED):
+        yield doc.paragraph(_now(status))
 
 
 def _now(status: model.StatusFacts) -> str:
@@ -162,9 +166,10 @@ def _freezes(week: model.WeekFacts) -> str:
 
 
 def _blocked(status: model.StatusFacts) -> Iterator[doc.Block]:
-    if not status.blocked:
+    if status.blocked:
+        yield view_status.blocker_table(status.blocked[:_ROWS], note=_BLOCKED_NOTE)
+    else:
         yield doc.paragraph("Nothing is blocked.")
-    yield view_status.blocker_table(status.blocked[:_ROWS])
 
 
 def _room(report: model.ReportFacts) -> Iterator[doc.Block]:

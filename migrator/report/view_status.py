@@ -429,10 +429,10 @@ _TARGET: doc.Cells[StorageTarget] = (
 )
 
 
-def blocker_table(blocked: Sequence[Blocker]) -> doc.Block:
+def blocker_table(blocked: Sequence[Blocker], *, note: str = "") -> doc.Block:
     """The blockers, with reasons and next steps."""
     columns = [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")]
-    return doc.table("", columns, [(one.subject, one.on, one.hint) for one in blocked])
+    return doc.table("", columns, [(one.subject, one.on, one.hint) for one in blocked], note=note)
 
 
 def step_table(steps: Sequence[model.NextStep]) -> doc.Block:

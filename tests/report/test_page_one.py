@@ -14,6 +14,7 @@ from migrator.render.document import Bar, Facts, Paragraph, Section, Table
 from migrator.report import model, rules_week
 from migrator.report.model import ReportFacts, TreeState
 from migrator.report.report import read_report
+from migrator.report.rules import blockers
 from migrator.report.rules_next import next_steps
 from migrator.report.view import report_document
 from tests.support.facts import report
@@ -126,13 +127,21 @@ def page(facts: ReportFacts) -> dict[str, Section]:
 
 def table(section: Section) -> dict[str, tuple[str, ...]]:
     (found,) = [block for block in section.blocks if isinstance(block, Table)]
-    return {row[0]: row[1:] for row in found.rows}
+    return {row[0].partition(":")[0]: row[1:] for row in found.rows}
 
 
 def test_a_late_migration(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, days=30, share=0.6)
     found = page(facts)
-    assert list(found) == ["Verdict", "How far", "Until when", "This week", "Blocked", "Next steps", "Room"]
+    assert list(found) == [
+        "Verdict",
+        "How far",
+        "Until when",
+        "This week",
+        "Blocked",
+        "Next steps of operators",
+        "Room",
+    ]
     assert isinstance(found["Verdict"].blocks[0], Paragraph)
     assert found["Verdict"].blocks[0].alert
     bars = [block.text for block in found["How far"].blocks if isinstance(block, Bar)]
@@ -146,22 +155,26 @@ def test_a_late_migration(tmp_path: Path) -> None:
         "last brick cleared",
         "all done",
     ]
-    for name in ("everything copied", "last user moved", "last brick cleared", "all done"):
-        assert dates[name][1] != "\N{EN DASH}"
+    for name, (expected, between, promised) in dates.items():
+        assert expected < between.partition(" and ")[2]
+        assert (promised == "\N{EN DASH}") == (name == "next brick cleared")
     this_week = table(found["This week"])
     assert this_week["users moved"] == ("0", "3")
-    assert this_week["bricks cleared, added"] == ("0, 0", "1, 0")
-    assert "batch 1" in table(found["Blocked"])
+    assert (this_week["bricks cleared"], this_week["bricks added"]) == (("0", "1"), ("0", "0"))
+    assert this_week["bytes copied"] == ("5.5 TiB", "5.7 TiB")
+    assert (this_week["new incidents"], this_week["incidents open now"]) == (("0", "0"), ("2", "\N{EN DASH}"))
+    assert list(table(found["Blocked"])) == ["batch 6 (frank5)"]
     assert isinstance(found["Room"].blocks[0], Facts)
     assert [name for name, _ in found["Room"].blocks[0].pairs] == ["source", "target", "target when all is copied"]
 
 
 def test_a_young_migration(tmp_path: Path) -> None:
-    found = page(facts_of(tmp_path, days=0.5, share=0.01))
+    facts = facts_of(tmp_path, days=0.5, share=0.01)
+    found = page(facts)
     assert not any(isinstance(block, Table) for block in found["Blocked"].blocks)
     dates = table(found["Until when"])
-    assert dates["everything copied"][0].startswith("not known, because ")
-    assert dates["last user moved"][0].startswith("2025-11-18")
+    assert dates["everything copied"] == ("not known", facts.milestones[0].unknown, "2025-11-18")
+    assert dates["last user moved"][:2] == ("2025-11-18", facts.milestones[2].basis)
     assert len(table(found["This week"])["users moved"]) == 1
 
 
@@ -174,6 +187,25 @@ def test_a_finished_migration(tmp_path: Path) -> None:
     dates = table(page(facts)["Until when"])
     assert list(dates) == ["everything copied", "last user moved", "last brick cleared", "all done"]
     assert all(expected.startswith("done, ") for expected, *_ in dates.values())
+    assert facts.status.blocked == ()
+
+
+def test_a_migration_is_complete_with_its_last_purge(tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir()
+    whole = facts_of(tmp_path, days=56, share=1.01, moved=24, drained=4, purged=24)
+    left = facts_of(tmp_path / "left", days=56, share=1.01, moved=24, drained=4, purged=23)
+    assert (whole.milestones[-1].done, left.milestones[-1].done) == (True, False)
+    assert whole.verdict is not None
+    assert left.verdict is not None
+    assert whole.verdict.late_s == left.verdict.late_s
+    assert whole.verdict.sentence != left.verdict.sentence
+
+
+def test_what_could_not_be_copied_of_a_moved_user_blocks_nothing() -> None:
+    bad = batch(3, BatchState.SEEDED, attention=model.AttentionCount(bad=1, vanished=0))
+    given: dict[str, Any] = {"scan": None, "plan": made(model.PlanFacts, name="p"), "batches": [bad], "runs": ()}
+    assert len(blockers(**given)) == 1
+    assert blockers(**given, over=(3,)) == ()
 
 
 def test_before_the_first_plan(tmp_path: Path) -> None:
@@ -181,6 +213,6 @@ def test_before_the_first_plan(tmp_path: Path) -> None:
     with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
         facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
     found = page(facts)
-    assert list(found) == ["Verdict", "Blocked", "Next steps"]
+    assert list(found) == ["Verdict", "Blocked", "Next steps of operators"]
     assert facts.verdict is not None
     assert facts.verdict.standing is model.Standing.UNKNOWN

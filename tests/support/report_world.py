@@ -162,6 +162,8 @@ class Weeks:
             (3.5, EventKind.HOST_FOUND, Severity.INFO, "host gl3"),
             (9, EventKind.STORAGE_LOST, Severity.ERROR, "storage target 102"),
             (12, EventKind.CUTOVER_FAILED, Severity.ERROR, self.trees[0].user),
+            (40, EventKind.STORAGE_BACK, Severity.INFO, "storage target 102"),
+            (41, EventKind.CUTOVER_FINISHED, Severity.INFO, self.trees[0].user),
         ):
             if day > self.days:
                 continue
@@ -185,11 +187,15 @@ class Weeks:
             ledger.plans.set_batch_state("week1", batch.number, BatchState.SEEDING)
         if self.days < 9:
             return found
-        first = self.trees[0]
+        # Of a user who is not moved, if there is one.
+        number = min(self.moved + 1, max(found))
         problem = FileProblem(
-            path=first.path + b"/report \xff<b>.txt", kind=FileProblemKind.BAD, errno=5, reason="input/output error"
+            path=self.trees[number - 1].path + b"/report \xff<b>.txt",
+            kind=FileProblemKind.BAD,
+            errno=5,
+            reason="input/output error",
         )
-        ledger.passes.note(found[1], [problem], BEGAN_S + 5 * DAY_S)
+        ledger.passes.note(found[number], [problem], BEGAN_S + 5 * DAY_S)
         number = ledger.verifications.start(plan="week1", batch=1, at_s=BEGAN_S + 8 * DAY_S)
         files = dict.fromkeys(("paths", "digested_files", "files", "equal_paths"), self.files[0])
         sizes = dict.fromkeys(("size_bytes", "digested_bytes"), self.sizes[0])

@@ -16,12 +16,14 @@ from migrator.render.html import to_html
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report
 from migrator.report.view import report_document
-from tests.report.browser.test_report_page import BAD_LABELS, UNFOLD, opened
+from tests.report.browser.test_report_page import A4_TEXT_HEIGHT_PX, A4_TEXT_PX, BAD_LABELS, UNFOLD, opened
 from tests.support.report_world import BEGAN_S, DAY_S, OnePlan, Weeks, facts_of
 
 pytestmark = pytest.mark.exhaustive
 
 WIDTHS = (400, 1280)
+CUT_ON_PAGE_ONE = """() => [...document.querySelectorAll('.first .scroll')]
+    .filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent.slice(0, 60))"""
 OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(one => !one.closest('.scroll *, svg'))
     .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
     .map(one => one.tagName + ' ' + one.textContent.slice(0, 60))"""
@@ -63,7 +65,8 @@ def gaps(directory: Path) -> ReportFacts:
 STORIES: Mapping[str, Callable[[Path], ReportFacts]] = {
     "late": lambda place: facts_of(place, days=30, share=0.6),
     "young": lambda place: facts_of(place, days=0.5, share=0.01),
-    "finished": lambda place: facts_of(place, days=56, share=1.01, moved=24, drained=4),
+    "finished": lambda place: facts_of(place, days=56, share=1.01, moved=24, drained=4, purged=24),
+    "not-purged": lambda place: facts_of(place, days=56, share=1.01, moved=24, drained=4),
     "empty": empty,
     "planned": planned,
     "clock-set-back": clock_set_back,
@@ -82,10 +85,17 @@ def check(browser: Browser, place: Path, name: str, facts: ReportFacts, *, by_ax
             found = Axe().run(page).response["violations"] if width == min(WIDTHS) and by_axe else []
             page.evaluate(UNFOLD)
             assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.evaluate(CUT_ON_PAGE_ONE) == []
             assert page.evaluate(OUTSIDE) == []
             assert page.evaluate(BAD_LABELS) == []
             assert said == []
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    with opened(browser, file, viewport={"width": A4_TEXT_PX, "height": 1000}) as (page, _):
+        page.emulate_media(media="print")
+        bottoms = page.evaluate(
+            "[...document.querySelectorAll('.first')].map(one => one.getBoundingClientRect().bottom)"
+        )
+        assert max(bottoms) <= A4_TEXT_HEIGHT_PX
 
 
 @pytest.mark.parametrize("name", STORIES)
