@@ -26,7 +26,15 @@ from tools.man_pages import write_man_pages
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ROOT / "tools" / "packaging"
-UNITS = ("migrator@.service", "migrator-report.service", "migrator-report.timer", "migrator-serve.service")
+UNITS = (
+    "migrator@.service",
+    "migrator-report.service",
+    "migrator-report.timer",
+    "migrator-publish.service",
+    "migrator-publish.timer",
+    "migrator-page.service",
+    "migrator-serve.service",
+)
 ENVIRONMENT = Path("usr/lib/migrator")
 MANUAL = Path("usr/share/doc/migrator")
 PYTHON = "python3.11"

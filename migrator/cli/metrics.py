@@ -14,10 +14,11 @@ from migrator.app.hosts import window_standings
 from migrator.cli.call import duration, open_wiring, plan_option, report_error, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
+from migrator.notices.model import CALENDAR
 from migrator.render.log import MESSAGES
 from migrator.render.metrics import MetricFamily
 from migrator.render.text import to_json
-from migrator.report.kept import KeptReports
+from migrator.report.kept import REPORT_FILES, KeptReports
 from migrator.report.model import ReadPlan, ReportFacts
 from migrator.report.report import read_report
 from migrator.report.status import forecast_settings, read_metrics
@@ -62,22 +63,37 @@ _LEAST_INTERVAL_S = 1.0
     show_default=True,
     help="Refresh interval.",
 )
+@click.option(
+    "--published",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="Serve the report that `report --output DIRECTORY` wrote: needs no root, no site.toml and no ledger; has no /metrics.",
+)
 @verb
 def serve_command(
     invocation: Invocation,
     *,
     plan_name: str | None,
+    published: Path | None,
     listen: str,
     token_file: Path | None,
     names: tuple[str, ...],
     interval_s: float,
 ) -> ExitCode:
     """Serve the report as a read-only web page that refreshes itself, and /metrics, until Ctrl-C or SIGTERM."""
+    from migrator.report import serve as serving  # noqa: PLC0415
+
+    if published is not None:
+        if plan_name is not None:
+            raise UsageError(
+                "--plan is for the ledger, and --published for a report that is made", hint="leave one out"
+            )
+        routes = serving.published_routes(published, (*REPORT_FILES, CALENDAR))
+        server = serving.listen(listen, routes, token_file=token_file, names=names)
+        return _until_stopped(_serve(invocation, server))
     wiring = open_wiring(invocation)
     # Report a problem with the ledger here, not to the first browser.
     wiring.ledger(read_only=True).close()
-    from migrator.report import serve as serving  # noqa: PLC0415
-
     kept = KeptReports(directory=wiring.site.site.state_dir / "reports")
 
     def read() -> ReportFacts:

@@ -14,6 +14,7 @@ from migrator.render.text import to_json
 from migrator.report import model, rules_promise
 
 REPORT_JSON = "report.json"
+REPORT_FILES = ("report.html", "report.md", "report.csv", REPORT_JSON, "report.pdf")
 _SENT, _BASELINE = "sent", "baseline"
 _NAME = "%Y%m%dT%H%M%S"
 

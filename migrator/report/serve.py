@@ -14,6 +14,7 @@ import sys
 from asyncio import Event
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -83,6 +84,9 @@ class Route(Struct, frozen=True, kw_only=True):
     open_to_all: bool = False
 
 
+_NO_ICON = Route(answer=lambda: Answer(status=204), open_to_all=True)
+
+
 def text(status: int, words: str, **headers: str) -> Answer:
     """A plain text answer."""
     return Answer(status=status, body=f"{words}\n".encode("utf-8", "backslashreplace"), headers=headers)
@@ -129,12 +133,65 @@ def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict
         "/": Route(answer=lambda: shared.newest()["/"]),
         "/report.json": Route(answer=lambda: shared.newest()["/report.json"]),
         "/healthz": Route(answer=health, open_to_all=True),
-        "/favicon.ico": Route(answer=lambda: Answer(status=204), open_to_all=True),
+        "/favicon.ico": _NO_ICON,
     }
 
 
 def _json(value: Mapping[str, object], *, status: int = 200) -> Answer:
     return Answer(status=status, content_type=_JSON, body=f"{json.dumps(value)}\n".encode())
+
+
+PAGE = "report.html"
+_TYPES = {
+    ".html": _HTML,
+    ".json": _JSON,
+    ".md": "text/markdown; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
+    ".pdf": "application/pdf",
+    ".ics": "text/calendar; charset=utf-8",
+}
+
+
+def published_routes(directory: Path, names: Sequence[str]) -> dict[str, Route]:
+    """Files of the report that `report --output` wrote to a directory, as they are when somebody asks, PAGE as the first
+    page, and a health check. Raises Refused if PAGE cannot be read.
+    """
+    page = directory / PAGE
+    try:
+        page.read_bytes()
+    except OSError as error:
+        raise Refused(
+            f"no report can be read in {directory}: {error.strerror}",
+            cause="`report --output` has not written one there, or its group is another",
+            hint=f"as root: migrator report --output {directory}",
+        ) from error
+    # The page names its own style by a hash; a page of another version has another one.
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+    def answer(name: str) -> Answer:
+        try:
+            body = (directory / name).read_bytes()
+        except FileNotFoundError:
+            return text(404, "there is nothing here")
+        except OSError as error:
+            return text(503, f"{name} cannot be read: {error.strerror}")
+        more = {"Content-Security-Policy": policy} if name == PAGE else {}
+        return Answer(content_type=_TYPES[Path(name).suffix], body=body, headers=more)
+
+    def health() -> Answer:
+        try:
+            return _json({"status": "ok", "read_at_s": page.stat().st_mtime})
+        except OSError:
+            return _json({"status": "failed"}, status=503)
+
+    return {
+        **{f"/{name}": Route(answer=partial(answer, name)) for name in names},
+        "/": Route(answer=lambda: answer(PAGE)),
+        "/healthz": Route(answer=health, open_to_all=True),
+        "/favicon.ico": _NO_ICON,
+    }
 
 
 def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Route]:

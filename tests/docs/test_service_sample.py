@@ -75,7 +75,9 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 def test_a_unit_calls_an_existing_verb_with_existing_options(unit: Path) -> None:
     for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(encoding="utf-8"), flags=re.MULTILINE):
         words = shlex.split(line.replace("$VERB", "status"))[1:]
-        with main.make_context("migrator", words[:3]) as context:
-            verb = main.get_command(context, words[2])
+        before = words.index("--site") + 2 if "--site" in words else 0
+        name, *options = words[before:]
+        with main.make_context("migrator", [*words[:before], name]) as context:
+            verb = main.get_command(context, name)
             assert verb is not None
-            assert verb.make_context(words[2], words[3:], parent=context).params
+            assert verb.make_context(name, options, parent=context).params

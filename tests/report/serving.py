@@ -81,9 +81,16 @@ class Served:
 
 
 @contextmanager
-def serving(site_file: Path, *words: str) -> Iterator[Served]:
-    """The program at work, from its first word on; it ends with the block."""
-    argv: Sequence[str] = [sys.executable, "-m", "migrator", "--site", str(site_file), *words, "--json"]
+def serving(site_file: Path, *words: str, user: int | None = None) -> Iterator[Served]:
+    """The program at work, from its first word on, as another user if that is given; it ends with the block."""
+    options = ["--site", str(site_file), *words, "--json"]
+    # Loaded first: the user may not be able to enter this checkout.
+    enter = f"import os, sys; os.setgroups([]); os.setgid({user}); os.setuid({user}); sys.argv[0] = 'migrator'"
+    load = (
+        "import migrator.cli.metrics, migrator.cli.main, migrator.report.serve; from migrator.__main__ import program"
+    )
+    program = ["-m", "migrator"] if user is None else ["-c", f"{load}; {enter}; program()"]
+    argv: Sequence[str] = [sys.executable, *program, *options]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

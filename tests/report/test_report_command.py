@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from migrator.core.errors import UsageError
+from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import show
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import when
@@ -34,18 +34,20 @@ from migrator.report.model import (
     Standing,
 )
 from migrator.report.report import read_report
+from migrator.report.serve import published_routes
 from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document, to_csv
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import screen
 from migrator.report.watch import read_watch
 from tests.render.test_hostile import HOSTILE, assert_safe_text, text_of
-from tests.report.serving import site_of_weeks
+from tests.report.serving import serving, site_of_weeks
 from tests.support.cli_site import Site
 from tests.support.facts import report
 from tests.support.hook_site import HookSite
 from tests.support.report_world import BEGAN_S, DAY_S, OnePlan, Weeks
 
+TOKEN = "0123456789abcdef!"
 FILES = ["report.csv", "report.html", "report.json", "report.md"]
 
 
@@ -173,6 +175,41 @@ class TestReaderWithoutRoot:
         hook_site.site.works("report", "--output", str(scratch), "--pdf")
         read = "import pathlib, sys; print((pathlib.Path(sys.argv[1]) / 'report.pdf').read_bytes()[:5].decode())"
         assert self.call(read, str(scratch)).stdout == "%PDF-\n"
+
+    def test_an_ordinary_user_serves_them_to_others(self, hook_site: HookSite, scratch: Path) -> None:
+        place, token = scratch / "published", scratch / "token"
+        place.mkdir()
+        os.chown(place, 0, READER)
+        place.chmod(0o2750)
+        token.write_text(f"{TOKEN}\n")
+        os.chown(token, READER, READER)
+        token.chmod(0o600)
+        words = ("serve", "--published", str(place), "--listen", "127.0.0.1:0", "--token-file", str(token))
+        nowhere = scratch / "no-site.toml"
+        with pytest.raises(Refused):
+            published_routes(place, FILES)
+        hook_site.site.works("report", "--output", str(place))
+        authorized = f"Authorization: Bearer {TOKEN}"
+        with serving(nowhere, *words, user=READER) as server:
+            status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+            assert re.findall(r"^(?:Uid|Gid|CapEff):\t(.*)$", status, re.MULTILINE) == [
+                *["\t".join([str(READER)] * 4)] * 2,
+                "0" * 16,
+            ]
+            for name in FILES:
+                assert server.get(f"/{name}", authorized).body == (place / name).read_bytes()
+            page = server.get("/", authorized)
+            assert page.body == (place / "report.html").read_bytes()
+            assert "script-src" not in page.headers["Content-Security-Policy"]
+            assert server.get("/").status == 401
+            assert json.loads(server.get("/healthz").body)["status"] == "ok"
+            # Notices are for one user each, and metrics need the ledger.
+            for name in ("report.pdf", "metrics", "users/", "users/../report.md", "../token", "..%2ftoken"):
+                assert server.get(f"/{name}", authorized).status == 404
+            hook_site.site.works("report", "--output", str(place))
+            assert server.get("/", authorized).body == (place / "report.html").read_bytes()
+            (place / "report.html").unlink()
+            assert (server.get("/healthz").status, server.get("/", authorized).status) == (503, 404)
 
     @pytest.mark.parametrize("verb", ["report", "status", "serve", "metrics"])
     def test_the_ledger_is_not_theirs(self, scratch: Path, verb: str) -> None:

@@ -1,2 +1,2 @@
 with_systemd daemon-reload
-with_systemd try-restart migrator-serve.service
+with_systemd try-restart migrator-serve.service migrator-page.service

@@ -2,6 +2,6 @@ case $1 in
 upgrade | failed-upgrade) refuse_while_running ;;
 remove)
     refuse_while_running
-    with_systemd disable --now --quiet migrator-report.timer migrator-serve.service
+    with_systemd disable --now --quiet migrator-report.timer migrator-publish.timer migrator-serve.service migrator-page.service
     ;;
 esac
