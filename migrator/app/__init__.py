@@ -249,6 +249,7 @@ class Wiring:
             source_root=self.source_root,
             target_root=self.target_root,
             link=self.switched_link,
+            times=self.site.cutover.times,
         )
 
     def plans(self, known: "SiteRecord | None") -> "PlanFiles":

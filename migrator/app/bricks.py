@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.app import OperationPorts, Wiring
-from migrator.app.hosts import endpoints, local_time, probe_world, reached
+from migrator.app.hosts import endpoints, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, TargetKind
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
@@ -23,6 +23,7 @@ from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
 from migrator.bricks.shields import Shields
 from migrator.catalog.brick_parts import entries_of
+from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from migrator.app import Wiring
+from migrator.core.clock import local_time
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import WindowStanding, standings
@@ -21,12 +22,6 @@ from migrator.site.config import Site
 if TYPE_CHECKING:
     from migrator.cutover.writers import Endpoints
     from migrator.ledger.ledger import Ledger
-
-
-def local_time(at_s: float) -> tuple[int, int]:
-    """Weekday (0 is Monday) and minute of the day on this machine."""
-    found = time.localtime(at_s)
-    return found.tm_wday, found.tm_hour * 60 + found.tm_min
 
 
 def in_words(at_s: float) -> str:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from migrator.app import Wiring, new_token
-from migrator.app.hosts import host_specs, in_words, local_time
+from migrator.app.hosts import host_specs, in_words
 from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
+from migrator.core.clock import local_time
 from migrator.core.errors import LockHeld, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress

@@ -71,6 +71,7 @@ def announce_command(
             trees=choice.trees(plan),
             begins_at_s=begins_at_s,
             link=wiring.switched_link,
+            times=site.cutover.times,
             pid=os.getpid(),
             dry_run=dry_run,
             again=again,

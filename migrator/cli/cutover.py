@@ -103,6 +103,7 @@ def _move(
                 run=run_request(site, name, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
                 vouched=site.cutover.freeze == "hook",
                 switch_by_hook=site.cutover.switch == "hook",
+                times=site.cutover.times,
                 max_freeze_s=site.cutover.max_freeze_s,
                 settle_s=site.cutover.settle_s,
                 accept_freeze=accept_freeze,

@@ -29,3 +29,9 @@ class SystemClock:
 
     async def sleep(self, duration_s: float) -> None:
         await asyncio.sleep(duration_s)
+
+
+def local_time(at_s: float) -> tuple[int, int]:
+    """Weekday (0 is Monday) and minute of the day on this machine."""
+    found = time.localtime(at_s)
+    return found.tm_wday, found.tm_hour * 60 + found.tm_min

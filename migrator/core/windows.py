@@ -102,6 +102,26 @@ def opens_at(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> f
     return _first_minute(at_s, local_time, lambda *now: any(holds(window, *now) for window in windows))
 
 
+class OpenTimes(Struct, frozen=True, kw_only=True):
+    """When something may begin: while a window is open, or always without windows."""
+
+    windows: tuple[Window, ...] = ()
+    local_time: LocalTime = lambda _: (0, 0)
+
+    def is_open(self, at_s: float) -> bool:
+        return opening(self.windows, at_s, self.local_time).open
+
+    def from_(self, at_s: float) -> float:
+        """The first time from this one on at which a window is open."""
+        if self.is_open(at_s):
+            return at_s
+        opens_at_s = opens_at(self.windows, at_s, self.local_time)
+        return at_s if opens_at_s is None else opens_at_s
+
+
+ALWAYS = OpenTimes()
+
+
 def standings(
     windows: Sequence[Window], at_s: float, local_time: LocalTime, in_words: Callable[[float], str]
 ) -> tuple[WindowStanding, ...]:

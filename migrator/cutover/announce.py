@@ -15,6 +15,7 @@ from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.units import format_duration
+from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover import model
 from migrator.cutover.records import AnnouncementRecords
 from migrator.cutover.rules import state_words
@@ -32,8 +33,8 @@ VERB = "announce"
 class AnnounceRequest(Struct, frozen=True, kw_only=True):
     """The trees of one plan to announce, by batch, and when their move begins.
 
-    `link` is the path of site.toml that is switched, with `{user}` in it; None if a hook makes the switch. `again`:
-    also announce to users who were told of the same time before.
+    `link` is the path of site.toml that is switched, with `{user}` in it; None if a hook makes the switch. `times`: when freezes
+    may begin. `again`: also announce to users who were told of the same time before.
     """
 
     plan: str
@@ -41,6 +42,7 @@ class AnnounceRequest(Struct, frozen=True, kw_only=True):
     begins_at_s: float
     link: str | None
     pid: int
+    times: OpenTimes = ALWAYS
     dry_run: bool = False
     again: bool = False
 
@@ -76,13 +78,19 @@ async def announce(request: AnnounceRequest, world: CallPorts, notices: Notices)
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
     users who were told of the same time, unless the request says `again`.
 
-    Raises UsageError (a time in the past, a site without `init`), Refused (a user without a plain name, no announce
-    hook, a hook refuses), LockHeld, Interrupted, and MigratorError if a notice cannot be written.
+    Raises UsageError (a time in the past or outside of the windows, a site without `init`), Refused (a user without a plain name,
+    no announce hook, a hook refuses), LockHeld, Interrupted, and MigratorError if a notice cannot be written.
     """
     if request.begins_at_s <= world.clock.now_s():
         raise UsageError(
             f"{model.begins_words(request.begins_at_s)} is over",
             hint="give a time that is ahead, as in --begins '2030-01-31 19:00'; without an offset (+01:00) it is UTC",
+        )
+    if not request.times.is_open(request.begins_at_s):
+        raise UsageError(
+            f"at {model.begins_words(request.begins_at_s)} no window of [cutover] is open",
+            cause="cutovers are refused then",
+            hint=f"the next one opens at {model.begins_words(request.times.from_(request.begins_at_s))}",
         )
     await _require_hooks(world)
     due = _due(request, world)

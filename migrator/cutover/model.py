@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.core.units import NS_PER_S, format_time, several
+from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.fs.model import Side
 from migrator.operations.model import Act, Finished, Halt, Kind, Operation
 from migrator.transfer.model import RunRequest
@@ -787,7 +788,7 @@ class CutoverRequest(Struct, frozen=True, kw_only=True):
     clients on other machines may pass a closed top by their caches. `wants_backup`: a backup of the target must be
     recorded before the switch. `require_rollback`: move only users who could be moved back. `require_acl_inheritance`:
     move users with default ACLs only if new files on the target inherit them. `overwrite_source`: a rollback overwrites
-    changes on the retained source. `switch_by_hook`: the site leaves the switch to its hooks.
+    changes on the retained source. `switch_by_hook`: the site leaves the switch to its hooks. `times`: when freezes may begin.
     """
 
     trees: Mapping[int, tuple[UserTree, ...]]
@@ -795,6 +796,7 @@ class CutoverRequest(Struct, frozen=True, kw_only=True):
     back: bool = False
     vouched: bool
     switch_by_hook: bool = False
+    times: OpenTimes = ALWAYS
     max_freeze_s: float
     settle_s: float = 0.0
     accept_freeze: bool = False

@@ -17,6 +17,7 @@ from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import first_of, format_duration, format_size, several
+from migrator.core.windows import OpenTimes
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
@@ -343,6 +344,13 @@ def acl_problems(tree: UserTree, directories: int, first: bytes) -> tuple[str, .
         "users whom these ACLs keep out could read the files. BeeGFS: set storeClientACLs = true on the metadata servers, "
         "then run `migrator doctor`; [cutover] require_acl_inheritance = false moves users all the same",
     )
+
+
+def window_problem(times: OpenTimes, at_s: float) -> str:
+    """Why no freeze may begin at this time; empty if one may."""
+    if times.is_open(at_s):
+        return ""
+    return f"no window of [cutover] is open: the next one opens at {model.begins_words(times.from_(at_s))}; give the command again then"
 
 
 def freeze_problem(

@@ -165,7 +165,9 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if predicted_s is not None:
             predicted_s = load * predicted_s + await self._around_s(tree)
         found = replace(found, predicted_freeze_s=predicted_s)
-        if problem := rules.freeze_problem(predicted_s, sight.request, batch=batch, load=load):
+        problem = rules.freeze_problem(predicted_s, sight.request, batch=batch, load=load)
+        # The checks and the probe take time.
+        if problem := problem or rules.window_problem(sight.request.times, sight.now_s()):
             return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
         return found
 
@@ -268,6 +270,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         newest = self._newest_pass(tree, batch)
         failed_chunks, bad_files = (0, 0) if newest is None else self._failed(tree, newest)
         chosen = {one.path for trees in sight.request.trees.values() for one in trees}
+        closed = rules.window_problem(sight.request.times, sight.now_s())
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
         problems = rules.cutover_problems(
@@ -302,7 +305,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         )
         # While servers are down, reading quotas would block.
         limits = await self._limits(tree) if capacity == () else ()
-        return (*paused, *problems, *limits)
+        return (*paused, *((closed,) if closed else ()), *problems, *limits)
 
     def _predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
         """The predicted freeze of the user now; None if no delta pass has covered their tree. Blocking."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from migrator.core.entry import UserTree
+from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import AnnouncementRecord, CutoverRecord
 from migrator.plan.model import CleanUp, Plan, Surprise, TinyDirectory
 from migrator.reap.model import ReapedTree
@@ -32,7 +33,7 @@ class MoveState(StrEnum):
 
 class NoticePlace(Struct, frozen=True, kw_only=True):
     """The site in notices: absolute roots of both sides, and the path that is switched, with `{user}` or `{tree}` in it (None
-    if a hook makes the switch).
+    if a hook makes the switch). `times`: when freezes may begin.
     """
 
     site: str
@@ -40,6 +41,7 @@ class NoticePlace(Struct, frozen=True, kw_only=True):
     source_root: bytes
     target_root: bytes
     link: str | None
+    times: OpenTimes = ALWAYS
 
 
 class NoticeFacts(Struct, frozen=True, kw_only=True):

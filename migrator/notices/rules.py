@@ -8,10 +8,12 @@ from math import inf
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.paths import join, show
 from migrator.core.units import DAY_S
+from migrator.core.windows import OpenTimes
 from migrator.cutover.model import SETTLED_STATES, AnnouncementRecord
 from migrator.fs.model import SurpriseKind
 from migrator.notices.model import CalendarEvent, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
@@ -86,7 +88,7 @@ class _Known:
             for batch in facts.status.batches
             if batch.convergence is not None
         }
-        self._dates = dict(_dates(facts.status, plan))
+        self._dates = dict(_dates(facts.status, plan, facts.place.times))
 
     def notice(self, one: TreeFacts) -> TreeNotice:
         place, path = self._facts.place, one.tree.path
@@ -150,8 +152,9 @@ class _Dates(Struct, frozen=True, kw_only=True):
     unknown: str = ""
 
 
-def _dates(status: StatusFacts, plan: Plan | None) -> Iterator[tuple[bytes, _Dates]]:
-    """When the tree of each batch of the plan can move: once its batch is copied, and not before the schedule has it.
+def _dates(status: StatusFacts, plan: Plan | None, times: OpenTimes) -> Iterator[tuple[bytes, _Dates]]:
+    """When the tree of each batch of the plan can move: once its batch is copied, not before the schedule has it, and while
+    `times` are open.
 
     Batches are copied in their order, so a batch has its share of the time until everything is copied, by the cost of what
     is left. The range is that of the forecast of all copying.
@@ -166,8 +169,13 @@ def _dates(status: StatusFacts, plan: Plan | None) -> Iterator[tuple[bytes, _Dat
         own_s = sum(left_s.get(tree.path, 0.0) for tree in batch.trees)
         so_far_s += own_s
         share = so_far_s / total_s if own_s > 0 else None
-        dates = _of_batch(status, share, scheduled.get(batch.number))
+        dates = _opened(_of_batch(status, share, scheduled.get(batch.number)), times)
         yield from ((tree.path, dates) for tree in batch.trees)
+
+
+def _opened(dates: _Dates, times: OpenTimes) -> _Dates:
+    ends = {name: getattr(dates, name) for name in ("at_s", "earliest_at_s", "latest_at_s")}
+    return replace(dates, **{name: at_s if at_s is None else times.from_(at_s) for name, at_s in ends.items()})
 
 
 def _of_batch(status: StatusFacts, share: float | None, scheduled_at_s: float | None) -> _Dates:

@@ -17,6 +17,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB, percent_of
+from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord, FreezeSpent, FrozenUser, SpeedUpSum, UserSpeedUps
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, PassRecord, RunRecord
@@ -227,8 +228,8 @@ class Stage(Struct, frozen=True, kw_only=True):
     """One stage of the migration: all its units, done or not. Those of the stage before are ready `keep_s` later; if it
     does not `follow`, only the last one waits for the stage before; one `after` drains waits for those alone. Nothing is expected for the reason `unknown`. As long
     as no unit was measured, each takes the `assumed` wait, and all drains that have not begun `drains_s`; otherwise the
-    stage ends at `scheduled_at_s` by the plan (None: unknown). By their own pace the drains in progress end in
-    `running_s`.
+    stage ends at `scheduled_at_s` by the plan (None: unknown), and never while `times` are closed. By their own pace the drains in
+    progress end in `running_s`.
     """
 
     goal: Goal
@@ -240,6 +241,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     drains_s: float = 0.0
     running_s: float = 0.0
     scheduled_at_s: float | None = None
+    times: OpenTimes = ALWAYS
     after: "Stage | None" = None
 
 
@@ -591,12 +593,13 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
 
 
 class ForecastSettings(Struct, frozen=True, kw_only=True):
-    """The settings of site.toml that the expected dates depend on: how long sources are kept, and growth until it is
-    measured.
+    """The settings of site.toml that the expected dates depend on: how long sources are kept, growth until it is measured,
+    and when freezes may begin.
     """
 
     retain_s: float = 0.0
     growth_bytes_per_day: int = 0
+    cutovers: OpenTimes = ALWAYS
 
 
 DEFAULT_SETTINGS = ForecastSettings()

@@ -6,6 +6,7 @@ from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionSt
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainRecord, DrainStanding, DrainState
 from migrator.bricks.retire.model import Retirement, RetirementState
 from migrator.core.units import DAY_S
+from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.plan.model import Plan
 from migrator.plan.schedule.model import Outcome, SubvolumeStep
@@ -30,6 +31,7 @@ def milestones(
     additions: Sequence[AdditionStanding],
     retirement: Retirement | None,
     retain_s: float,
+    cutover_times: OpenTimes = ALWAYS,
 ) -> tuple[model.Milestone, ...]:
     """The dates of a migration with a plan, in the order of `Goal`: bricks only if the source has some, additions only if
     cleared bricks were added to the target. Everything was copied at `copied_at_s`. `drains` and `standings` have the newest drain of each set of bricks.
@@ -40,7 +42,7 @@ def milestones(
     scheduled_at_s = None if moved_day is None else begins_at_s + moved_day * DAY_S
     stages = [
         _verifying(trees, courses, scheduled_at_s),
-        rules_stages.moving(courses, scheduled_at_s=scheduled_at_s),
+        rules_stages.moving(courses, scheduled_at_s=scheduled_at_s, times=cutover_times),
         rules_stages.purging(courses, retain_s=retain_s),
     ]
     if drains or (plan is not None and plan.schedule is not None):

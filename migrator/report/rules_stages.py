@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.core.units import DAY_S, HOUR_S, format_duration
+from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.report.model import AssumedWait, BrickCourse, Goal, Milestone, Stage, StageUnit, TreeCourse
 from migrator.report.rules_forecast import Ends, PaceSlot, slot_width_s, time_left_s
 
@@ -40,10 +41,10 @@ def verifying(trees: Sequence[TreeCourse], *, scheduled_at_s: float | None = Non
     return Stage(goal=Goal.VERIFIED, units=units, scheduled_at_s=scheduled_at_s)
 
 
-def moving(trees: Sequence[TreeCourse], *, scheduled_at_s: float | None = None) -> Stage:
-    """The work is in user trees, because cutovers have appointments."""
+def moving(trees: Sequence[TreeCourse], *, scheduled_at_s: float | None = None, times: OpenTimes = ALWAYS) -> Stage:
+    """The work is in user trees, because cutovers have appointments. `times`: when they may begin."""
     units = tuple(_unit(tree, Goal.MOVED) for tree in trees)
-    return Stage(goal=Goal.MOVED, units=units, scheduled_at_s=scheduled_at_s)
+    return Stage(goal=Goal.MOVED, units=units, scheduled_at_s=scheduled_at_s, times=times)
 
 
 def purging(trees: Sequence[TreeCourse], *, retain_s: float) -> Stage:
@@ -149,8 +150,14 @@ def _milestone(stage: Stage, before: Sequence[Milestone], now_s: float) -> Miles
     wait = _wait(stage)
     waits_for = next((one for one in reversed(before) if not one.done), before[-1])
     if wait is None or not (waits_for.done or waits_for.at_s is not None):
-        return _scheduled(stage, before, now_s)
-    return _expected(stage, waits_for, wait, now_s)
+        return _opened(_scheduled(stage, before, now_s), stage.times)
+    return _opened(_expected(stage, waits_for, wait, now_s), stage.times)
+
+
+def _opened(one: Milestone, times: OpenTimes) -> Milestone:
+    """With each end at a time that is open."""
+    ends = {name: getattr(one, name) for name in ("at_s", "earliest_at_s", "latest_at_s")}
+    return replace(one, **{name: at_s if at_s is None else times.from_(at_s) for name, at_s in ends.items()})
 
 
 def _scheduled(stage: Stage, before: Sequence[Milestone], now_s: float) -> Milestone:

@@ -205,7 +205,9 @@ def read_status(
 def forecast_settings(site: Site) -> model.ForecastSettings:
     """The settings of a site that the expected dates depend on."""
     return model.ForecastSettings(
-        retain_s=site.cutover.retain_s, growth_bytes_per_day=site.capacity.growth_bytes_per_day
+        retain_s=site.cutover.retain_s,
+        growth_bytes_per_day=site.capacity.growth_bytes_per_day,
+        cutovers=site.cutover.times,
     )
 
 
@@ -309,6 +311,7 @@ def status_by(
             additions=bricks.additions,
             retirement=retirement,
             retain_s=settings.retain_s,
+            cutover_times=settings.cutovers,
         ),
         rate=rate,
         last_rate=last_rate,

@@ -16,9 +16,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
 
 from migrator.beegfs.model import LayoutRule, StripeSettings
+from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
-from migrator.core.windows import Window
+from migrator.core.windows import OpenTimes, Window
 from migrator.site import quantities
 from migrator.site.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 
@@ -451,6 +452,9 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     """Symlink that is switched: by user (`{user}`) or, if users have several trees, by the tree's path below the mount
     (`{tree}`). It lies outside source and target, in a directory that only root can write to. Example:
     `"/home/{user}"`."""
+    windows: Windows = ()
+    """When freezes of `cutover` begin, in local time; always by default. One that has begun ends, resumes and rolls back at any
+    time. Example: `["Tue-Thu 07:00-09:00"]`."""
     max_freeze_s: Annotated[Seconds, AT_LEAST_1] = 10 * MINUTE_S
     """Delta passes continue until the predicted freeze (final pass and its verification) is no longer. A freeze that reaches
     it before the switch is given up, and the user is thawed."""
@@ -482,6 +486,11 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     """Whether the user's tree is timed on the source before the freeze and on the target after it (docs/cutover.md)."""
     compare_limit_s: Annotated[Seconds, AT_LEAST_1] = MINUTE_S
     """Maximum duration of this comparison per side. It delays the next user, not the thaw."""
+
+    @property
+    def times(self) -> OpenTimes:
+        """When freezes may begin."""
+        return OpenTimes(windows=self.windows, local_time=local_time)
 
 
 class DrainSection(_Section, frozen=True, kw_only=True):

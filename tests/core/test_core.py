@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from migrator.core.paths import is_beneath, overlap
 from migrator.core.statistics import factor_between
 from migrator.core.tasks import DaemonThreads, SharedCall
-from migrator.core.windows import Opening, Window, opening, opens_at, standings
+from migrator.core.units import DAY_S, HOUR_S
+from migrator.core.windows import ALWAYS, Opening, OpenTimes, Window, opening, opens_at, standings
 from tests.support.run_world import in_loop
 
 WORKDAYS = (0, 1, 2, 3, 4)
@@ -53,6 +54,18 @@ def at(text: str) -> float:
 )
 def test_edges(time: str, is_open: bool) -> None:
     assert opening((NIGHTS, WEEKEND), at(time), BERLIN).open is is_open
+
+
+def test_what_may_begin_waits_for_the_next_window() -> None:
+    """The epoch began on a Thursday."""
+    morning = Window(days=(1,), start_minute=7 * 60, end_minute=9 * 60)
+    times = OpenTimes(
+        windows=(morning,), local_time=lambda at_s: ((int(at_s // DAY_S) + 3) % 7, int(at_s % DAY_S // 60))
+    )
+    tuesday = 5 * DAY_S + 7 * HOUR_S
+    assert [times.from_(at_s) for at_s in (0.0, tuesday, tuesday + 60.5)] == [tuesday, tuesday, tuesday + 60.5]
+    assert times.from_(tuesday + 2 * HOUR_S) == tuesday + 7 * DAY_S
+    assert (ALWAYS.is_open(0.0), ALWAYS.from_(5.5)) == (True, 5.5)
 
 
 def test_without_windows_it_is_always_open() -> None:

@@ -110,6 +110,12 @@ def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
     refused = site.hooked.site
     refused.fails(2, "announce", "--all", "--begins", "2001-01-01", says=("2001-01-01 00:00 UTC is over",))
     assert refused.call("announce", "--all", "--begins", "soon").returncode == 2
+    file = site.directory / "site.toml"
+    before = file.read_text()
+    other_day = f"{datetime(2999, 2, 3, tzinfo=UTC):%a} 00:00-24:00"
+    file.write_text(f'{before}\n[cutover]\nwindows = ["{other_day}"]\n')
+    refused.fails(2, "announce", *BOTH, says=("no window", "2999-02-03 00:00 UTC"))
+    file.write_text(before)
     (site.directory / "hooks" / "post-announce.d" / "50-mail").rename(site.directory / "50-mail")
     refused.fails(4, "announce", *BOTH, "--dry-run", says=("nobody would be told",))
     assert site.hooked.calls() == []

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,10 @@ def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> 
     longer, opened = "longer than [cutover] max_freeze (1.0 s)", "is open, so somebody may have changed it"
     assert len(refused(site, longer, "--accept-freeze", opened, "no backup of the target")) == 3
     target.chmod(0o700)
+    # Three days after today, in whatever zone.
+    closed = f"{datetime.now(tz=UTC) + timedelta(days=3):%a} 00:00-24:00"
+    site.write(cutover=f'windows = ["{closed}"]')
+    assert len(refused(site, "no window")) == 1
     site.write()
     assert site.cutover()["ending"] == "moved"
 

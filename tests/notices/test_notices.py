@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
+from migrator.core.windows import OpenTimes, Window
 from migrator.cutover.model import AnnouncementRecord, CutoverRecord, CutoverState
 from migrator.cutover.records import AnnouncementRecords
 from migrator.fs.model import SurpriseKind
@@ -115,6 +116,24 @@ def test_nobody_is_expected_before_the_schedule_has_them() -> None:
     assert (second.at_s, second.earliest_at_s) == (FORECAST.likely_at_s, NOW_S + 7 * DAY_S)
     alone = of("alice", facts(document=document, forecast=None))
     assert (alone.at_s, alone.earliest_at_s) == (NOW_S + 5 * DAY_S, None)
+
+
+def test_users_are_expected_while_freezes_may_begin() -> None:
+    given = facts()
+    fifth = OpenTimes(
+        windows=(Window(days=(5,), start_minute=0, end_minute=24 * 60),),
+        local_time=lambda at_s: (int((at_s - NOW_S) // DAY_S) % 7, int(at_s % DAY_S // 60)),
+    )
+    given = replace(given, place=replace(given.place, times=fifth))
+    first, second = (of(user, given) for user in ("alice", "bob"))
+    assert first.at_s == NOW_S + 5 * DAY_S
+    assert (second.at_s, second.earliest_at_s, second.latest_at_s) == (
+        NOW_S + 12 * DAY_S,
+        NOW_S + 12 * DAY_S,
+        NOW_S + 12 * DAY_S,
+    )
+    # An announced time was agreed on.
+    assert of("alice", replace(given, announcements=(announced(NOW_S + DAY_S),))).at_s == NOW_S + DAY_S
 
 
 def test_without_forecast_and_schedule_the_reason_is_given() -> None:

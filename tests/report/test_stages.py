@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from migrator.core.units import DAY_S
+from migrator.core.windows import OpenTimes, Window
 from migrator.report import rules_stages
 from migrator.report.model import BrickCourse, Goal, Milestone, Stage, TreeCourse
 
@@ -66,6 +67,24 @@ def test_a_stage_that_keeps_up_ends_its_usual_wait_after_the_stage_before() -> N
     # Freed 30 days later, and an operator takes some days.
     assert days(found[Goal.PURGED])[1] == 157
     assert found[Goal.COMPLETE] == replace(found[Goal.PURGED], goal=Goal.COMPLETE)
+
+
+def test_the_last_user_moves_while_freezes_may_begin() -> None:
+    """On the first day of each week; purges wait for that."""
+    first = OpenTimes(
+        windows=(Window(days=(0,), start_minute=0, end_minute=24 * 60),),
+        local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // 60)),
+    )
+    trees = [tree(10, 12, 15), tree(40, 42, 45), tree(80, 82, 85), *([tree()] * 50)]
+    any_time = chain(*users(trees))
+    verified, _, purged = users(trees)
+    found = chain(verified, rules_stages.moving(trees, times=first), purged)
+    assert [day % 7 < 1 for day in days(found[Goal.MOVED])] == [True] * 3
+    for before, after in zip(days(any_time[Goal.MOVED]), days(found[Goal.MOVED]), strict=True):
+        assert before <= after < before + 7
+    assert days(found[Goal.PURGED])[1] - days(found[Goal.MOVED])[1] == 32
+    scheduled = rules_stages.moving([tree(10, 12), tree()], scheduled_at_s=150 * DAY_S, times=first)
+    assert chain(verified, scheduled)[Goal.MOVED].at_s == 154 * DAY_S
 
 
 def test_a_queue_goes_on_at_its_own_pace() -> None:

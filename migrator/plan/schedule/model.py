@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from migrator.core.windows import ALWAYS, OpenTimes
+
 
 class ScheduleOrder(StrEnum):
     """The order in which the batches move."""
@@ -235,7 +237,7 @@ class ScheduleFacts(Struct, frozen=True, kw_only=True):
 
     A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`,
     bricks become room of the target `handover_days` after they are cleared. Users work on the target `move_days` after
-    their batch is copied.
+    their batch is copied, as soon as `cutovers` are open. The first day begins at `begins_at_s`.
     """
 
     subvolumes: tuple[SubvolumeFacts, ...]
@@ -256,6 +258,8 @@ class ScheduleFacts(Struct, frozen=True, kw_only=True):
     handover_days: float
     bricks_join: bool = True
     move_days: float = 0.0
+    begins_at_s: float = 0.0
+    cutovers: OpenTimes = ALWAYS
 
     @property
     def growth_share(self) -> float:

@@ -239,6 +239,8 @@ def assumptions(
 def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
     kept = f"their sources are kept for {_days(facts.retain_days)} ([cutover] retain), then purged"
     yield kept if facts.move_days else f"users work on the target as soon as their batch is copied; {kept}"
+    if facts.cutovers.windows:
+        yield f"they are moved in the windows {', '.join(one.when for one in facts.cutovers.windows)} ([cutover] windows)"
     yield "Gluster spreads what is new, and what a drain moves, over the bricks by their size"
     full = [one.number for one in facts.subvolumes if one.used_bytes > facts.max_fill * one.total_bytes]
     if full:

@@ -8,6 +8,7 @@ from math import ceil, inf
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.core.units import DAY_S
 from migrator.plan.schedule import model
 
 # --- Bricks that were not drained, and hosts
@@ -491,9 +492,15 @@ class _Player:
             self._joins += 1
         self._source.note_emptied(day)
 
+    def _opened(self, day: float) -> float:
+        """The first day from this one on on which freezes may begin."""
+        facts = self._facts
+        opens_at_s = facts.cutovers.from_(facts.begins_at_s + day * DAY_S)
+        return max(day, (opens_at_s - facts.begins_at_s) / DAY_S) if facts.cutovers.windows else day
+
     def _is_copied(self, copy: _Copy) -> None:
         placed = copy.facts.placed
-        moved_day = self._day + self._facts.move_days
+        moved_day = self._opened(self._day + self._facts.move_days)
         heappush(self._moving, (moved_day, copy.place, placed))
         files = placed.all_files * (1.0 + self._growth_share * moved_day)
         freed_day = moved_day + self._facts.retain_days + files * self._facts.purge_days_per_file

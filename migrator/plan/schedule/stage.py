@@ -100,6 +100,8 @@ def schedule_for_plan(
         drain_days_per_file=drains.s_per_file / DAY_S,
         handover_days=rules.HANDOVER_DAYS,
         move_days=usual.move_days,
+        begins_at_s=now_s,
+        cutovers=site.cutover.times,
     )
     sentences = rules.assumptions(
         facts, copying=cost, slower=slower, drains=drains, growth=growth, reaped=reaped, habits=usual

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.units import DAY_S, TIB
+from migrator.core.windows import OpenTimes, Window
 from migrator.plan.model import TransferCost
 from migrator.plan.schedule import model, rules, rules_drains
 from migrator.plan.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
@@ -65,6 +66,17 @@ def test_users_move_some_time_after_their_batch_is_copied() -> None:
     found = play(site, (0, 1), (0,))
     assert [(step.begins_day, step.moved_day, step.freed_day) for step in found.batches] == [(0, 5, 10), (3, 7, 12)]
     assert found.done_day == 12
+
+
+def test_users_move_while_freezes_may_begin() -> None:
+    """On the second day of each week; the source is kept from then on."""
+    site = facts([subvolume(1, free=40)], [batch(1, [30], days=3), batch(2, [30], days=8)], target=200, retain=5)
+    second = OpenTimes(
+        windows=(Window(days=(1,), start_minute=0, end_minute=24 * 60),),
+        local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // 60)),
+    )
+    found = play(replace(site, cutovers=second, begins_at_s=700 * DAY_S), (0, 1), (0,))
+    assert [(step.begins_day, step.moved_day, step.freed_day) for step in found.batches] == [(0, 8, 13), (3, 15, 20)]
 
 
 @pytest.mark.parametrize(
