@@ -1,9 +1,10 @@
-"""Build dist/: the sdist, the wheel made of it, a .deb and a .rpm with all libraries, and their checksums: `make packages`.
+"""Build dist/: sdist, the wheel made of it, a .deb and a .rpm with all libraries, their components, checksums: `make packages`.
 
 Needs a network for libraries that pip has not cached, and Debian's Python 3.11, for which the packages are.
 """
 
 import compileall
+import datetime as dt
 import gzip
 import hashlib
 import os
@@ -22,6 +23,8 @@ from setuptools import build_meta
 
 from migrator import __version__
 from migrator.cli.main import main
+from tools.components import list_components
+from tools.locks import PROGRAM, locked
 from tools.man_pages import write_man_pages
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +41,7 @@ UNITS = (
 ENVIRONMENT = Path("usr/lib/migrator")
 MANUAL = Path("usr/share/doc/migrator")
 PYTHON = "python3.11"
+LIBRARIES = Path("lib") / PYTHON / "site-packages"
 SUMMARY = "Move a production GlusterFS volume to BeeGFS, user by user"
 DESCRIPTION = (
     "migrator moves the users of a GlusterFS volume that stays in production to BeeGFS, one user at a time, and proves "
@@ -97,9 +101,10 @@ def _make_environment(wheel: Path, tree: Path) -> None:
     """A virtual environment for the distribution's Python that is complete where it is installed, and compiled."""
     environment = tree / ENVIRONMENT
     options = ["--quiet", "--ignore-installed", "--no-compile", "--only-binary=:all:", "--no-warn-script-location"]
-    options += ["--disable-pip-version-check", "--constraint", str(ROOT / "requirements.lock")]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--prefix", environment, wheel], check=True)
-    libraries = environment / "lib" / PYTHON / "site-packages"
+    options += ["--disable-pip-version-check", "--no-deps", "--prefix", str(environment)]
+    for what in (["--require-hashes", "--requirement", str(ROOT / PROGRAM)], [str(wheel)]):
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, *what], check=True)
+    libraries = environment / LIBRARIES
     for pattern in NOT_NEEDED:
         for path in libraries.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -216,6 +221,15 @@ def build_rpm(tree: Path, dist: Path, *, revision: int) -> Path:
         return Path(shutil.move(made, dist / made.name))
 
 
+def write_components(tree: Path, dist: Path) -> Path:
+    """What the packages hold, as CycloneDX reads it; the time is that of the build."""
+    made = dt.datetime.now(dt.UTC)
+    document = list_components(tree / ENVIRONMENT / LIBRARIES, locked(ROOT / PROGRAM), made)
+    path = dist / f"migrator-{__version__}.cdx.json"
+    path.write_text(document, encoding="utf-8")
+    return path
+
+
 def write_checksums(dist: Path, packages: list[Path]) -> None:
     """SHA256SUMS, as `sha256sum --check` reads it; prints sizes."""
     lines = []
@@ -238,6 +252,7 @@ def make_packages(dist: Path) -> None:
         tree = Path(scratch) / "tree"
         tree.mkdir()
         make_tree(packages[0], tree)
+        packages.append(write_components(tree, dist))
         packages.append(build_deb(tree, dist, revision=1))
         if shutil.which("rpmbuild"):
             packages.append(build_rpm(tree, dist, revision=1))

@@ -2,7 +2,8 @@
 # Make this checkout ready to run: Debian packages that are missing (as root) and .venv with pinned versions.
 # May be called again at any time, and is quick when there is nothing to do. MIGRATOR_VENV names another directory
 # than .venv; PYTHON another interpreter than the first that serves. PACKAGES=none: no Debian package is installed, for the
-# machine of a real migration, which needs none of what labs and tests do; all: also those that only `make test-all` needs.
+# machine of a real migration, which needs none of what labs and tests do; program: as none, and .venv gets no tools of
+# tests; all: also those that only `make test-all` needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +13,8 @@ packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 pyt
     chromium fonts-dejavu-core fio make prometheus tmux xxhash)
 [[ ${PACKAGES:-} != all ]] || packages+=(moosefs-master moosefs-chunkserver moosefs-client moosefs-cli
     ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common mmdebstrap rpm groff-base)
+locks=(requirements.lock requirements-build.lock)
+[[ ${PACKAGES:-} == program ]] || locks+=(requirements-test.lock)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)
 wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip
@@ -112,8 +115,8 @@ find_python() {
 # it, so that it is built again when it was removed.
 set_up_from() {
     local program=migrator/native/migrator-native
-    printf '%s %s %s\n' "$PWD" "$([[ -x $program ]] && echo built || echo missing)" \
-        "$(cat requirements.lock setup.cfg setup.py pyproject.toml tools/setup.sh migrator/native/src/*.[ch] | sha256sum)"
+    printf '%s %s %s %s\n' "$PWD" "${locks[*]}" "$([[ -x $program ]] && echo built || echo missing)" \
+        "$(cat requirements*.lock setup.cfg setup.py pyproject.toml tools/setup.sh migrator/native/src/*.[ch] | sha256sum)"
 }
 
 make_venv() {
@@ -129,8 +132,9 @@ make_venv() {
     fi
     say "installing pinned versions into $venv"
     local options=(--quiet --disable-pip-version-check --no-input)
-    "$venv/bin/python" -m pip install "${options[@]}" -r requirements.lock ||
-        fail "pip could not install what requirements.lock names: is there a network?"
+    # --no-deps: the locks are complete; a test compares them.
+    "$venv/bin/python" -m pip install "${options[@]}" --no-deps --require-hashes "${locks[@]/#/--requirement=}" ||
+        fail "pip could not install what ${locks[*]} name: is there a network?"
     # The build tool is pinned there too, so nothing is fetched for the build.
     "$venv/bin/python" -m pip install "${options[@]}" --no-deps --no-build-isolation -e . ||
         fail "migrator could not be built: see above"
@@ -139,8 +143,8 @@ make_venv() {
     set_up_from >"$stamp"
 }
 
-if [[ ${PACKAGES:-} == none ]]; then
-    say "PACKAGES=none: Debian packages are not installed"
+if [[ ${PACKAGES:-} == none || ${PACKAGES:-} == program ]]; then
+    say "PACKAGES=$PACKAGES: Debian packages are not installed"
 elif ((EUID != 0)); then
     say "not root: Debian packages are not installed"
 elif ! has apt-get || ! has dpkg-query; then

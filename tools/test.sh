@@ -64,6 +64,7 @@ check "ruff check" "$bin/ruff" check .
 check "ruff format" "$bin/ruff" format --check .
 check "mypy" "$bin/mypy"
 check "lint-imports" "$bin/lint-imports"
+check "pip-audit" "$bin/python" tools/audit.py
 
 others() {
     tests "${TEST_WORKERS:-3}" "not cluster" tests | tee "$other_output"

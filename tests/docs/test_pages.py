@@ -25,6 +25,7 @@ from migrator.render.metrics import MetricKind
 from migrator.report.rules_metrics import CATALOGUE
 from migrator.site.config import SECTIONS
 from migrator.site.load import load_site
+from tools.locks import locked
 from tools.reference_pages import render_cli_reference, render_reference, verbs
 from tools.sample_plan import sample_plan
 
@@ -327,10 +328,7 @@ def test_a_wrong_one_says_what_is_wrong(file: Path) -> None:
 
 def test_no_package_may_be_older_than_what_the_tests_use() -> None:
     """Older ones were not tried: pyarrow 15 ends the process, DuckDB before 2.0 mixes the rows of two queries."""
-    lines = [
-        line.lower().replace("_", "-").split("==") for line in (ROOT / "requirements.lock").read_text().splitlines()
-    ]
-    tried = {name: version.rpartition(".")[0] for name, version in lines}
+    tried = {name: version.rpartition(".")[0] for name, (version, _) in locked(ROOT / "requirements.lock").items()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for line in project["dependencies"]:
         name, least = line.lower().split(" >= ")

@@ -14,6 +14,7 @@ import pytest
 
 import migrator
 from tools import packages
+from tools.locks import PROGRAM, locked
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs_root]
 
@@ -154,6 +155,14 @@ def test_the_package_needs_neither_pip_nor_a_compiler_nor_paths_of_the_build(bui
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
             assert [place for place in build if place in content] == [], path
+
+
+def test_the_components_are_those_of_the_tree(built: Built, tmp_path: Path) -> None:
+    document = json.loads(packages.write_components(built.tree, tmp_path).read_text())
+    listed = {
+        (each["name"], each["version"]) for each in document["components"] if each["purl"].startswith("pkg:pypi/")
+    }
+    assert listed == {(name, version) for name, (version, _) in locked(packages.ROOT / PROGRAM).items()}
 
 
 def test_links_in_the_installed_manual_lead_somewhere(built: Built) -> None:
