@@ -143,7 +143,7 @@ def _move(source: Path, target: Path) -> None:
     source.rename(target)
 
 
-def build_deb(tree: Path, dist: Path, *, revision: int) -> Path:
+def build_deb(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL) -> Path:
     """The .deb, made by dpkg-deb alone; `tree` gets its control files."""
     machine = DEB_MACHINES[platform.machine()]
     control = tree / "DEBIAN"
@@ -174,7 +174,7 @@ def build_deb(tree: Path, dist: Path, *, revision: int) -> Path:
     ]
     (control / "md5sums").write_text("".join(digests), encoding="utf-8")
     package = dist / f"migrator_{fields['Version']}_{machine}.deb"
-    options = ["--root-owner-group", "-Zzstd", f"-z{ZSTD_LEVEL}"]
+    options = ["--root-owner-group", "-Zzstd", f"-z{level}"]
     subprocess.run(["dpkg-deb", *options, "--build", tree, package], check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(control)
     return package
@@ -185,7 +185,7 @@ def _script(name: str) -> str:
     return f"#!/bin/sh\nset -e\n{guard}\n{(PARTS / f'{name}.sh').read_text(encoding='utf-8')}"
 
 
-def build_rpm(tree: Path, dist: Path, *, revision: int) -> Path:
+def build_rpm(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL) -> Path:
     """The .rpm of the same files, for distributions with Python 3.11 in /usr/bin."""
     guard = (PARTS / "guard.sh").read_text(encoding="utf-8")
     files = ["%attr(0755, root, root) %dir /etc/migrator", f"/{ENVIRONMENT}", f"%doc /{MANUAL}", "/usr/bin/migrator"]
@@ -200,7 +200,7 @@ def build_rpm(tree: Path, dist: Path, *, revision: int) -> Path:
         "DESCRIPTION": textwrap.fill(DESCRIPTION, 78),
         "PYTHON": PYTHON,
         "TREE": str(tree),
-        "LEVEL": str(ZSTD_LEVEL),
+        "LEVEL": str(level),
         "GUARD": guard.replace("%", "%%"),
         "FILES": "\n".join(files),
     }

@@ -22,6 +22,8 @@ KEPT = ("etc/migrator/", "var/lib/migrator/", "srv/")
 """Configuration, state and data belong to the operator."""
 OF_DPKG = ("var/lib/dpkg/", "var/log/", "var/cache/", "tmp/")
 IN_ROOT = 'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && chroot "$0" "$@"; exit $?'
+OF_NETWORK = ("etc/resolv.conf", "etc/hosts", "etc/apt", "etc/ssl/certs")
+"""How this machine reaches its Debian mirror; copied, for installations write there."""
 SITE = "/etc/migrator/site.toml"
 METRICS = "/tmp/metrics.prom"
 UPGRADE_DURING_A_COMMAND = f"""
@@ -55,11 +57,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     tree = dist / "tree"
     tree.mkdir()
     packages.make_tree(wheel, tree)
-    first = packages.build_deb(tree, dist, revision=1)
-    rpm = packages.build_rpm(tree, dist, revision=1) if shutil.which("rpmbuild") else None
+    first = packages.build_deb(tree, dist, revision=1, level=1)
+    rpm = packages.build_rpm(tree, dist, revision=1, level=1) if shutil.which("rpmbuild") else None
     (commit,) = tree.rglob("site-packages/migrator/commit")
     commit.write_text("second")
-    yield Built(wheel, tree, first, packages.build_deb(tree, dist, revision=2), rpm)
+    yield Built(wheel, tree, first, packages.build_deb(tree, dist, revision=2, level=1), rpm)
     shutil.rmtree(dist)
 
 
@@ -69,8 +71,8 @@ class Machine:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def call(self, *argv: str) -> "subprocess.CompletedProcess[str]":
-        namespaces = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+    def call(self, *argv: str, network: bool = False) -> "subprocess.CompletedProcess[str]":
+        namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *([] if network else ["--net"])]
         return subprocess.run(
             [*namespaces, "sh", "-c", IN_ROOT, str(self.root), *argv],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"},
@@ -79,8 +81,8 @@ class Machine:
             check=False,
         )
 
-    def works(self, *argv: str) -> str:
-        done = self.call(*argv)
+    def works(self, *argv: str, network: bool = False) -> str:
+        done = self.call(*argv, network=network)
         assert done.returncode == 0, done.stderr or done.stdout
         return done.stdout
 
@@ -98,15 +100,31 @@ class Machine:
         return {path for path in found if not path.startswith(OF_DPKG)}
 
 
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def debian(root: Path, *options: str) -> Iterator[Machine]:
     if shutil.which("mmdebstrap") is None:
         pytest.skip("needs mmdebstrap")
-    root = tmp_path_factory.mktemp("debian") / "root"
-    argv = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", str(root)]
-    subprocess.run(argv, check=True)
+    subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", *options, "bookworm", str(root)], check=True)
     yield Machine(root)
     shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    yield from debian(tmp_path_factory.mktemp("debian") / "root", "--include=python3")
+
+
+@pytest.fixture
+def bare_machine(tmp_path: Path) -> Iterator[Machine]:
+    """Without Python, too; it can reach the Debian mirror."""
+    for bare in debian(tmp_path / "root"):
+        for name in OF_NETWORK:
+            place = bare.root / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if Path("/", name).is_dir():
+                shutil.copytree(Path("/", name), place, dirs_exist_ok=True)
+            else:
+                shutil.copyfile(Path("/", name), place)
+        yield bare
 
 
 def test_a_machine_is_migrated_by_the_package_and_upgraded_meanwhile(built: Built, machine: Machine) -> None:
@@ -145,6 +163,25 @@ def test_a_machine_is_migrated_by_the_package_and_upgraded_meanwhile(built: Buil
     left = machine.files() - before
     assert left == {path for path in state if f"{path}/".startswith(KEPT)}
     assert "etc/migrator/site.toml" in left
+
+
+def test_the_readme_can_be_tried_by_copy_and_paste(built: Built, bare_machine: Machine) -> None:
+    section = (packages.ROOT / "README.md").read_text(encoding="utf-8").partition("## Try it")[2].partition("\n## ")[0]
+    commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert len(commands) <= 6
+    home = bare_machine.root / "root"
+    shutil.copy(built.first, home)
+    script = "cd /root\nset -e\n" + "\n".join(commands)
+    bare_machine.works("bash", "-c", script, network=True)
+    old, new = home / "trial/old/home", home / "trial/new/home"
+    copied = {path.relative_to(new) for path in new.rglob("*")}
+    assert copied == {path.relative_to(old) for path in old.rglob("*")}
+    assert len(copied) > 1000
+    (old / "bob/hostname").write_text("changed")
+    bare_machine.works("bash", "-c", "cd /root/trial\nset -e\n" + "\n".join(commands[-2:]))
+    assert (new / "bob/hostname").read_text() == "changed"
+    report = json.loads(bare_machine.works("bash", "-c", "cd /root/trial && migrator report --json"))
+    assert report
 
 
 def test_the_package_needs_neither_pip_nor_a_compiler_nor_paths_of_the_build(built: Built) -> None:
