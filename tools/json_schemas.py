@@ -28,6 +28,7 @@ from migrator.lab.churn import ChurnSummary
 from migrator.lab.model import LabState
 from migrator.plan.limits import LimitsSeen
 from migrator.plan.model import UsageRanking
+from migrator.plan.rules_what_if import Sizing
 from migrator.plan.stage import PlanResult
 from migrator.purge.model import PurgeSummary
 from migrator.reap.model import ReapReport, Released, Restored, TreeArchived
@@ -73,7 +74,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "doctor": tuple[Finding, ...] | TuningReport,
     "config check": ConfigurationCheck,
     "scan": CatalogRecord,
-    "plan": PlanResult | UsageRanking | LimitsSeen,
+    "plan": PlanResult | UsageRanking | LimitsSeen | Sizing,
     "run": RunSummary,
     "tune": GoverningFacts,
     "pause": GoverningFacts,

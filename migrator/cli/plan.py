@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.plan.accounts import look_up
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
+from migrator.plan.rules_what_if import AskedSizes, size_up
 from migrator.plan.schedule.stage import PlanScheduling
 from migrator.plan.stage import (
     PlanReaping,
@@ -31,12 +33,18 @@ from migrator.plan.stage import (
     needs_scan,
 )
 from migrator.plan.usage import keep_usage, read_usage
+from migrator.site.quantities import parse_rate, parse_size
 from migrator.transfer.bases import active_plan
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.store import CatalogQueryFiles
     from migrator.render.document import Document
+
+
+_OF_WHAT_IF = ("bytes", "files", "streams", "rate")
+_COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9])?)([kMG]?)", re.ASCII)
+_TIMES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 @click.command("plan")
@@ -66,6 +74,11 @@ if TYPE_CHECKING:
     metavar="FILE|URL",
     help="Rank users by Robinhood's figures (rbh-report --csv, or the URL of its database); make no plan.",
 )
+@click.option(
+    "--what-if",
+    metavar="SIZES",
+    help="Time and room for these sizes (bytes=340TB,files=100M; also streams=8,rate=5GB/s); make no plan.",
+)
 @details_option
 @verb
 def plan_command(
@@ -80,6 +93,7 @@ def plan_command(
     quotas: bool,
     confirm: bool,
     usage: str | None,
+    what_if: str | None,
     details: bool,
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json.
@@ -87,6 +101,10 @@ def plan_command(
     The first plan is active: verbs work by it. A later one is a draft until it is activated. Scans the source first if there
     is no catalog of the last 7 days, or [users] has changed since.
     """
+    if what_if is not None:
+        if quotas or usage is not None or activate is not None or name is not None or catalog is not None or no_scan:
+            raise UsageError("--what-if makes no plan: give it alone")
+        return _size_up(invocation, what_if)
     if usage is not None:
         if quotas or activate is not None or name is not None or catalog is not None or no_scan:
             raise UsageError("--usage makes no plan: give it with --order alone")
@@ -165,6 +183,37 @@ def _scan_if_needed(wiring: app.Wiring, request: PlanRequest) -> None:
     from migrator.cli.scan import scan_source  # noqa: PLC0415
 
     scan_source(wiring, resumed_by="plan")
+
+
+def _size_up(invocation: Invocation, text: str) -> ExitCode:
+    wiring = open_wiring(invocation)
+    asked = parse_what_if(text, streams=wiring.site.transfer.jobs)
+    with wiring.ledger(read_only=True) as ledger:
+        return present(invocation, size_up(asked, ledger.samples.measured_cost()), "plan.view:sizing_document")
+
+
+def parse_what_if(text: str, *, streams: int) -> AskedSizes:
+    """The sizes of `--what-if`; `streams` is the number of each host unless it is given. Raises UsageError."""
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in _OF_WHAT_IF or not value or key in given:
+            raise UsageError(
+                f"--what-if: {part!r} is not understood", hint="give bytes=340TB,files=100M,streams=8,rate=5GB/s"
+            )
+        given[key] = value
+    if missing := [key for key in ("bytes", "files") if key not in given]:
+        raise UsageError(f"--what-if: {' and '.join(missing)} missing", hint="give both, as in bytes=340TB,files=100M")
+    number = _COUNT.fullmatch(given["files"])
+    own_streams = given.get("streams", str(streams))
+    if number is None or not own_streams.isascii() or not own_streams.isdigit() or int(own_streams) < 1:
+        raise UsageError("--what-if: files and streams are numbers", hint="write 100000000, 100M or 1e8")
+    return AskedSizes(
+        size_bytes=parse_size(given["bytes"]),
+        files=round(float(number[1]) * _TIMES[number[2]]),
+        streams=int(own_streams),
+        rate_bytes_per_s=parse_rate(given["rate"]) if "rate" in given else 0,
+    )
 
 
 def _show_limits(invocation: Invocation, *, confirm: bool) -> ExitCode:

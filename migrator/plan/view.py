@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from migrator.beegfs.model import LostLimit, MetadataForecast
 from migrator.core.paths import show
-from migrator.core.units import first_of, format_age, format_count, format_duration, format_size, several
+from migrator.core.units import first_of, format_age, format_count, format_duration, format_rate, format_size, several
 from migrator.fs.model import SurpriseKind
 from migrator.plan.model import (
     EMPTYING_PERCENT,
@@ -23,6 +23,7 @@ from migrator.plan.model import (
     UsageRanking,
     UserUsage,
 )
+from migrator.plan.rules_what_if import CopyTime, Sizing
 from migrator.plan.schedule.view import schedule_blocks, schedule_summary
 from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render import document
@@ -87,6 +88,31 @@ def usage_document(ranking: UsageRanking) -> document.Document:
     table = document.records("Users", cells, rows, note=_usage_note(ranking))
     words = f"{ranking.order.value} first, from {ranking.source}; no plan: `migrator scan` and `migrator plan` make one"
     return document.page("Ranking by Robinhood", ("", [table]), subtitle=words)
+
+
+def sizing_document(sizing: Sizing) -> document.Document:
+    """The answer to `plan --what-if`."""
+    asked = sizing.asked
+    limit = f" at most {format_rate(asked.rate_bytes_per_s)} together," if asked.rate_bytes_per_s else ""
+    cells: document.Cells[CopyTime] = (
+        (document.figure("hosts"), lambda time: str(time.hosts)),
+        (document.figure("streams"), lambda time: str(time.streams)),
+        (document.figure("copying takes"), lambda time: format_duration(time.duration_s)),
+        (document.text("limited by"), lambda time: "the given rate" if time.limited_by_rate else "the streams"),
+    )
+    note = f"{sizing.cost.basis}. Hosts are taken not to slow each other down before they reach the given rate."
+    facts = document.facts(
+        (
+            ("state directory", format_size(sizing.state_bytes)),
+            ("and for one query", f"up to {format_size(sizing.spill_bytes)}, if one batch had all files"),
+        )
+    )
+    words = (
+        f"{format_size(asked.size_bytes)} in {format_count(asked.files)} files,{limit} {asked.streams} streams a host"
+    )
+    return document.page(
+        "What if", ("", [document.records("Seed passes", cells, sizing.times, note=note), facts]), subtitle=words
+    )
 
 
 def _small(usage: UserUsage) -> str:
