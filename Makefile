@@ -3,7 +3,7 @@
 
 PYTHON_OF_VENV := .venv/bin/python
 
-.PHONY: help venv demo rehearsal test test-all bench packages docs locks format clean
+.PHONY: help venv demo rehearsal test test-all bench packages docs manual locks format clean
 
 help:
 	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report (DEMO=--keep leaves the lab up)"
@@ -14,6 +14,7 @@ help:
 	@echo "make packages  sdist, wheel, .deb and .rpm with checksums and a list of components in dist/"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv (PACKAGES=program: without tools of tests)"
 	@echo "make docs    docs/cli.md, docs/configuration.md, docs/schemas and plans/sample.json, which are made by the program"
+	@echo "make manual  the manual as a site, in build/manual"
 	@echo "make locks   the locks with hashes, from pyproject.toml (LOCKS='--upgrade-package NAME' takes its newest version)"
 	@echo "make format  the code in its one form"
 	@echo "make clean   remove what the others made here"
@@ -44,6 +45,9 @@ docs: venv
 	$(PYTHON_OF_VENV) tools/reference_pages.py
 	$(PYTHON_OF_VENV) tools/sample_plan.py
 	$(PYTHON_OF_VENV) -m tools.json_schemas
+
+manual: venv
+	$(PYTHON_OF_VENV) tools/manual_site.py build/manual
 
 locks: venv
 	$(PYTHON_OF_VENV) tools/locks.py $(LOCKS)

@@ -54,7 +54,7 @@ def record_commit(top: Path) -> None:
 def manual() -> list[tuple[str, list[str]]]:
     """Documents and samples by directory, with the links between them intact."""
     pages = [*Path().glob("*.md"), *Path("docs").rglob("*"), *Path("hooks").rglob("*")]
-    pages += [Path("plans/README.md"), Path("plans/sample.json"), Path("requirements.lock")]
+    pages += [Path("plans/README.md"), Path("plans/sample.json"), Path("requirements.lock"), Path("LICENSE")]
     files = sorted(page for page in pages if page.is_file() and page.parent.name != "__pycache__")
     folders = sorted({page.parent for page in files})
     return [(str(MANUAL / folder), [str(page) for page in files if page.parent == folder]) for folder in folders]

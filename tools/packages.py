@@ -26,6 +26,7 @@ from migrator.cli.main import main
 from tools.components import list_components
 from tools.locks import PROGRAM, locked
 from tools.man_pages import write_man_pages
+from tools.manual_site import build_site
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ROOT / "tools" / "packaging"
@@ -81,6 +82,7 @@ def make_tree(wheel: Path, tree: Path) -> None:
     _move(tree / ENVIRONMENT / "share/doc/migrator", tree / MANUAL)
     shutil.rmtree(tree / ENVIRONMENT / "share")
     shutil.copy(PARTS / "copyright", tree / MANUAL / "copyright")
+    build_site(tree / MANUAL, tree / MANUAL / "html")
     program = tree / "usr/bin/migrator"
     program.parent.mkdir()
     program.symlink_to("../lib/migrator/bin/migrator")

@@ -64,6 +64,7 @@ check "ruff check" "$bin/ruff" check .
 check "ruff format" "$bin/ruff" format --check .
 check "mypy" "$bin/mypy"
 check "lint-imports" "$bin/lint-imports"
+check "manual" "$bin/python" tools/manual_site.py
 check "pip-audit" "$bin/python" tools/audit.py
 
 others() {

@@ -204,7 +204,14 @@ def test_the_components_are_those_of_the_tree(built: Built, tmp_path: Path) -> N
 
 def test_links_in_the_installed_manual_lead_somewhere(built: Built) -> None:
     manual = built.tree / packages.MANUAL
-    for file in ("docs/guarantees.md", "docs/samples/site.toml", "hooks/post-report.d/50-mail-report", "README.md"):
+    for file in (
+        "docs/guarantees.md",
+        "docs/samples/site.toml",
+        "hooks/post-report.d/50-mail-report",
+        "README.md",
+        "LICENSE",
+        "html/index.html",
+    ):
         assert (manual / file).is_file()
     assert os.access(manual / "hooks/post-report.d/50-mail-report", os.X_OK)
 
