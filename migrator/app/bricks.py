@@ -22,7 +22,7 @@ from migrator.bricks.retire.model import Uncovered
 from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
 from migrator.bricks.shields import Shields
-from migrator.catalog.brick_parts import entries_of
+from migrator.catalog.walk_rows import entries_of
 from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
 from migrator.core.paths import percent_escape

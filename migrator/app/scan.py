@@ -57,8 +57,8 @@ def user_map(site: Site) -> dict[bytes, str]:
         return parse_user_map(site.users.map.read_bytes())
 
 
-WORKERS = 8
-"""The readers of the mount, if nobody says how many."""
+WORKERS = 16
+"""The readers of the mount, if nobody says how many: each call on the mount of a network file system waits for a server."""
 
 
 def scan_request(site: Site, *, via: str | None = None, workers: int = WORKERS, restart: bool = False) -> ScanRequest:

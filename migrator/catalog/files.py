@@ -42,8 +42,8 @@ ROW_SCHEMA = _ROWS.schema
 """One row per path. `tree` is null outside every tree; `link_group` is null if a file has only one name."""
 
 DONE_SCHEMA = Columns[object]("path:binary complete:bool").schema
-"""Directories with rows in a part. If `complete` is false, the directory continues in a later part, and its rows in
-this one are void unless a later part completes it."""
+"""Directories that became complete with a part. Rows of others in the part are void unless a later part completes them.
+Earlier versions also listed those, with `complete` false."""
 
 DONE_ROWS_KEY = b"migrator.rows"
 """Metadata key of a done-file: the number of rows of its part."""

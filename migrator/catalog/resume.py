@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.catalog import files
-from migrator.catalog.database import connect, totals_of
+from migrator.catalog.database import ABOVE, connect, totals_of
 from migrator.catalog.ports import OpenCatalog, Scratch
 from migrator.catalog.writer import MAX_PART_ROWS, PartsWriter, parquet_bytes
 from migrator.core.durable import sync, write_durably
@@ -33,7 +33,7 @@ def resume(directory: Path, *, scratch: Scratch, max_part_rows: int = MAX_PART_R
     done_files, part_files = files.numbered(directory, "done"), files.numbered(directory, "part")
     _check_parts(directory, done_files, part_files)
     with connect(scratch) as database:
-        for number, partial in _under_way(database, done_files).items():
+        for number, partial in _under_way(database, done_files, part_files).items():
             _take_back(part_files[number], partial)
         frontier = _frontier(database, done_files, part_files)
         problems = sum(pq.read_metadata(file).num_rows for file in files.numbered(directory, "problems").values())
@@ -75,20 +75,24 @@ def _check_parts(directory: Path, done_files: Mapping[int, Path], part_files: Ma
             )
 
 
-def _under_way(database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Path]) -> dict[int, set[bytes]]:
+def _under_way(
+    database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Path], part_files: Mapping[int, Path]
+) -> dict[int, set[bytes]]:
     """By part, the directories with rows in it that were never completed."""
     found: dict[int, set[bytes]] = {}
-    if not done_files:
+    if not part_files:
         return found
+    database.execute(ABOVE)
     rows = database.execute(
         """
-        WITH done AS (SELECT path, complete, filename FROM read_parquet($files, filename = true))
-        SELECT filename, path FROM done
-        WHERE NOT complete AND path NOT IN (SELECT path FROM done WHERE complete)
+        SELECT filename, path FROM (
+            SELECT DISTINCT filename, above(path) AS path FROM read_parquet($parts, filename = true)
+        ) AS seen
+        WHERE NOT EXISTS (SELECT 1 FROM read_parquet($done) AS done WHERE done.complete AND done.path = seen.path)
         """,
-        {"files": [str(file) for file in done_files.values()]},
+        {"parts": list(map(str, part_files.values())), "done": list(map(str, done_files.values()))},
     ).fetchall()
-    numbers = {files.done_name(number): number for number in done_files}
+    numbers = {files.part_name(number): number for number in part_files}
     for file, path in rows:
         found.setdefault(numbers[Path(file).name], set()).add(bytes(path))
     return found

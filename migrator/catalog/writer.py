@@ -15,7 +15,6 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import CatalogTotals, OpenCatalog, Scratch
 from migrator.core.durable import sync, write_durably
 from migrator.core.entry import Entry
-from migrator.core.paths import parent
 from migrator.core.units import MIB
 from migrator.fs.model import ScanProblem
 
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 
 # --- Parts
 #
-# A part is committed by its done-file, which is renamed last. A directory whose rows span several parts is named in
-# each of their done-files, and complete only in the last. Children of a directory must not be added before the
-# directory is done. So no directory is done below one that is not, and a restart discards only the rows of the few
-# directories that were in flight.
+# A part is committed by its done-file, which is renamed last and names the directories that became complete with it. All
+# rows of a directory are added before it is done, and a directory is done before those below it. So a restart discards
+# only the rows of the few directories that were in flight.
 
 
 MAX_PART_ROWS = 100_000
@@ -46,8 +44,8 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 
 class PartsWriter:
-    """Writes one catalog in parts. One thread at a time may call it; the entries of one call are in one directory. A
-    directory is done once it is in a part on disk; a killed scan resumes from there.
+    """Writes one catalog in parts. One thread at a time may call it. A directory is done once it is in a part on disk; a
+    killed scan resumes from there.
 
     A part is written when it has `max_part_rows` rows or 32 MiB of columns in memory.
     """
@@ -64,29 +62,31 @@ class PartsWriter:
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
-        self._touched: set[bytes] = set()
         self._done: list[bytes] = []
         self._problems: list[ScanProblem] = []
 
     def add(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
-        """Add entries of one tree (None: outside every tree) and one directory. Raises OSError."""
+        """Add entries of one tree (None: outside every tree). Raises OSError."""
         if not entries:
             return
-        self._touched.add(parent(entries[0].path))
         self._waiting.append((tree, entries))
         self._waiting_rows += len(entries)
         if self._waiting_rows >= _BATCH_ROWS:
             self._to_columns()
-        if self._rows + self._waiting_rows >= self._max_part_rows or self._bytes >= MAX_PART_BYTES:
-            self._write_part()
+        self._write_full_part()
 
-    def directory_done(self, path: bytes, problems: Sequence[ScanProblem]) -> None:
-        """Complete a directory, after all its entries were added."""
-        self._done.append(path)
-        self._problems.extend(problems)
+    def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Add rows of ROW_SCHEMA. Raises OSError."""
+        self._to_columns()
+        self._take(rows)
+        self._write_full_part()
+
+    def directories_done(self, paths: Sequence[bytes]) -> None:
+        """Complete directories, after all their entries and problems were added."""
+        self._done.extend(paths)
 
     def note(self, problems: Sequence[ScanProblem]) -> None:
-        """Add problems that belong to no directory; they are written with the next part."""
+        """Add problems; they are written with the next part."""
         self._problems.extend(problems)
 
     def problems(self) -> Iterator[ScanProblem]:
@@ -107,11 +107,18 @@ class PartsWriter:
         # Neighbours of the same tree share a batch: small directories would give many batches.
         for tree, neighbours in groupby(self._waiting, key=itemgetter(0)):
             batch = files.rows_of(tree, [entry for _, entries in neighbours for entry in entries])
-            self._batches.append(batch)
-            self._rows += batch.num_rows
-            self._bytes += batch.nbytes
+            self._take(batch)
         self._waiting = []
         self._waiting_rows = 0
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+    def _write_full_part(self) -> None:
+        if self._rows + self._waiting_rows >= self._max_part_rows or self._bytes >= MAX_PART_BYTES:
+            self._write_part()
 
     def _write_part(self) -> None:
         self._to_columns()
@@ -129,12 +136,10 @@ class PartsWriter:
         write_durably(self._directory / files.done_name(number), self._done_file())
         self._number += 1
         self._batches, self._rows, self._bytes = [], 0, 0
-        self._touched, self._done, self._problems = set(), [], []
+        self._done, self._problems = [], []
 
     def _done_file(self) -> memoryview:
-        going_on = sorted(self._touched.difference(self._done))
-        complete = [True] * len(self._done) + [False] * len(going_on)
-        table = pa.table({"path": [*self._done, *going_on], "complete": complete}, schema=files.DONE_SCHEMA)
+        table = pa.table({"path": self._done, "complete": [True] * len(self._done)}, schema=files.DONE_SCHEMA)
         return parquet_bytes(table.replace_schema_metadata({files.DONE_ROWS_KEY: str(self._rows).encode("ascii")}))
 
 

@@ -29,7 +29,7 @@ from migrator.cutover import model
 from migrator.cutover.rules import newest_attempts
 from migrator.fs.model import DigestPolicy, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
-from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem
+from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem, WalkedRoot
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
@@ -269,6 +269,10 @@ class _Side(MountedTarget):
                 entries=tuple(entry for entry in block.entries if entry.path != self._hidden),
                 problems=tuple(one for one in block.problems if not is_beneath(one.path, self._hidden)),
             )
+
+    def walked(self) -> WalkedRoot:
+        """As the port."""
+        return replace(super().walked(), hidden=(self._hidden,))
 
     def look(self, path: bytes) -> Entry | None:
         """One entry; None if it is hidden."""

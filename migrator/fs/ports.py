@@ -30,6 +30,21 @@ class Digest(Struct, frozen=True, kw_only=True):
     changed: bool
 
 
+class WalkedRoot(Struct, frozen=True, kw_only=True):
+    """What the compiled program has to know of a root that it walks.
+
+    `path` is one of the open root for another process of this machine, whatever is mounted over it. `hidden` paths are
+    left out. `mounted` ones are reported and not entered. `hides_marks`: files do not show setgid and sticky together.
+    `lasting_inodes` is false if inode numbers identify nothing.
+    """
+
+    path: bytes
+    hidden: tuple[bytes, ...] = ()
+    mounted: tuple[bytes, ...] = ()
+    hides_marks: bool = False
+    lasting_inodes: bool = True
+
+
 class ReadablePaths(Protocol):
     """Reading paths."""
 
@@ -61,6 +76,9 @@ class FileSystem(ReadablePaths, Protocol):
 
     def held_path(self) -> bytes:
         """A path of the open root for another process of this machine, whatever is mounted over it. Raises OSError."""
+
+    def walked(self) -> WalkedRoot:
+        """What a walk of this root has to know. Raises OSError."""
 
     def sync(self) -> None:
         """Flush everything written here before to the disks (syncfs). Raises OSError."""

@@ -35,7 +35,7 @@ from migrator.fs.model import (
     mount_of,
     mounts_beneath,
 )
-from migrator.fs.ports import Block, Digest, FileSystemTool
+from migrator.fs.ports import Block, Digest, FileSystemTool, WalkedRoot
 from migrator.gluster.model import SourceHealth
 
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
@@ -276,6 +276,14 @@ class ReadingFileSystem(HeldRoot):
             if self._sync_fd >= 0:
                 os.close(self._sync_fd)
                 self._sync_fd = -1
+
+    def walked(self) -> WalkedRoot:
+        """As the port."""
+        return WalkedRoot(
+            path=self.held_path(),
+            mounted=tuple(sorted(self._mount_points)),
+            lasting_inodes=self._tool is None or self._tool.kind.trusted_inodes,
+        )
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
         """The entries of a directory in blocks, as the port. A directory that is gone has no entries and no problem."""

@@ -20,7 +20,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
 from migrator.fs.beneath import Root, held
-from migrator.fs.ports import Block
+from migrator.fs.ports import Block, WalkedRoot
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.fs.writing import descriptor_path
 from migrator.gluster import xml
@@ -456,6 +456,10 @@ class GlusterSource(ReadingFileSystem):
         """As the port."""
         for block in super().read_directory(path, block_entries=block_entries):
             yield replace(block, entries=tuple(map(self._as_looked_up, block.entries)))
+
+    def walked(self) -> WalkedRoot:
+        """As the port."""
+        return replace(super().walked(), hides_marks=self._distributed)
 
     def _as_looked_up(self, entry: Entry) -> Entry:
         """The entry with its mode after a look-up: for a file with both setgid and sticky, the mount of several

@@ -11,6 +11,7 @@ from msgspec import Struct
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.fs.model import ScanProblem
+from migrator.fs.ports import WalkedRoot
 from migrator.gluster.model import Brick, BrickRules
 from migrator.hosts.ports import Command, Completed, Host, Hosts, Processes
 from migrator.native.program import malformed
@@ -262,24 +263,50 @@ class HostBrickWalks:
         return await _walk(host.processes, argv, trees, f"brick {brick.name}", listener)
 
 
+MOUNT_WORKERS = 16
+"""Each call on the mount of a network file system waits for a server."""
+
+
 async def walk_mount(
     processes: Processes, program: bytes, root: bytes, *, trees: Sequence[bytes], listener: BrickListener
 ) -> BrickTotals:
     """Walk trees of a mounted file system by the program at this path, as `HostBrickWalks.walk` walks a brick."""
-    argv = (program, b"walk", b"--mount", root, b"--only-trees", b"--workers", b"%d" % _MOUNT_WORKERS)
+    argv = (program, b"walk", b"--mount", root, b"--only-trees", b"--workers", b"%d" % MOUNT_WORKERS)
     return await _walk(processes, argv, trees, f"the mount {show(root)}", listener)
 
 
-_MOUNT_WORKERS = 16
-"""Each call on the mount of a network file system waits for a server."""
+async def walk_whole_mount(
+    processes: Processes,
+    program: bytes,
+    root: WalkedRoot,
+    *,
+    begin: Sequence[bytes],
+    trees: Sequence[bytes],
+    listener: BrickListener,
+    workers: int,
+    block_rows: int,
+) -> BrickTotals:
+    """Walk a mounted file system from the directories `begin` on, in an order that can be resumed: a listing arrives after
+    all rows and problems of its directory, and after the listing of the directory above it. Frames have at most
+    `block_rows` rows.
+    """
+    counted = ((b"--begin", begin), (b"--hidden", root.hidden), (b"--mounted", root.mounted))
+    argv = (
+        *(program, b"walk", b"--mount", root.path, b"--listings", b"--workers", b"%d" % workers),
+        *(b"--block-rows", b"%d" % block_rows),
+        *((b"--distributed",) if root.hides_marks else ()),
+        *(word for option, paths in counted if paths for word in (option, b"%d" % len(paths))),
+    )
+    paths = (*trees, *(path for _, paths in counted for path in paths))
+    return await _walk(processes, argv, paths, f"the mount {show(root.path)}", listener)
 
 
 async def _walk(
-    processes: Processes, argv: Sequence[bytes], trees: Sequence[bytes], where: str, listener: BrickListener
+    processes: Processes, argv: Sequence[bytes], paths: Sequence[bytes], where: str, listener: BrickListener
 ) -> BrickTotals:
     stream = _Stream(where, listener)
     completed = await processes.stream(
-        Command(argv=tuple(argv), stdin=b"".join(tree + b"\0" for tree in trees), timeout_s=None),
+        Command(argv=tuple(argv), stdin=b"".join(path + b"\0" for path in paths), timeout_s=None),
         on_start=lambda _identity: None,
         on_stdout=stream.take,
         on_stderr=stream.take_stderr,

@@ -96,7 +96,7 @@ class ScanRequest(Struct, frozen=True, kw_only=True):
     exclude: Sequence[str] = ()
     users: dict[bytes, str] = {}
     via: str = "mount"
-    workers: int = 8
+    workers: int = 16
     restart: bool = False
     only: tuple[bytes, ...] = ()
 

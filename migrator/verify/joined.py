@@ -14,12 +14,13 @@ import duckdb
 import pyarrow as pa
 from msgspec import Struct
 
-from migrator.catalog.brick_parts import decode_rows, write_part
+from migrator.catalog.brick_parts import write_part
 from migrator.catalog.database import connect, content_bytes_sql, directory_of, literal, numbered_part, ranges
 from migrator.catalog.files import ROW_SCHEMA, part_name
 from migrator.catalog.manifest import MANIFEST_SCHEMA, READINGS_SCHEMA, ParquetDraft, reading_of
 from migrator.catalog.model import ReadContent
 from migrator.catalog.ports import Scratch
+from migrator.catalog.walk_rows import decode_rows
 from migrator.core.entry import BLOCK_BYTES
 from migrator.core.errors import Refused
 from migrator.core.paths import show, tree_of

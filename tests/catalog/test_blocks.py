@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.catalog import database
-from migrator.catalog.brick_parts import decode_rows
 from migrator.catalog.database import connect, directory_of, in_parts, require_room
 from migrator.catalog.files import ROW_SCHEMA
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import CatalogReads
+from migrator.catalog.walk_rows import decode_rows
 from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import KIB, MIB

@@ -22,8 +22,7 @@ from migrator.catalog.ports import LinkedPath, LinkFindingKind, OpenCatalog, Scr
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, XattrKinds, xattr_digest
 from migrator.core.errors import Refused, UsageError
-from migrator.scan.rules import TreeIndex
-from migrator.scan.stage import Walk
+from migrator.scan.mount import MountRows
 from tests.support.catalogs import closed_catalogs, invented, whole_catalog
 from tests.support.entries import entry as plain_entry
 from tests.support.scan_site import ScanSite
@@ -130,7 +129,7 @@ def test_a_committed_file_that_is_damaged_is_not_gone_on_with(tmp_path: Path, ki
     catalogs = store(tmp_path)
     opened = catalogs.create(RECORD)
     opened.writer.add(None, [entry(b"x")])
-    opened.writer.directory_done(b"", [])
+    opened.writer.directories_done([b""])
     opened.writer.abandon()
     (done,) = numbered(tmp_path / "catalogs" / "catalog-1", "done").values()
     assert pq.read_table(done).to_pylist() == [{"path": b"", "complete": True}]
@@ -145,10 +144,9 @@ def test_a_committed_file_that_is_damaged_is_not_gone_on_with(tmp_path: Path, ki
 
 
 def _walk(opened: OpenCatalog, site: ScanSite) -> CatalogRecord:
-    index = TreeIndex(opened.record.trees)
-    walk = Walk(site.source, opened.writer, index, frontier=opened.frontier, totals=opened.totals, workers=2)
-    asyncio.run(walk.pool.run())
-    return opened.writer.close(replace(opened.record, rows=walk.totals.rows, problems=walk.totals.problems))
+    rows = MountRows(site.source, opened)
+    asyncio.run(rows.walk(workers=2, block_rows=6))
+    return opened.writer.close(replace(opened.record, rows=rows.totals.rows, problems=rows.totals.problems))
 
 
 def _states(directory: Path) -> Sequence[Sequence[str]]:

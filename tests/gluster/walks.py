@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from migrator.catalog.brick_parts import decode_listings, decode_rows
+from migrator.catalog.walk_rows import decode_listings, decode_rows
 from migrator.fs.model import ScanProblem
 from migrator.gluster import walks
 from tests.support.hand_brick import BRICK, DEVICE

@@ -10,11 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.catalog.model import ScanTimes
-from migrator.core.errors import Interrupted, Refused, UsageError
-from migrator.fs.model import ScanProblem
+from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
 from migrator.gluster.model import SourceHealth
 from migrator.lab.model import OddFiles
-from tests.support.scan_site import Lying, ScanSite, cancelled
+from migrator.native.program import NativeProgram, native_program
+from tests.support.answering_mount import AnsweringMount, answering_mount
+from tests.support.beegfs_like import missing_for_fuse
+from tests.support.scan_site import Lying, ScanSite, WatchedWalk, grow
 
 
 @pytest.fixture
@@ -29,6 +31,24 @@ def lying(site: ScanSite) -> Iterator[Lying]:
     source = Lying(os.fsencode(site.root))
     yield source
     source.close()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> WatchedWalk:
+    return WatchedWalk(monkeypatch)
+
+
+@pytest.fixture
+def answering(scratch: Path) -> Iterator[tuple[ScanSite, AnsweringMount]]:
+    """A site whose source is mounted by FUSE."""
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    (scratch / "backing").mkdir()
+    with answering_mount(scratch, scratch / "backing") as mount:
+        grow(scratch / "backing", ["alice", "bob"])
+        site = ScanSite(scratch, root=mount.path)
+        yield site, mount
+        site.close()
 
 
 def truth(root: Path) -> set[bytes]:
@@ -88,11 +108,13 @@ def test_odd_files_arrive_in_the_catalog_as_they_are(odd_tree: tuple[Path, OddFi
 
 
 @pytest.mark.guarantee("unreadable-directory")
-def test_a_directory_that_cannot_be_read_is_recorded_and_the_scan_is_not_whole(site: ScanSite, lying: Lying) -> None:
-    site.grow(["alice", "bob"])
+def test_a_directory_that_cannot_be_read_is_recorded_and_the_scan_is_not_whole(
+    answering: tuple[ScanSite, AnsweringMount],
+) -> None:
+    site, mount = answering
     path = b"home/alice/d1"
-    lying.problems[path] = ScanProblem(path=path, operation="open", errno=errno.EACCES, reason="Permission denied")
-    record = site.scan(source=lying)
+    mount.answer(errors={os.fsdecode(path): errno.EACCES})
+    record = site.scan()
     assert not record.whole
     assert record.problems == 1
     assert record.reasons == ("1 path could not be read: home/alice/d1 (open: Permission denied)",)
@@ -159,10 +181,11 @@ def test_globs_that_cannot_be_are_told_before_anything_is_written(
     assert site.ledger.scans.latest(finished=False) is None
 
 
-def test_directories_that_are_listed_twice_are_walked_once(site: ScanSite, lying: Lying) -> None:
-    site.grow(["alice", "bob"])
-    lying.doubled = {b"home", b"home/alice"}
-    record = site.scan(source=lying)
+def test_entries_that_are_listed_twice_have_one_row(answering: tuple[ScanSite, AnsweringMount]) -> None:
+    site, mount = answering
+    mount.answer(doubled=["home", "home/alice", "home/alice/d1"])
+    record = site.scan()
+    mount.answer()
     assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
 
 
@@ -171,48 +194,84 @@ def test_directories_that_are_listed_twice_are_walked_once(site: ScanSite, lying
     [([GOOD, DOWN, GOOD, GOOD], "brick h1:/b is down"), ([GOOD, GOOD, OTHER, OTHER], "between two sessions")],
 )
 def test_what_was_wrong_with_the_volume_counts_also_when_an_interrupted_scan_goes_on(
-    site: ScanSite, lying: Lying, healths: list[SourceHealth], reason: str
+    site: ScanSite, lying: Lying, watched: WatchedWalk, healths: list[SourceHealth], reason: str
 ) -> None:
     site.grow(["alice", "bob"])
     lying.healths = healths
     with pytest.raises(Interrupted):
-        asyncio.run(cancelled(site, lying, 4, max_part_rows=7))
-    lying.before_reading = lambda _: None
+        asyncio.run(watched.cancelled(site, 4, source=lying, max_part_rows=7))
     record = site.scan(source=lying)
     assert not record.whole
     assert any(reason in row["reason"] for row in site.problems(record))
 
 
-def test_a_mount_that_dies_stops_the_scan_and_its_errors_are_not_taken_for_the_truth(
-    site: ScanSite, lying: Lying
+@pytest.mark.parametrize("workers", [1, 3, 16])
+@pytest.mark.parametrize("after_frames", [0, 1, 2, 3, 5, 8, 13, 21, 34])
+def test_a_scan_that_is_stopped_anywhere_is_resumed_with_the_rest(
+    site: ScanSite, watched: WatchedWalk, after_frames: int, workers: int
 ) -> None:
-    site.grow(["alice", "bob"])
-
-    def die(path: bytes) -> None:
-        lying.dead = lying.dead or path == b"home/alice/d1"
-
-    lying.before_reading = die
-    with pytest.raises(Refused, match="lost in the middle"):
-        site.scan(source=lying, workers=1)
-    record = site.scan()
+    site.grow(["alice", "bob", "carol"], directories=4, files=9)
+    (site.root / "home" / "alice" / "d1" / "deep" / "deeper").mkdir(parents=True)
+    whole = site.rows(site.scan(restart=True))
+    watched.done.clear()
+    with pytest.raises(Interrupted):
+        asyncio.run(watched.cancelled(site, after_frames, workers=workers, max_part_rows=5, restart=True))
+    first = set(watched.done)
+    watched.done.clear()
+    record = site.scan(workers=workers, max_part_rows=5)
     assert record.whole, record.reasons
+    assert site.rows(record) == whole
+    assert first.isdisjoint(watched.done), "what was done is not read again"
+    assert len(watched.done) == len(set(watched.done))
+    assert (record.rows, record.files) == (len(whole), sum(row["type"] != "directory" for row in whole))
+    assert record.size_bytes == sum(row["size"] for row in whole if row["type"] == "file")
+
+
+def test_a_mount_that_dies_stops_the_scan_and_its_errors_are_not_taken_for_the_truth(
+    answering: tuple[ScanSite, AnsweringMount],
+) -> None:
+    site, mount = answering
+    mount.answer(dies_at="home/alice/d1")
+    with pytest.raises(Refused, match="lost in the middle"):
+        site.scan()
+    mount.answer()
+    record = site.scan()
     assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
+    assert {row["path"] for row in site.problems(record)} == {b""}, "the source was ill meanwhile, and no path of it"
+    assert not record.whole
 
 
-def test_a_disk_that_takes_no_more_is_said_and_the_scan_can_go_on(site: ScanSite, lying: Lying) -> None:
+def test_a_disk_that_takes_no_more_is_said_and_the_scan_can_go_on(site: ScanSite, watched: WatchedWalk) -> None:
     site.grow(["alice", "bob"])
     moved = site.catalogs_dir.with_name("moved")
 
-    def lose_the_directory(path: bytes) -> None:
-        if path == b"home/alice/d1":
+    async def lose_the_directory(frame: int) -> None:
+        if frame == 3:
             site.catalogs_dir.rename(moved)
 
-    lying.before_reading = lose_the_directory
+    watched.before_frame = lose_the_directory
     with pytest.raises(Exception, match="catalog cannot be written"):
-        site.scan(source=lying, workers=1, max_part_rows=5)
+        site.scan(workers=1, max_part_rows=5)
     moved.rename(site.catalogs_dir)
     record = site.scan()
     assert record.whole
+    assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
+
+
+@pytest.mark.parametrize("passed_on_bytes", [0, 1000, 2000, 4000])
+def test_a_walk_whose_program_ends_is_resumed(
+    site: ScanSite, tmp_path: Path, passed_on_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.grow(["alice", "bob"])
+    ending, real = tmp_path / "ending", os.fsdecode(native_program().path)
+    ending.write_text(f'#!/bin/sh\n{real} "$@" | head -c {passed_on_bytes}\nkill -KILL $$\n')
+    ending.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setattr("migrator.scan.mount.native_program", lambda: NativeProgram(os.fsencode(ending), ""))
+        with pytest.raises(MigratorError, match="broke off"):
+            site.scan(max_part_rows=5)
+    record = site.scan()
+    assert record.whole, record.reasons
     assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
 
 

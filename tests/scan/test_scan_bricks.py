@@ -19,7 +19,6 @@ from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused
 from migrator.core.progress import ScanProgress
 from migrator.fs.model import SENTINEL_NAME
-from migrator.fs.ports import Block
 from migrator.gluster.model import Brick, SourceHealth
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.gluster.walks import BrickListener, BrickTotals, HostBrickWalks
@@ -30,7 +29,7 @@ from migrator.native.program import native_program
 from tests.support.cluster.fixtures import MakeLab, lab_of
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
-from tests.support.scan_site import ScanSite
+from tests.support.scan_site import ScanSite, WatchedWalk
 from tests.support.waiting import wait_for
 
 NOT_COMPARED = ("brick", "gfid", "dev", "blocks", "atime_ns")
@@ -496,15 +495,10 @@ def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> 
 
 
 class Watched(GlusterSource):
-    """The real source, with something that happens in the middle of a scan."""
+    """The real source."""
 
     def __init__(self, lab: LabHandle) -> None:
         super().__init__(lab.state.source, commands_of(lab))
-        self.before_reading: Callable[[bytes], None] = lambda _: None
-
-    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        self.before_reading(path)
-        yield from super().read_directory(path, block_entries=block_entries)
 
     def look_at_health(self) -> SourceHealth:
         return asyncio.run(self.health())
@@ -530,19 +524,13 @@ def site(lab: LabHandle, tmp_path: Path) -> Iterator[ScanSite]:
 
 @pytest.mark.guarantee("brick-down")
 def test_a_brick_that_goes_down_in_the_middle_of_a_scan_is_noticed(
-    lab: LabHandle, source: Watched, site: ScanSite
+    lab: LabHandle, source: Watched, site: ScanSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brick = lab.bricks[0]
-    first = lab.state.trees[0]
-
-    def stop(path: bytes) -> None:
-        if path == first:
-            source.before_reading = lambda _: None
-            lab.stop_brick(brick)
-
-    source.before_reading = stop
+    # The scan has begun, with all bricks up; its walk waits until the brick is down.
+    WatchedWalk(monkeypatch).before = lambda: lab.stop_brick(brick)
     try:
-        record = site.scan(source=source, trees=trees_of(lab), workers=1)
+        record = site.scan(source=source, trees=trees_of(lab))
     finally:
         lab.start_bricks()
     assert not record.whole

@@ -27,7 +27,7 @@ from migrator.scan.rules import (
     still_strange,
     task_changes,
 )
-from tests.support.scan_site import Lying, ScanSite, cancelled
+from tests.support.scan_site import Lying, ScanSite, WatchedWalk
 from tests.support.volumes import brick as brick_of
 from tests.support.volumes import volume as volume_of
 
@@ -52,8 +52,16 @@ def watched(site: ScanSite) -> Iterator[Lying]:
     source.close()
 
 
-def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(site: ScanSite, watched: Lying) -> None:
+@pytest.fixture
+def walk(monkeypatch: pytest.MonkeyPatch) -> WatchedWalk:
+    return WatchedWalk(monkeypatch)
+
+
+def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(
+    site: ScanSite, watched: Lying, walk: WatchedWalk
+) -> None:
     whole = site.scan()
+    walk.done.clear()
     record = site.scan(source=watched, only=(b"home/bob", ALICE))
     assert record.whole, record.reasons
     assert record.scope == (b"home/bob", ALICE)
@@ -63,7 +71,8 @@ def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(si
     assert site.rows(record) == expected
     assert (record.rows, record.directories, record.files) == (len(expected), 9, len(expected) - 9)
     assert record.size_bytes == sum(row["size"] for row in expected if row["type"] == "file")
-    assert all(path.startswith((ALICE + b"/", b"home/bob/")) or path in trees for path in watched.listed)
+    assert all(path.startswith((ALICE + b"/", b"home/bob/")) or path in trees for path in walk.done)
+    assert len(walk.done) == 8
     assert set(watched.looked) <= {b"", b"home", *trees}
     assert whole.covers([ALICE, b"home/none"])
     assert record.covers([b"home/bob", ALICE])
@@ -119,13 +128,12 @@ def test_a_tree_that_is_none_any_more_makes_it_not_whole(site: ScanSite, how: st
     assert (record.whole, record.trees, record.rows) == (False, (), 0)
 
 
-def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watched: Lying) -> None:
+def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, walk: WatchedWalk) -> None:
     with pytest.raises(Interrupted) as stopped:
-        asyncio.run(cancelled(site, watched, 1, workers=1, only=(ALICE,)))
+        asyncio.run(walk.cancelled(site, 1, workers=1, only=(ALICE,)))
     assert "starts over" in str(stopped.value.hint)
     assert list(site.catalogs_dir.iterdir()) == []
-    watched.before_reading = lambda _: None
-    record = site.scan(source=watched)
+    record = site.scan()
     assert (record.whole, record.scope) == (True, ())
     assert b"home/carol" in {row["path"] for row in site.rows(record)}
 

@@ -3,28 +3,45 @@
 import asyncio
 import errno
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
+from migrator.catalog.walk_rows import decode_listings
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry
-from migrator.fs.model import ScanProblem
-from migrator.fs.ports import Block, SourceFileSystem
+from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth
-from migrator.gluster.walks import HostBrickWalks
+from migrator.gluster.walks import (
+    BrickHello,
+    BrickListener,
+    BrickTotals,
+    HostBrickWalks,
+    WalkProblems,
+    walk_whole_mount,
+)
 from migrator.ledger.ledger import open_ledger
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
 from tests.support.fakes import FakeProgress
 from tests.support.records import site_record
+
+
+def grow(root: Path, users: Sequence[str], *, directories: int = 3, files: int = 5) -> None:
+    """Trees `home/USER` with so many directories, each holding so many files of four bytes."""
+    for user in users:
+        for number in range(directories):
+            directory = root / "home" / user / f"d{number}"
+            directory.mkdir(parents=True)
+            for file in range(files):
+                (directory / f"f{file}").write_text("data")
 
 
 class ScanSite:
@@ -47,12 +64,7 @@ class ScanSite:
 
     def grow(self, users: Sequence[str], *, directories: int = 3, files: int = 5) -> None:
         """Trees `home/USER` with so many directories, each holding so many files of four bytes."""
-        for user in users:
-            for number in range(directories):
-                directory = self.root / "home" / user / f"d{number}"
-                directory.mkdir(parents=True)
-                for file in range(files):
-                    (directory / f"f{file}").write_text("data")
+        grow(self.root, users, directories=directories, files=files)
 
     def catalogs(self, max_part_rows: int = 1000) -> CatalogDirectories:
         return CatalogDirectories(self.catalogs_dir, scratch=self.scratch, max_part_rows=max_part_rows)
@@ -103,36 +115,16 @@ class ScanSite:
 
 
 class Lying(PosixSource):
-    """A source that says what was read of it, and whose answers a test decides; all others are true."""
+    """A source whose look-ups and health a test decides; all other answers are true."""
 
     def __init__(self, root: bytes) -> None:
         super().__init__(root)
-        self.listed: list[bytes] = []
         self.looked: list[bytes] = []
         self.healths: list[SourceHealth] = []
-        self.before_reading: Callable[[bytes], None] = lambda _: None
-        self.problems: dict[bytes, ScanProblem] = {}
         self.unreadable: set[bytes] = set()
-        self.doubled: set[bytes] = set()
-        self.dead = False
-
-    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        self.before_reading(path)
-        self.listed.append(path)
-        if path in self.doubled:
-            yield from super().read_directory(path, block_entries=2)
-        if self.dead:
-            problem = ScanProblem(path=path, operation="open", errno=errno.ENOTCONN, reason="not connected")
-            yield Block(entries=(), problems=(problem,))
-        elif path in self.problems:
-            yield Block(entries=(), problems=(self.problems[path],))
-        else:
-            yield from super().read_directory(path, block_entries=block_entries)
 
     def look(self, path: bytes) -> Entry | None:
         self.looked.append(path)
-        if self.dead:
-            raise OSError(errno.ENOTCONN, "not connected", path)
         if path in self.unreadable:
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return super().look(path)
@@ -141,20 +133,75 @@ class Lying(PosixSource):
         return self.healths.pop(0) if self.healths else await super().health()
 
 
-async def cancelled(site: ScanSite, source: Lying, after_directories: int, **changes: Any) -> CatalogRecord:
-    """Scan, and cancel once so many directories have been begun; the rest waits until then."""
-    reached, go_on = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-    begun = threading.Semaphore(after_directories)
+class WatchedWalk:
+    """Stands before the walk of a mount: notes what has arrived from it, and lets something happen before it begins, or
+    before so many frames of it are passed on.
+    """
 
-    def gate(_: bytes) -> None:
-        if not begun.acquire(blocking=False):
-            loop.call_soon_threadsafe(reached.set)
-            go_on.wait(60)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[bytes] = []
+        """The directories that were reported as done, and passed on."""
+        self.before: Callable[[], None] = lambda: None
+        self.frames = 0
+        self.before_frame: Callable[[int], Awaitable[None]] = self._nothing
+        monkeypatch.setattr("migrator.scan.mount.walk_whole_mount", self._walk)
 
-    source.before_reading = gate
-    task = asyncio.ensure_future(site.scanned(source=source, **changes))
-    await reached.wait()
-    task.cancel()
-    go_on.set()
-    return await task
+    async def cancelled(self, site: ScanSite, after_frames: int, **changes: Any) -> CatalogRecord:
+        """Scan, and cancel once so many frames have been passed on; nothing after them is."""
+        reached = asyncio.Event()
+        self.frames = 0
+
+        async def hold(frame: int) -> None:
+            if frame >= after_frames:
+                reached.set()
+                await asyncio.Event().wait()
+
+        self.before_frame = hold
+        task = asyncio.ensure_future(site.scanned(**changes))
+        waiting = asyncio.ensure_future(reached.wait())
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        task.cancel()
+        try:
+            return await task
+        finally:
+            self.before_frame = self._nothing
+
+    @staticmethod
+    async def _nothing(_: int) -> None:
+        pass
+
+    async def _walk(self, *arguments: Any, listener: BrickListener, **given: Any) -> BrickTotals:
+        await asyncio.to_thread(self.before)
+        return await walk_whole_mount(*arguments, listener=_Watching(self, listener), **given)
+
+
+class _Watching:
+    def __init__(self, walk: WatchedWalk, listener: BrickListener) -> None:
+        self._walk = walk
+        self._listener = listener
+
+    async def hello(self, hello: BrickHello) -> None:
+        await self._listener.hello(hello)
+
+    async def rows(self, payload: memoryview) -> None:
+        await self._frame()
+        await self._listener.rows(payload)
+
+    async def directories(self, payload: memoryview) -> None:
+        await self._frame()
+        await self._listener.directories(payload)
+
+    async def listings(self, payload: memoryview) -> None:
+        await self._frame()
+        await self._listener.listings(payload)
+        paths = decode_listings(payload, brick=None).column("path").to_pylist()
+        self._walk.done += [path for path in paths if path is not None]
+
+    async def problems(self, found: WalkProblems) -> None:
+        await self._frame()
+        await self._listener.problems(found)
+
+    async def _frame(self) -> None:
+        await self._walk.before_frame(self._walk.frames)
+        self._walk.frames += 1

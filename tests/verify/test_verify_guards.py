@@ -55,7 +55,7 @@ def scan_now(world: World, name: str, *, close: bool = True, scope: tuple[bytes,
     source = ReadingFileSystem(world.source_root)
     for entry in (found for found in [source.look(TREE), *walk_tree(source, TREE)] if found is not None):
         opened.writer.add(TREE, [entry])
-        opened.writer.directory_done(entry.path, ())
+        opened.writer.directories_done([entry.path])
     source.close()
     if close:
         closed = opened.writer.close(replace(record, finished_at_s=2.0, whole=True))

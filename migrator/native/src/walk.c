@@ -38,7 +38,8 @@ static _Noreturn void usage(const char *what)
             "migrator-native walk: %s\n"
             "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--distributed] [--listings]\n"
             "                            [--marks] [--marks-only] [--own] [--workers N] [--block-rows N]\n"
-            "       migrator-native walk --mount PATH [--only-trees] [--workers N] [--block-rows N]\n",
+            "       migrator-native walk --mount PATH [--only-trees] [--distributed] [--listings] [--workers N] [--block-rows N]\n"
+            "                            [--begin N] [--hidden N] [--mounted N]\n",
             what);
     exit(2);
 }
@@ -86,6 +87,11 @@ static bool say_hello(struct walk *walk)
     return is_brick;
 }
 
+/* The numbers of paths of each kind on stdin, after the user trees. */
+struct counts {
+    uint32_t begin, hidden, mounted;
+};
+
 static struct walk *sorted_for;
 
 static int by_tree(const void *left, const void *right)
@@ -93,8 +99,25 @@ static int by_tree(const void *left, const void *right)
     return strcmp(sorted_for->trees[*(const int32_t *)left], sorted_for->trees[*(const int32_t *)right]);
 }
 
-/* The user trees from stdin, each ended by NUL. */
-static void read_trees(struct walk *walk)
+static int by_path(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* The next paths on stdin. */
+static char **paths_read(char **at, uint32_t count)
+{
+    char **paths = allocated(count * sizeof *paths);
+    for (uint32_t index = 0; index < count; index++) {
+        paths[index] = *at;
+        *at += strlen(*at) + 1;
+    }
+    return paths;
+}
+
+/* The user trees from stdin, each ended by NUL; then the directories to begin with, the hidden paths and the mount
+ * points. */
+static void read_paths(struct walk *walk, struct counts counts)
 {
     size_t length = 0, capacity = 65536;
     char *data = allocated(capacity);
@@ -111,17 +134,26 @@ static void read_trees(struct walk *walk)
         length += (size_t)count;
     }
     if (length > 0 && data[length - 1] != '\0')
-        usage("the user trees on stdin do not end with NUL: they are not whole");
+        usage("the paths on stdin do not end with NUL: they are not whole");
     walk->tree_names = data;
     size_t trees = 0;
     for (size_t at = 0; at < length; at += strlen(data + at) + 1)
         trees++;
-    walk->trees = allocated(trees * sizeof *walk->trees);
+    size_t others = (size_t)counts.begin + counts.hidden + counts.mounted;
+    if (trees < others)
+        usage("there are fewer paths on stdin than --begin, --hidden and --mounted announce");
+    trees -= others;
+    char *at = data;
+    walk->tree_count = trees;
+    walk->trees = paths_read(&at, (uint32_t)trees);
     walk->tree_numbers = allocated(trees * sizeof *walk->tree_numbers);
-    for (size_t at = 0; at < length; at += strlen(data + at) + 1) {
-        walk->tree_numbers[walk->tree_count] = (int32_t)walk->tree_count;
-        walk->trees[walk->tree_count++] = data + at;
-    }
+    for (size_t index = 0; index < trees; index++)
+        walk->tree_numbers[index] = (int32_t)index;
+    walk->begin = paths_read(&at, walk->begin_count = counts.begin);
+    walk->hidden = paths_read(&at, walk->hidden_count = counts.hidden);
+    walk->mounted = paths_read(&at, walk->mounted_count = counts.mounted);
+    qsort(walk->hidden, walk->hidden_count, sizeof *walk->hidden, by_path);
+    qsort(walk->mounted, walk->mounted_count, sizeof *walk->mounted, by_path);
     sorted_for = walk;
     qsort(walk->tree_numbers, trees, sizeof *walk->tree_numbers, by_tree);
     char **sorted = allocated(trees * sizeof *sorted);
@@ -147,7 +179,12 @@ static void walk_with(struct walk *walk, unsigned count)
     struct totals sum = {0};
     memset(workers, 0, count * sizeof *workers);
     queue_start(&walk->queue, count);
-    queue_push(&walk->queue, 0, task_made("", 0, "", NO_TREE), 1);
+    if (walk->begin_count == 0)
+        queue_push(&walk->queue, 0, task_made("", 0, "", NO_TREE), 1);
+    for (size_t index = 0; index < walk->begin_count; index++) {
+        const char *path = walk->begin[index];
+        queue_push(&walk->queue, 0, task_made("", 0, path, tree_above(walk, path)), 1);
+    }
     for (unsigned index = 0; index < count; index++) {
         struct worker *worker = &workers[index];
         worker->walk = walk;
@@ -185,6 +222,9 @@ int walk_main(int argc, char **argv)
         {"listings", no_argument, NULL, 'l'},
         {"marks", no_argument, NULL, 'g'},
         {"marks-only", no_argument, NULL, 'k'},
+        {"begin", required_argument, NULL, 'B'},
+        {"hidden", required_argument, NULL, 'H'},
+        {"mounted", required_argument, NULL, 'M'},
         {"workers", required_argument, NULL, 'w'},
         {"block-rows", required_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
@@ -192,6 +232,7 @@ int walk_main(int argc, char **argv)
     static struct walk walk = {.block_rows = BLOCK_ROWS};
     const char *root = NULL, *times = NULL;
     unsigned workers = 0;
+    struct counts counts = {0};
     int option;
     while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
         switch (option) {
@@ -204,6 +245,9 @@ int walk_main(int argc, char **argv)
         case 'l': walk.listings = true; break;
         case 'g': walk.marks = true; break;
         case 'k': walk.marks = walk.marks_only = true; break;
+        case 'B': counts.begin = number(optarg, "--begin", INT32_MAX); break;
+        case 'H': counts.hidden = number(optarg, "--hidden", INT32_MAX); break;
+        case 'M': counts.mounted = number(optarg, "--mounted", INT32_MAX); break;
         case 'w': workers = number(optarg, "--workers", WORKERS_LIMIT); break;
         case 'r': walk.block_rows = number(optarg, "--block-rows", 1u << 20); break;
         default: usage("an option is not known");
@@ -216,7 +260,9 @@ int walk_main(int argc, char **argv)
     if (strcmp(times, "mdata") != 0 && strcmp(times, "file") != 0)
         usage("--times is mdata or file");
     walk.times_from_mdata = strcmp(times, "mdata") == 0;
-    read_trees(&walk);
+    if (!walk.plain && counts.begin + counts.hidden + counts.mounted > 0)
+        usage("--begin, --hidden and --mounted are for mounts");
+    read_paths(&walk, counts);
 
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -235,6 +281,9 @@ int walk_main(int argc, char **argv)
     if (workers == 0)
         workers = cores() < WORKERS_LIMIT ? cores() : WORKERS_LIMIT;
     walk_with(&walk, workers);
+    free(walk.begin);
+    free(walk.hidden);
+    free(walk.mounted);
     free(walk.tree_names);
     free(walk.trees);
     free(walk.tree_numbers);

@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
+#include "walk_names.h"
 #include "walk_queue.h"
 #include "walk_rows.h"
 
@@ -33,7 +35,7 @@ struct totals {
 struct walk {
     int root;
     dev_t device;
-    bool plain; /* a mounted file system, where Gluster's rules do not hold */
+    bool plain; /* a mounted file system, where Gluster's rules do not hold; it is walked in order (walk_in_order.c) */
     bool times_from_mdata;
     bool distributed; /* the volume has several subvolumes */
     bool only_trees; /* outside the trees, read only the entries that lead to one */
@@ -46,11 +48,33 @@ struct walk {
     char **trees; /* pointers into them, in order of bytes */
     int32_t *tree_numbers; /* of each, as given */
     size_t tree_count;
+    char **begin; /* the directories to begin with; none: the root */
+    size_t begin_count;
+    char **hidden; /* paths that are left out, in order of bytes */
+    size_t hidden_count;
+    char **mounted; /* mount points, which are reported and not entered, in order of bytes */
+    size_t mounted_count;
     struct queue queue;
+};
+
+/* A directory whose names are read by several workers, until all that they found is written. */
+struct reading {
+    pthread_mutex_t lock;
+    atomic_uint parts; /* what is not written yet: the listing, and each task with names */
+    struct task *task;
+    ino_t inode;
+    struct task *found;
+    size_t found_count;
+    struct listing names;
 };
 
 #define HELD_DIRECTORIES 32
 #define LOOKS 3
+
+struct place {
+    uint64_t inode;
+    const char *name;
+};
 
 /* One thread: its own current directory, rows, and counters. */
 struct worker {
@@ -74,7 +98,18 @@ struct worker {
     size_t found_count;
     /* Names of the current directory, as far as it was read by the present task. */
     struct listing names_read;
+    /* Of a walk in order: directories that this worker keeps for itself, and readings that it has to report once its
+     * rows are written. */
+    struct task *own;
+    size_t own_count;
+    struct reading **unsettled;
+    size_t unsettled_count;
+    size_t unsettled_capacity;
+    struct names names_met;
+    uint64_t entry_ns; /* what an entry takes, on average */
+    uint64_t settled_ns;
     char *listing;
+    struct place *places;
     char *names;
     uint8_t *value;
     /* The number of waits for Gluster to give new entries their gfid. */
@@ -91,6 +126,27 @@ void entry_read(struct worker *worker, const struct task *directory, const char 
 
 /* Report the marks of the brick's root, which is the current directory. */
 void root_marks_read(struct worker *worker, const struct task *root);
+
+/* The same in order: a directory is listed as done (frame of listings) after all of its rows and problems, and after the
+ * directory above it. So a reader that keeps what has arrived can resume from there. */
+void worker_run_in_order(struct worker *worker);
+
+/* Open a task's directory and make it the current one. False: it cannot be read, and the problem has been stored; the
+ * descriptor is one of those that the worker keeps open. */
+bool directory_enter(struct worker *worker, const struct task *task, int *fd, struct stat *facts);
+
+/* The names in a piece of a listing that are to be read, in the order of their inodes on the disk: the number of them,
+ * in `worker->places`. `next`: the start of the next piece. */
+size_t names_listed(struct worker *worker, const struct task *task, size_t length, int64_t *next);
+
+/* Read a piece of a listing into `worker->listing`; 0 at its end and after a problem, which has been stored. */
+size_t piece_read(struct worker *worker, const struct task *task, int fd);
+
+/* Whether a path is in a list in the order of bytes. */
+bool is_listed(char *const *paths, size_t count, const char *path);
+
+/* The number of the tree that a directory is or is in. */
+int32_t tree_above(const struct walk *walk, const char *path);
 
 /* The number of the tree at a directory that is outside every tree; NO_TREE if it is none. */
 int32_t tree_of(const struct walk *walk, const char *path);

@@ -23,6 +23,9 @@
 #define PURGE ".migrator-purge"
 #define BENCH ".migrator-bench"
 #define PROBE ".migrator-probe"
+#define JOURNAL ".migrator-journal"
+/* The most names of a directory that are compared with each other, beside those of its directories. */
+#define NAMES_MET 10000u
 #define ANONYMOUS_PREFIX ".glusterfs-anonymous-inode-"
 
 struct listed_entry {
@@ -31,11 +34,6 @@ struct listed_entry {
     uint16_t length;
     uint8_t type;
     char name[];
-};
-
-struct place {
-    uint64_t inode;
-    const char *name;
 };
 
 void worker_problem(struct worker *worker, const struct task *directory, const char *name, const char *operation,
@@ -187,15 +185,38 @@ static bool is_internal(const struct walk *walk, const struct task *task, const 
         return true;
     if (task->path_length > 0)
         return false;
-    if (strcmp(name, ".glusterfs") == 0 || strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0)
+    if (!walk->plain &&
+        (strcmp(name, ".glusterfs") == 0 || strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0))
         return true;
     return !walk->own && (strcmp(name, SENTINEL) == 0 || strcmp(name, PURGE) == 0 || strcmp(name, PROBE) == 0 ||
-                          strcmp(name, BENCH) == 0);
+                          strcmp(name, BENCH) == 0 || strcmp(name, JOURNAL) == 0);
 }
 
-static bool is_skipped(const struct walk *walk, const struct task *task, const char *name)
+/* Whether an entry is hidden from this walk, or is a mount point, which is reported. */
+static bool is_kept_out(struct worker *worker, const struct task *task, const char *name)
 {
-    return is_internal(walk, task, name) || (walk->only_trees && task->tree == NO_TREE && !leads_to_tree(walk, task, name));
+    const struct walk *walk = worker->walk;
+    if (walk->hidden_count + walk->mounted_count == 0)
+        return false;
+    struct task *entry = task_made(task->path, task->path_length, name, NO_TREE);
+    bool hidden = is_listed(walk->hidden, walk->hidden_count, entry->path);
+    bool mounted = is_listed(walk->mounted, walk->mounted_count, entry->path);
+    free(entry);
+    if (mounted && !hidden)
+        worker_problem(worker, task, name, "open", EXDEV, "another file system is mounted here; not entered");
+    return hidden || mounted;
+}
+
+static bool is_skipped(struct worker *worker, const struct task *task, const struct listed_entry *entry)
+{
+    const struct walk *walk = worker->walk;
+    const char *name = entry->name;
+    if (is_internal(walk, task, name) || (walk->only_trees && task->tree == NO_TREE && !leads_to_tree(walk, task, name)))
+        return true;
+    if (!walk->plain)
+        return false;
+    bool compared = worker->names_met.count < NAMES_MET || entry->type == DT_DIR || entry->type == DT_UNKNOWN;
+    return (compared && !names_add(&worker->names_met, name)) || is_kept_out(worker, task, name);
 }
 
 static int by_inode(const void *left, const void *right)
@@ -204,18 +225,16 @@ static int by_inode(const void *left, const void *right)
     return (one > other) - (one < other);
 }
 
-/* Read all entries of a piece, in the order of their inodes on the disk; returns the start of the next piece. */
-static int64_t read_piece(struct worker *worker, const struct task *task, size_t length)
+size_t names_listed(struct worker *worker, const struct task *task, size_t length, int64_t *next)
 {
-    static _Thread_local struct place places[LISTING_BYTES / sizeof(struct listed_entry)];
+    struct place *places = worker->places;
     size_t count = 0;
     bool in_order = true;
-    int64_t next = 0;
     for (size_t at = 0; at < length;) {
         const struct listed_entry *entry = (const struct listed_entry *)(const void *)(worker->listing + at);
-        next = entry->next_offset;
+        *next = entry->next_offset;
         at += entry->length;
-        if (is_skipped(worker->walk, task, entry->name))
+        if (is_skipped(worker, task, entry))
             continue;
         worker->names_read.entries++;
         worker->names_read.names += XXH3_64bits(entry->name, strlen(entry->name));
@@ -224,25 +243,29 @@ static int64_t read_piece(struct worker *worker, const struct task *task, size_t
     }
     if (!in_order)
         qsort(places, count, sizeof *places, by_inode);
-    for (size_t index = 0; index < count; index++)
-        entry_read(worker, task, places[index].name);
-    return next;
+    return count;
+}
+
+size_t piece_read(struct worker *worker, const struct task *task, int fd)
+{
+    long length = syscall(SYS_getdents64, fd, worker->listing, LISTING_BYTES);
+    if (length >= 0)
+        return (size_t)length;
+    if (errno == ENOENT)
+        worker_vanished(worker, task, NULL);
+    else
+        worker_problem(worker, task, NULL, "list", errno, NULL);
+    return 0;
 }
 
 static void read_directory(struct worker *worker, const struct task *task, int fd, ino_t inode)
 {
-    for (;;) {
-        long length = syscall(SYS_getdents64, fd, worker->listing, LISTING_BYTES);
-        if (length < 0) {
-            if (errno == ENOENT)
-                worker_vanished(worker, task, NULL);
-            else
-                worker_problem(worker, task, NULL, "list", errno, NULL);
-            return;
-        }
-        if (length == 0)
-            return;
-        int64_t next = read_piece(worker, task, (size_t)length);
+    size_t length;
+    while ((length = piece_read(worker, task, fd)) > 0) {
+        int64_t next = 0;
+        size_t count = names_listed(worker, task, length, &next);
+        for (size_t index = 0; index < count; index++)
+            entry_read(worker, task, worker->places[index].name);
         if (worker->found_count >= FOUND_LIMIT) {
             put_off(worker, task, inode, next);
             return;
@@ -252,51 +275,65 @@ static void read_directory(struct worker *worker, const struct task *task, int f
     }
 }
 
-/* Open the directory and make it the current one; -1: the problem has been stored. */
-static int enter(struct worker *worker, const struct task *task, ino_t *inode)
+bool directory_enter(struct worker *worker, const struct task *task, int *fd, struct stat *facts)
 {
-    int fd = directory_open(worker, task);
-    struct stat facts;
-    if (fd < 0 || fstat(fd, &facts) != 0 || fchdir(fd) != 0) {
+    *fd = directory_open(worker, task);
+    if (*fd < 0 || fstat(*fd, facts) != 0 || fchdir(*fd) != 0) {
         if (errno == ENOENT)
             worker_vanished(worker, task, NULL);
         else
             worker_problem(worker, task, NULL, "open", errno, NULL);
-        return fd;
+        return false;
     }
-    *inode = facts.st_ino;
-    if (facts.st_dev != worker->walk->device) {
+    if (facts->st_dev != worker->walk->device)
         worker_problem(worker, task, NULL, "open", EXDEV, "another file system is mounted here; not entered");
-    } else if (task->inode != 0 && task->inode != facts.st_ino) {
+    else if (task->inode != 0 && task->inode != facts->st_ino)
         worker_problem(worker, task, NULL, "list", 0, "was replaced by another directory while it was read");
-    } else if (task->inode != 0 && lseek(fd, task->offset, SEEK_SET) < 0) {
+    else
+        return true;
+    return false;
+}
+
+static void read_task(struct worker *worker, const struct task *task, int fd, ino_t inode)
+{
+    if (task->inode != 0 && lseek(fd, task->offset, SEEK_SET) < 0) {
         worker_problem(worker, task, NULL, "list", errno, NULL);
-    } else {
-        worker->names_read = (struct listing){0};
-        if (task->path_length == 0 && task->inode == 0 && worker->walk->marks)
-            root_marks_read(worker, task);
-        read_directory(worker, task, fd, facts.st_ino);
-        if (worker->walk->listings)
-            listings_add(&worker->listings, task->path, task->path_length, worker->names_read);
-        publish(worker);
+        return;
     }
-    return fd;
+    worker->names_read = (struct listing){0};
+    if (task->path_length == 0 && task->inode == 0 && worker->walk->marks)
+        root_marks_read(worker, task);
+    read_directory(worker, task, fd, inode);
+    if (worker->walk->listings)
+        listings_add(&worker->listings, task->path, task->path_length, worker->names_read);
+    publish(worker);
+}
+
+static void read_all(struct worker *worker)
+{
+    struct task *task;
+    while ((task = queue_take(&worker->walk->queue, worker->number)) != NULL) {
+        int fd;
+        struct stat facts;
+        if (directory_enter(worker, task, &fd, &facts))
+            read_task(worker, task, fd, facts.st_ino);
+        if (fd >= 0 && task->path_length == 0)
+            close(fd);
+        queue_done(&worker->walk->queue, task);
+    }
 }
 
 void worker_run(struct worker *worker)
 {
     worker->listing = allocated(LISTING_BYTES);
+    worker->places = allocated(LISTING_BYTES / sizeof(struct listed_entry) * sizeof *worker->places);
     worker->names = allocated(65536);
     worker->value = allocated(65536);
     worker->patience = PATIENCE;
-    struct task *task;
-    while ((task = queue_take(&worker->walk->queue, worker->number)) != NULL) {
-        ino_t inode = 0;
-        int fd = enter(worker, task, &inode);
-        if (fd >= 0 && task->path_length == 0)
-            close(fd);
-        queue_done(&worker->walk->queue, task);
-    }
+    if (worker->walk->plain)
+        worker_run_in_order(worker);
+    else
+        read_all(worker);
     directories_close(worker);
     rows_flush(&worker->files);
     rows_flush(&worker->directories);
@@ -308,6 +345,7 @@ void worker_run(struct worker *worker)
     free(worker->problems.data);
     free(worker->held_path);
     free(worker->listing);
+    free(worker->places);
     free(worker->names);
     free(worker->value);
 }

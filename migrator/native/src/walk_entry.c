@@ -335,10 +335,16 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
         row.symlink_target = target;
         row.symlink_length = (size_t)length;
     }
-    if (read_list(worker, name) != 0)
-        return failed(worker, directory, name, "xattrs");
+    if (read_list(worker, name) != 0) {
+        /* On a mount it has a row all the same, and is entered: only its attributes are unknown. */
+        if (!plain || errno == ENOENT)
+            return failed(worker, directory, name, "xattrs");
+        worker_problem(worker, directory, name, "xattrs", errno, NULL);
+    }
     if (row.type == TYPE_FILE && !plain && !is_row(worker, directory, name, &facts, &row))
         return DONE;
+    if (row.type == TYPE_FILE && plain && worker->walk->distributed && gluster_hides_marks(facts.stx_mode))
+        row.mode &= ~(int32_t)(S_ISGID | S_ISVTX);
 
     if (worker->walk->marks && read_marks(worker, directory, name) != 0)
         return failed(worker, directory, name, "xattrs");

@@ -40,6 +40,17 @@ struct task *task_made(const char *directory, size_t directory_length, const cha
 
 void queue_push(struct queue *queue, unsigned worker, struct task *first, size_t count)
 {
+    queue_expect(queue, count);
+    queue_offer(queue, worker, first, count);
+}
+
+void queue_expect(struct queue *queue, size_t count)
+{
+    atomic_fetch_add(&queue->unfinished, count);
+}
+
+void queue_offer(struct queue *queue, unsigned worker, struct task *first, size_t count)
+{
     if (count == 0)
         return;
     struct stack *stack = &queue->stacks[worker];
@@ -49,7 +60,6 @@ void queue_push(struct queue *queue, unsigned worker, struct task *first, size_t
         last->next->previous = last;
         last = last->next;
     }
-    atomic_fetch_add(&queue->unfinished, count);
     pthread_mutex_lock(&stack->lock);
     last->next = stack->top;
     if (stack->top != NULL)
@@ -89,14 +99,27 @@ static struct task *taken(struct queue *queue, unsigned from, bool own)
     return task;
 }
 
+bool queue_is_short(struct queue *queue)
+{
+    return atomic_load(&queue->idle) > atomic_load(&queue->waiting);
+}
+
+struct task *queue_try(struct queue *queue, unsigned worker)
+{
+    for (unsigned step = 0; step < queue->workers; step++) {
+        struct task *task = taken(queue, (worker + step) % queue->workers, step == 0);
+        if (task != NULL)
+            return task;
+    }
+    return NULL;
+}
+
 struct task *queue_take(struct queue *queue, unsigned worker)
 {
     for (;;) {
-        for (unsigned step = 0; step < queue->workers; step++) {
-            struct task *task = taken(queue, (worker + step) % queue->workers, step == 0);
-            if (task != NULL)
-                return task;
-        }
+        struct task *task = queue_try(queue, worker);
+        if (task != NULL)
+            return task;
         pthread_mutex_lock(&queue->lock);
         atomic_fetch_add(&queue->idle, 1);
         while (atomic_load(&queue->waiting) == 0 && atomic_load(&queue->unfinished) > 0)
@@ -110,6 +133,7 @@ struct task *queue_take(struct queue *queue, unsigned worker)
 
 void queue_done(struct queue *queue, struct task *task)
 {
+    free(task->names);
     free(task);
     if (atomic_fetch_sub(&queue->unfinished, 1) == 1) {
         pthread_mutex_lock(&queue->lock);

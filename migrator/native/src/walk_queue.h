@@ -10,13 +10,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* One directory to read, from its beginning or (`inode` not 0) from an offset on. */
+struct reading;
+
+/* One directory to read, from its beginning or (`inode` not 0) from an offset on; or some of its names, which another
+ * worker has listed (`reading`). */
 struct task {
     struct task *next; /* towards the end that other workers take from */
     struct task *previous;
     int32_t tree;
     ino_t inode;
     int64_t offset;
+    struct reading *reading;
+    char *names; /* each ends with NUL; freed with the task */
+    size_t names_length;
     size_t path_length;
     char path[]; /* relative to the brick's root, "" for the root itself; ends with NUL */
 };
@@ -48,6 +54,18 @@ struct task *task_made(const char *directory, size_t directory_length, const cha
 
 /* Push a chain of tasks, linked by `next`; the first one is taken first. The queue then owns them. */
 void queue_push(struct queue *queue, unsigned worker, struct task *first, size_t count);
+
+/* Count tasks that a worker keeps for itself: the walk is not done before they are. */
+void queue_expect(struct queue *queue, size_t count);
+
+/* As queue_push, for tasks that are counted already. */
+void queue_offer(struct queue *queue, unsigned worker, struct task *first, size_t count);
+
+/* Whether more workers wait for a task than there are tasks. */
+bool queue_is_short(struct queue *queue);
+
+/* A task that waits now; NULL if there is none. */
+struct task *queue_try(struct queue *queue, unsigned worker);
 
 /* The next task; waits for one. NULL when every task of every worker is done. */
 struct task *queue_take(struct queue *queue, unsigned worker);

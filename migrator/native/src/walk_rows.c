@@ -50,7 +50,7 @@ void rows_free(struct rows *rows)
 
 static uint8_t *room(struct pool *pool, size_t length)
 {
-    if (pool->length + length > pool->capacity) {
+    if (pool->length + length >= pool->capacity) {
         pool->capacity = 2 * pool->capacity + length + 4096;
         pool->data = reallocated(pool->data, pool->capacity);
     }

@@ -14,8 +14,8 @@ from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.rules_progress import wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainWorld
 from migrator.bricks.shared import ThrottleRules
-from migrator.catalog.brick_parts import BrickEntry
 from migrator.catalog.model import BrickContent, TreeOnBricks
+from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind

@@ -12,7 +12,7 @@ from migrator.bricks.drain.audit import LeftListFile, audit_bricks
 from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
 from migrator.bricks.drain.steps import DrainMachine
-from migrator.catalog.brick_parts import BrickEntry
+from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
