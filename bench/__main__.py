@@ -20,6 +20,8 @@ from bench.forecast import forecast
 from bench.freezes import NAME as NAME_OF_FREEZES
 from bench.freezes import freezes
 from bench.lab import BenchLab, bench_lab
+from bench.mount_walk import NAME as NAME_OF_MOUNT_WALKS
+from bench.mount_walk import mount_walk
 from bench.options import Options, parse_options
 from bench.page import write_page
 from bench.passes import passes
@@ -51,6 +53,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     "big": big,
     "scaling": scaling,
     NAME_OF_WALKS: walk_speed,
+    NAME_OF_MOUNT_WALKS: mount_walk,
     NAME_OF_FREEZES: freezes,
     NAME_OF_STREAMS: streams,
     NAME_OF_REQUESTS: requests,
@@ -68,6 +71,7 @@ PAGE_ORDER = (
     "bulk",
     "scan",
     NAME_OF_WALKS,
+    NAME_OF_MOUNT_WALKS,
     "passes",
     NAME_OF_VERIFICATION,
     "big",

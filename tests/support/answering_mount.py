@@ -1,6 +1,6 @@
 """A directory passed through by FUSE, read-only, whose answers a test decides; it counts requests, and may take its time.
 
-Run as `python -m tests.support.answering_mount BACKING MOUNT_POINT CONTROL CALL_S`, in a process of its own, or by
+Run as `python -m tests.support.answering_mount BACKING MOUNT_POINT CONTROL CALL_S CACHED_S`, in a process of its own, or by
 `answering_mount`. CONTROL is a directory with `answers.json`, which is read again whenever it has changed.
 """
 
@@ -49,8 +49,12 @@ class AnsweringMount:
 
 
 @contextmanager
-def answering_mount(directory: Path, backing: Path, *, call_s: float = 0.0) -> Iterator[AnsweringMount]:
-    """`backing`, mounted in an existing directory for the length of the block; each request takes `call_s`."""
+def answering_mount(
+    directory: Path, backing: Path, *, call_s: float = 0.0, cached_s: float = 0.0
+) -> Iterator[AnsweringMount]:
+    """`backing`, mounted in an existing directory for the length of the block; each request takes `call_s`. Names and
+    attributes are cached for `cached_s`.
+    """
     mount_point, control = directory / "answering", directory / "control"
     mount_point.mkdir()
     control.mkdir()
@@ -66,6 +70,7 @@ def answering_mount(directory: Path, backing: Path, *, call_s: float = 0.0) -> I
             str(mount_point),
             str(control),
             str(call_s),
+            str(cached_s),
         ]
         process = subprocess.Popen(
             argv, cwd=Path(__file__).parents[2], stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -85,7 +90,7 @@ def answering_mount(directory: Path, backing: Path, *, call_s: float = 0.0) -> I
         process.wait()
 
 
-def _serve(backing: bytes, mount_point: str, control: Path, call_s: float) -> None:
+def _serve(backing: bytes, mount_point: str, control: Path, call_s: float, cached_s: float) -> None:
     import mfusepy
 
     class Answering(mfusepy.Operations):  # type: ignore[misc]
@@ -191,10 +196,12 @@ def _serve(backing: bytes, mount_point: str, control: Path, call_s: float) -> No
         Answering(),
         mount_point,
         fsname="answering",
+        max_threads=128,
         **dict.fromkeys(("foreground", "allow_other", "ro", "use_ino"), True),
-        **dict.fromkeys(("entry_timeout", "negative_timeout", "attr_timeout"), 0.0),
+        negative_timeout=0.0,
+        **dict.fromkeys(("entry_timeout", "attr_timeout"), cached_s),
     )
 
 
 if __name__ == "__main__":
-    _serve(os.fsencode(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]))
+    _serve(os.fsencode(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
