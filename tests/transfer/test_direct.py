@@ -169,6 +169,50 @@ def test_a_full_target_stops_everything_and_leaves_nothing_half(scratch: Path, t
     assert {path.name for path in target.iterdir()} == {"a"}
 
 
+@pytest.mark.parametrize("in_flight", ["1", "2", "16", "200"])
+def test_however_many_are_in_flight_the_same_arrives(scratch: Path, in_flight: str) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    for number in range(60):
+        directory = source / f"d{number % 7}"
+        directory.mkdir(exist_ok=True)
+        (directory / f"f{number}").write_bytes(os.urandom(number * 1000))
+        os.setxattr(directory / f"f{number}", "user.number", b"%d" % number)
+        (directory / f"link{number}").symlink_to(f"f{number}")
+    for number in range(0, 60, 5):
+        (source / "d3" / f"other-{number}").hardlink_to(source / f"d{number % 7}" / f"f{number}")
+    directories, others = names_of(os.fsencode(source))
+    names = [*others, b"d1/gone", b"d2/gone"]
+    inodes = [(source / os.fsdecode(name)).lstat() if name in others else None for name in names]
+    records = b"".join(
+        (b"l%d" % facts.st_ino if facts and facts.st_nlink > 1 else b"") + b":" + name + b"\0"
+        for name, facts in zip(names, inodes, strict=True)
+    )
+    assert run_copy(source, target, listed(*directories), kind="directories").returncode == 0
+    done = run_copy(source, target, records, "--digest", "--in-flight", in_flight)
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.splitlines()
+    vanished = {names[int(line.split()[1])] for line in lines if line.startswith(b"F")}
+    assert vanished == {b"d1/gone", b"d2/gone"}
+    digested = [int(line.split()[1]) for line in lines if line.startswith(b"D")]
+    assert len(digested) == len(set(digested)) == 60, "of each file once: the other names are links to it"
+    assert lines[-1].split()[1] == b"%d" % len(others)
+    times = run_copy(source, target, listed(*directories), "--in-flight", in_flight, kind="directory-times")
+    assert times.returncode == 0
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
+def test_a_full_target_leaves_nothing_half_of_what_is_in_flight(scratch: Path, tiny_xfs: XfsMount) -> None:
+    source, target = make_trees(scratch / "s", tiny_xfs.path, tree=TREE)
+    for number in range(40):
+        (source / f"{number}").write_bytes(os.urandom(4 << 20))
+    ran = Streams(direct_engine(), scratch / "s", tiny_xfs.path).run(
+        [TREE + b"/%d" % number for number in range(40)], tree=TREE
+    )
+    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
+    assert not ran.outcome.suspects
+    assert all(path.read_bytes() == (source / path.name).read_bytes() for path in target.iterdir())
+
+
 def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     for name in ("over-empty", "over-full", "over-link"):

@@ -13,7 +13,8 @@
  * time is not that of the source. Only the part files of ranges are synced, because their marks survive a crash: a chunk
  * counts as done after a syncfs that follows the end of this program. If that does not reach the target's disks
  * (--fsync), each file is synced before it gets its time, many at once (copy_finish.c). Write-back of big files starts
- * during the copy. Errors of write and close are reported. The program may be killed at any time and run again with the
+ * during the copy. With --in-flight, that many paths are copied at the same time, each by a thread: every call on a mount
+ * waits for a server. Directories are made in the order of the list, and so are the names of link groups. Errors of write and close are reported. The program may be killed at any time and run again with the
  * same list.
  *
  * A file is read in its current state, not as it was listed. A file that changes while it is read is copied again, at
@@ -23,6 +24,9 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +90,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
     const struct number numbers[] = {
         {"--granularity-ns", &granularity_ns},
         {"--bwlimit", &options->bwlimit_bytes_per_s},
+        {"--in-flight", &options->in_flight},
         {"--name-seed", &options->name_seed},
         {"--max-xattr-bytes", &options->max_xattr_bytes},
         {"--max-xattr-name-bytes", &options->max_xattr_name_bytes},
@@ -179,35 +184,117 @@ void report(struct copier *copier, size_t index, enum result result) {
     }
 }
 
-static bool make_room(struct copier *copier) {
+static bool make_room_for_groups(struct copier *copier) {
     size_t groups = 0;
     for (size_t at = 0; at < copier->list->count; at++)
         groups += copier->list->records[at].has_group;
-    if (groups > 0 && copier->options->hard_links) {
-        copier->first_names_room = 16;
-        while (copier->first_names_room < 2 * groups)
-            copier->first_names_room *= 2;
-        copier->first_names = calloc(copier->first_names_room, sizeof *copier->first_names);
-        if (copier->first_names == NULL)
-            return false;
-    }
+    if (groups == 0 || !copier->options->hard_links)
+        return true;
+    copier->first_names_room = 16;
+    while (copier->first_names_room < 2 * groups)
+        copier->first_names_room *= 2;
+    copier->first_names = calloc(copier->first_names_room, sizeof *copier->first_names);
+    return copier->first_names != NULL;
+}
+
+static bool make_room(struct copier *copier) {
     if (copier->options->digest && !make_digest(copier))
         return false;
     return posix_memalign((void **)&copier->buffer, 4096, COPY_BUFFER_BYTES) == 0;
 }
 
-static void release(struct copier *copier, struct list *list) {
+static void release(struct copier *copier) {
     free(copier->buffer);
     free_digest(copier);
-    free(copier->first_names);
     free(copier->attributes.names);
     free(copier->attributes.values);
     free(copier->attributes.kept);
     free(copier->existing.names);
     free(copier->existing.values);
     free(copier->existing.kept);
+}
+
+static void release_all(struct copier *copier, struct list *list) {
+    release(copier);
+    free(copier->first_names);
     free(list->records);
     free(list->text);
+}
+
+#define MOST_IN_FLIGHT 256
+/* What a thread takes of the list at a time: neighbours are in one directory. */
+#define TAKEN_AT_ONCE 8
+
+static atomic_size_t taken;
+
+static bool is_of_group(const struct copier *copier, const struct record *record) {
+    return record->has_group && copier->options->hard_links;
+}
+
+static void copy_at(struct copier *copier, size_t index) {
+    report(copier, index, copy_path(copier, &copier->list->records[index], index));
+    tick();
+}
+
+/* Copy paths of the list until all are taken, except names of link groups. */
+static void copy_others(struct copier *copier) {
+    size_t count = copier->list->count, from;
+    while ((from = atomic_fetch_add(&taken, TAKEN_AT_ONCE)) < count)
+        for (size_t index = from; index < count && index < from + TAKEN_AT_ONCE && !is_stopped(); index++)
+            if (!is_of_group(copier, &copier->list->records[index]))
+                copy_at(copier, index);
+}
+
+static void *copy_beside(void *argument) {
+    struct copier *copier = argument;
+    /* Entries that cannot be opened are reached through a working directory of its own. Without it, the others copy. */
+    if (unshare(CLONE_FS) == 0)
+        copy_others(copier);
+    return NULL;
+}
+
+/* One after the other, in the order of the list. */
+static void copy_in_order(struct copier *copier, bool groups_only) {
+    for (size_t index = 0; index < copier->list->count && !is_stopped(); index++)
+        if (!groups_only || is_of_group(copier, &copier->list->records[index]))
+            copy_at(copier, index);
+}
+
+/* Many at the same time. Where a thread cannot be had, there are fewer. */
+static void copy_in_flight(struct copier *copier, size_t count) {
+    struct copier copiers[MOST_IN_FLIGHT];
+    pthread_t threads[MOST_IN_FLIGHT];
+    size_t started = 0;
+    for (; started + 1 < count; started++) {
+        struct copier *other = &copiers[started];
+        *other = (struct copier){.options = copier->options, .list = copier->list, .source_tree = copier->source_tree, .target_tree = copier->target_tree, .source_directory = -1, .target_directory = -1};
+        if (make_room(other) && pthread_create(&threads[started], NULL, copy_beside, other) == 0)
+            continue;
+        release(other);
+        break;
+    }
+    copy_in_order(copier, true);
+    copy_others(copier);
+    for (size_t at = 0; at < started; at++)
+        pthread_join(threads[at], NULL);
+    end_finishing(copier);
+    for (size_t at = 0; at < started; at++)
+        release(&copiers[at]);
+}
+
+static void copy_list(struct copier *copier) {
+    const struct options *options = copier->options;
+    size_t most = copier->list->count / TAKEN_AT_ONCE + 1;
+    size_t count = options->in_flight < most ? (size_t)options->in_flight : most;
+    /* A directory is made before those in it. Without root, one that is closed too early could not be entered. */
+    bool any_order = options->kind == KIND_FILES || options->kind == KIND_RANGES ||
+                     (options->kind == KIND_DIRECTORY_TIMES && options->privileged);
+    if (any_order && count > 1) {
+        copy_in_flight(copier, count < MOST_IN_FLIGHT ? count : MOST_IN_FLIGHT);
+        return;
+    }
+    copy_in_order(copier, false);
+    end_finishing(copier);
 }
 
 static int usage(const char *message, int code) {
@@ -216,7 +303,7 @@ static int usage(const char *message, int code) {
 }
 
 int copy_main(int argc, char **argv) {
-    struct options options = {.name_seed = UINT64_MAX, .max_xattr_bytes = INT64_MAX, .max_xattr_name_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
+    struct options options = {.in_flight = 1, .name_seed = UINT64_MAX, .max_xattr_bytes = INT64_MAX, .max_xattr_name_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
     struct list list;
     struct copier copier = {.options = &options, .list = &list, .source_directory = -1, .target_directory = -1};
     if (!take_options(argc, argv, &options))
@@ -229,20 +316,16 @@ int copy_main(int argc, char **argv) {
     if (copier.target_tree < 0)
         return usage("the target's tree cannot be opened", EXIT_NO_TREE);
     if (!read_list(STDIN_FILENO, &list)) {
-        release(&copier, &list);
+        release_all(&copier, &list);
         return usage("the list of paths is malformed", EXIT_BAD_LIST);
     }
-    if (!make_room(&copier)) {
-        release(&copier, &list);
+    if (!make_room_for_groups(&copier) || !make_room(&copier)) {
+        release_all(&copier, &list);
         return usage("no memory", EXIT_NO_MEMORY);
     }
     start_events(&options);
-    for (size_t index = 0; index < list.count; index++) {
-        report(&copier, index, copy_path(&copier, &list.records[index], index));
-        tick(&copier);
-    }
-    end_finishing(&copier);
-    end_events(&copier);
-    release(&copier, &list);
-    return EXIT_LIST_DONE;
+    copy_list(&copier);
+    end_events();
+    release_all(&copier, &list);
+    return is_stopped() ? EXIT_STOPPED : EXIT_LIST_DONE;
 }

@@ -53,6 +53,7 @@ struct options {
     bool sockets;
     int64_t granularity_ns;
     uint64_t bwlimit_bytes_per_s; /* 0: no limit */
+    uint64_t in_flight;           /* the number of paths that are copied at the same time */
     uint64_t name_seed;           /* of temporary names: random for each site */
     uint64_t max_xattr_bytes;
     uint64_t max_xattr_name_bytes;
@@ -155,8 +156,6 @@ struct copier {
     enum side failed_side;
     const char *failed_operation;
     int failed_errno;
-    uint64_t files;
-    uint64_t bytes;
 };
 
 #define COPY_BUFFER_BYTES ((size_t)1 << 20)
@@ -166,12 +165,14 @@ struct copier {
 /* copy_list.c */
 bool read_list(int fd, struct list *list);
 
-/* copy_events.c */
+/* copy_events.c: for any thread */
 void start_events(const struct options *options);
-void tick(const struct copier *copier);
-void pace(struct copier *copier, size_t bytes);
-void tell_problem(struct copier *copier, size_t index, enum problem problem);
-void end_events(const struct copier *copier);
+void tick(void);
+void count_file(void);
+void pace(size_t bytes);
+void tell_problem(const struct copier *copier, size_t index, enum problem problem);
+bool is_stopped(void);
+void end_events(void);
 __attribute__((format(printf, 1, 2))) void tell(const char *format, ...);
 int failed(struct copier *copier, enum side side, const char *operation);
 

@@ -27,7 +27,7 @@ static int write_at(struct copier *copier, int out, const unsigned char *bytes, 
         bytes += written;
         length -= (size_t)written;
         offset += written;
-        pace(copier, (size_t)written);
+        pace((size_t)written);
     }
     return 0;
 }
@@ -74,6 +74,10 @@ static int copy_span(struct copier *copier, int in, int out, off_t from, off_t e
         ssize_t got = pread(in, copier->buffer, wanted, *reached);
         if (got < 0 && errno == EINTR)
             continue;
+        if (is_stopped()) {
+            errno = ECANCELED;
+            return failed(copier, SIDE_TARGET, "write");
+        }
         if (got < 0)
             return failed(copier, SIDE_SOURCE, "read");
         if (got == 0)

@@ -4,14 +4,18 @@
  *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad
  *     D INDEX ...                              the digest of its content (digest.c)
  *
+ * Lines of different paths are in any order.
+ *
  * A new limit, in bytes per second (0: none), arrives as the value of a SIGURG. Other programs ignore that signal. Here it
  * stays blocked, so that it interrupts no system call. */
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +28,22 @@
 #define LONGEST_SLEEP_NS 100000000
 #define NS_PER_S 1000000000
 
+static _Atomic uint64_t files;
+static _Atomic uint64_t bytes_written;
+static _Atomic int64_t told_at_ns;
+static _Atomic bool stopped;
+static sigset_t urgent;
+
+/* Of the output. */
+static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 static char waiting[1 << 15];
 static size_t waiting_length;
-static int64_t told_at_ns;
+
+/* Of the limit; the one that waits for it lets all others wait. */
+static pthread_mutex_t pacing = PTHREAD_MUTEX_INITIALIZER;
 static int64_t paced_from_ns;
 static uint64_t paced_bytes;
-static uint64_t limit_bytes_per_s;
-static sigset_t urgent;
+static _Atomic uint64_t limit_bytes_per_s;
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -51,16 +64,31 @@ static void flush_lines(void) {
     waiting_length = 0;
 }
 
+static void add_line(const char *format, va_list arguments) {
+    if (sizeof waiting - waiting_length < 512)
+        flush_lines();
+    waiting_length += (size_t)vsnprintf(waiting + waiting_length, sizeof waiting - waiting_length, format, arguments);
+}
+
 /* Write a line, of less than 512 bytes, at the next flush. */
 void tell(const char *format, ...) {
     va_list arguments;
-    if (sizeof waiting - waiting_length < 512)
-        flush_lines();
     va_start(arguments, format);
-    int length = vsnprintf(waiting + waiting_length, sizeof waiting - waiting_length, format, arguments);
+    pthread_mutex_lock(&telling);
+    add_line(format, arguments);
+    pthread_mutex_unlock(&telling);
     va_end(arguments);
-    waiting_length += (size_t)length;
 }
+
+/* As tell, for the holder of `telling`. */
+__attribute__((format(printf, 1, 2))) static void tell_more(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    add_line(format, arguments);
+    va_end(arguments);
+}
+
+void count_file(void) { atomic_fetch_add(&files, 1); }
 
 void start_events(const struct options *options) {
     limit_bytes_per_s = options->bwlimit_bytes_per_s;
@@ -70,18 +98,20 @@ void start_events(const struct options *options) {
     sigprocmask(SIG_BLOCK, &urgent, NULL);
 }
 
-static void tell_progress(const struct copier *copier) {
-    tell("P %" PRIu64 " %" PRIu64 "\n", copier->files, copier->bytes);
+static void tell_progress(void) {
+    tell_more("P %" PRIu64 " %" PRIu64 "\n", atomic_load(&files), atomic_load(&bytes_written));
     flush_lines();
 }
 
 /* Report progress, at intervals. */
-void tick(const struct copier *copier) {
+void tick(void) {
     int64_t now = now_ns();
-    if (now - told_at_ns >= TICK_NS) {
-        told_at_ns = now;
-        tell_progress(copier);
-    }
+    int64_t told = atomic_load(&told_at_ns);
+    if (now - told < TICK_NS || !atomic_compare_exchange_strong(&told_at_ns, &told, now))
+        return;
+    pthread_mutex_lock(&telling);
+    tell_progress();
+    pthread_mutex_unlock(&telling);
 }
 
 /* Bytes that are ahead of the limit, or behind it, stay so under a new one. */
@@ -101,10 +131,7 @@ static void take_new_limit(void) {
     }
 }
 
-/* Count written bytes of content, and enforce the limit: in any second at most the limit, plus one piece. */
-void pace(struct copier *copier, size_t bytes) {
-    copier->bytes += bytes;
-    tick(copier);
+static void wait_for_limit(size_t bytes) {
     paced_bytes += limit_bytes_per_s == 0 ? 0 : bytes;
     for (;;) {
         take_new_limit();
@@ -123,8 +150,23 @@ void pace(struct copier *copier, size_t bytes) {
         int64_t rest = due - now < LONGEST_SLEEP_NS ? due - now : LONGEST_SLEEP_NS;
         struct timespec pause = {.tv_sec = 0, .tv_nsec = rest};
         nanosleep(&pause, NULL);
-        tick(copier);
+        tick();
     }
+}
+
+/* Count written bytes of content, and enforce the limit: in any second at most the limit, plus one piece of each thread. */
+void pace(size_t bytes) {
+    atomic_fetch_add(&bytes_written, bytes);
+    tick();
+    /* Without a limit, one thread takes the news for all. */
+    if (atomic_load(&limit_bytes_per_s) == 0) {
+        if (pthread_mutex_trylock(&pacing) != 0)
+            return;
+    } else {
+        pthread_mutex_lock(&pacing);
+    }
+    wait_for_limit(bytes);
+    pthread_mutex_unlock(&pacing);
 }
 
 /* Record the error of a system call for tell_problem. Always returns -1. */
@@ -168,17 +210,31 @@ static bool concerns_all(const struct copier *copier) {
     return full || code == EROFS || code == EIO;
 }
 
-void tell_problem(struct copier *copier, size_t index, enum problem problem) {
+/* Whether an error was reported that concerns all paths: the program ends once the paths in flight have come to an end. */
+bool is_stopped(void) { return atomic_load(&stopped); }
+
+/* After an error that concerns all, others are not reported: nobody counts on this list any more. */
+void tell_problem(const struct copier *copier, size_t index, enum problem problem) {
     static const char *const words[] = {"vanished", "moved", "changed", "bad"};
     bool by_call = problem == PROBLEM_VANISHED || problem == PROBLEM_BAD;
-    tell("F %zu %s %s %d %s\n", index, words[problem], by_call && copier->failed_side == SIDE_TARGET ? "target" : "source",
+    pthread_mutex_lock(&telling);
+    if (is_stopped()) {
+        pthread_mutex_unlock(&telling);
+        return;
+    }
+    tell_more("F %zu %s %s %d %s\n", index, words[problem], by_call && copier->failed_side == SIDE_TARGET ? "target" : "source",
          by_call ? copier->failed_errno : 0, by_call ? copier->failed_operation : "-");
     if (problem == PROBLEM_BAD && concerns_all(copier)) {
-        tell_progress(copier);
+        tell_progress();
         fprintf(stderr, "migrator-native copy: %s on the %s: %s\n", copier->failed_operation,
                 copier->failed_side == SIDE_TARGET ? "target" : "source", strerror(copier->failed_errno));
-        _exit(EXIT_STOPPED);
+        atomic_store(&stopped, true);
     }
+    pthread_mutex_unlock(&telling);
 }
 
-void end_events(const struct copier *copier) { tell_progress(copier); }
+void end_events(void) {
+    pthread_mutex_lock(&telling);
+    tell_progress();
+    pthread_mutex_unlock(&telling);
+}

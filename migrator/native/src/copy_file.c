@@ -20,7 +20,7 @@ enum result source_failed(struct copier *copier, const char *operation) {
 
 /* Open a file of the source for reading, without blocking on any file type. */
 int open_source(struct copier *copier, const char *name) {
-    static bool without_access_time = true;
+    static _Atomic bool without_access_time = true;
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     int fd = openat(copier->source_directory, name, flags | (without_access_time ? O_NOATIME : 0));
     if (fd < 0 && errno == EPERM && without_access_time) {
@@ -146,7 +146,8 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
     made.out = copier->options->own_names && !record->in_ranges ? create_at(copier, made.name) : -1;
     if (made.out < 0 && is_there(copier, made.name, &existing)) {
         int touched = dress_existing(copier, made.name, &existing, copier->attributes.mtime_ns, false);
-        copier->files += touched > 0;
+        if (touched > 0)
+            count_file();
         return touched < 0 ? RESULT_FAILED : RESULT_FINE;
     }
     if (made.out < 0 && record->in_ranges)

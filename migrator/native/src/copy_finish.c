@@ -1,5 +1,5 @@
 /* The end of a copy: it is synced if need be, closed, and gets its time and its name. A sync waits for disks, or for a
- * server: many are in flight at once, each in a thread. Their results are reported by the thread that copies. */
+ * server: many are in flight at once, each in a thread. Their results are reported by a thread that copies. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -45,7 +45,7 @@ enum result finish(struct copier *copier, const struct made *made) {
         return is_copied ? RESULT_FAILED : result;
     if (name != made->name && put_in_place(copier, name, made->name) < 0)
         return RESULT_FAILED;
-    copier->files++;
+    count_file();
     return result;
 }
 
@@ -71,7 +71,6 @@ static void land(struct copier *copier, struct flight *flight) {
     struct copier *other = &flight->copier;
     enum result result = flight->made.result;
     flight->state = IDLE;
-    copier->files += result == RESULT_FINE || result == RESULT_CHANGED;
     copier->failed_side = other->failed_side;
     copier->failed_operation = other->failed_operation;
     copier->failed_errno = other->failed_errno;

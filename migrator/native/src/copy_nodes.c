@@ -37,7 +37,7 @@ static enum result finish_node(struct copier *copier, const char *temporary, con
     }
     if (put_in_place(copier, temporary, name) < 0)
         return RESULT_FAILED;
-    copier->files++;
+    count_file();
     return RESULT_FINE;
 }
 
@@ -49,7 +49,8 @@ static enum result target_failed(struct copier *copier, const char *operation) {
 /* Decide whether to keep an existing node or to copy it again. It counts as a file if anything was changed. */
 static enum result keep_node(struct copier *copier, const char *name, const struct stat *existing, bool with_time) {
     int touched = dress_existing(copier, name, existing, copier->attributes.mtime_ns, with_time);
-    copier->files += touched > 0;
+    if (touched > 0)
+        count_file();
     return touched < 0 ? RESULT_FAILED : RESULT_FINE;
 }
 
@@ -175,7 +176,7 @@ static int link_here(struct copier *copier, int directory, const char *first, co
     }
     if (put_in_place(copier, temporary, name) < 0)
         return -1;
-    copier->files++;
+    count_file();
     return 1;
 }
 

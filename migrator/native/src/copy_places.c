@@ -62,7 +62,7 @@ static int open_by_hand(int tree, const char *path, size_t length, int flags, bo
 /* The directory at a path beneath a tree; the tree's own descriptor for the empty path. `readable`: open it for reading
  * its attributes, if permitted. -1 with errno. */
 int open_beneath(int tree, const char *path, size_t length, bool readable) {
-    static bool has_openat2 = true;
+    static _Atomic bool has_openat2 = true;
     char text[4096];
     int flags = readable ? O_RDONLY | O_NONBLOCK : O_PATH;
     if (length == 0)

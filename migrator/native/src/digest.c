@@ -102,7 +102,7 @@ void add_hole_to_digest(struct copier *copier, off_t length) {
     static const unsigned char zeros[1 << 16];
     for (; copier->digest != NULL && length > 0; length -= (off_t)sizeof zeros) {
         add_to_digest(copier, zeros, length < (off_t)sizeof zeros ? (size_t)length : sizeof zeros);
-        tick(copier);
+        tick();
     }
 }
 
@@ -138,7 +138,7 @@ static bool read_span(struct copier *copier, int fd, off_t from, off_t end) {
             return false;
         add_to_digest(copier, copier->buffer, (size_t)got);
         from += got;
-        pace(copier, (size_t)got);
+        pace((size_t)got);
     }
     return true;
 }
@@ -200,7 +200,7 @@ static void digest_list(struct copier *copier) {
             continue;
         digest_file(copier, fd);
         close(fd);
-        tick(copier);
+        tick();
     }
 }
 
@@ -224,7 +224,7 @@ int digest_main(int argc, char **argv) {
         code = EXIT_NO_MEMORY;
     if (code == EXIT_LIST_DONE)
         digest_list(&copier);
-    end_events(&copier);
+    end_events();
     free_digest(&copier);
     free(copier.buffer);
     free(list.records);
