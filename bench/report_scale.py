@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from bench.timing import say
-from migrator.ledger.ledger import open_ledger
+from migrator.app.ledger import MigrationLedger
 from migrator.render.html import to_html
 from migrator.render.text import to_json, to_markdown
 from migrator.report.report import read_report
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
         weeks.fill(file, samples_every_s=SAMPLE_EVERY_S)
         say(f"a ledger of {options.chunks:,} chunks: {file.stat().st_size >> 20} MiB in {_since(began_s):.0f} s")
         began_s = time.monotonic()
-        with open_ledger(file, read_only=True) as ledger:
+        with MigrationLedger.open(file, read_only=True) as ledger:
             facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
         read_s = _since(began_s)
         document = report_document(facts)

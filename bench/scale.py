@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench.options import Options
 from bench.results import Section
 from bench.timing import say
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs, close_catalog, open_closed, part_name
 from migrator.catalog.manifest import MANIFEST_FILE, ManifestDirectories
@@ -23,7 +24,6 @@ from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
 from migrator.core.units import GIB, MIB, TIB, format_size
 from migrator.fs.model import Capacity, DigestPolicy, MountIdentity
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
@@ -135,7 +135,7 @@ def write_readings(work: Path) -> None:
             connection.execute(f"COPY ({query}) TO '{work}/readings/{file.name}' (FORMAT parquet, COMPRESSION zstd)")
 
 
-def _ledger(file: Path) -> Ledger:
+def _ledger(file: Path) -> MigrationLedger:
     """A real ledger that knows the site and both scans."""
     identity = MountIdentity(
         filesystem="xfs", mounted_from="/dev/null", device=None, fsid=None, root_ino=1, sentinel=None
@@ -149,7 +149,7 @@ def _ledger(file: Path) -> Ledger:
         capabilities=BEEGFS_CAPABILITIES,
         capabilities_probed_at_s=0.0,
     )
-    ledger = open_ledger(file, create=True)
+    ledger = MigrationLedger.open(file, create=True)
     ledger.site.create(record)
     for catalog in CATALOGS:
         ledger.scans.start(catalog=catalog, via="mount", at_s=float(NOW_S))

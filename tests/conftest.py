@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.units import MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles
 from migrator.lab.odd import odd_files
-from migrator.ledger.ledger import Ledger, open_ledger
 from tests.fs.target_sides import Sides
 from tests.gluster.walks import Walk, run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
@@ -146,9 +146,9 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
+def ledger(tmp_path: Path) -> Iterator[MigrationLedger]:
     """An empty one."""
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as opened:
         yield opened
 
 

@@ -5,14 +5,21 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from migrator.beegfs.model import TreeOwner
-from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB, TIB, YEAR_S
 from migrator.fs.model import Capacity, SurpriseKind
 from migrator.plan import model as plan
 from migrator.plan.document import write_document
 from migrator.plan.rules_forecast import Growth
-from migrator.plan.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts
+from migrator.plan.schedule.model import (
+    BatchFacts,
+    CopyTally,
+    DrainCopying,
+    Placed,
+    Schedule,
+    ScheduleFacts,
+    SubvolumeFacts,
+)
 from migrator.plan.schedule.rules import assumptions, make_schedule
 from migrator.plan.schedule.rules_drains import assumed_drain_cost, slower_in_drains
 from migrator.plan.schedule.rules_habits import Habits

@@ -18,16 +18,19 @@ from migrator.fs.beneath import read_mounts
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import mount_of
 from migrator.fs.ports import SourceFileSystem
+from migrator.gluster.model import volume_state
 from migrator.hosts.ports import Processes
 from migrator.ledger.locks import Locks
 from migrator.reap.rules import atime_problem
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
+    from migrator.app.ledger import MigrationLedger
     from migrator.beegfs.tool import BeegfsTargets
     from migrator.catalog.files import ClosedCatalogs
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.catalog.queries import CatalogReads
+    from migrator.catalog.records import CatalogLedger
     from migrator.catalog.writer import CatalogDirectories
     from migrator.fs.moving import MovingTarget
     from migrator.fs.reading import PosixSource
@@ -65,7 +68,7 @@ class OperationPorts(TypedDict):
     """The ports that all tracked operations have."""
 
     hooks: "Hooks"
-    ledger: "Ledger"
+    ledger: "MigrationLedger"
     locks: Locks
     files: "RunFiles"
     progress: Progress
@@ -109,19 +112,22 @@ class Wiring:
         return self.site.site.state_dir / "back"
 
     def upgrade_rollbacks(self) -> None:
-        """Upgrade the ledgers of all rollbacks that an earlier release made. Raises as `open_ledger`."""
-        from migrator.ledger.ledger import open_ledger
+        """Upgrade the ledgers of all rollbacks that an earlier release made. Raises as `Ledger.open`."""
+        from migrator.app.ledger import MigrationLedger
 
         for made in sorted(self.rollbacks.glob("*/made")):
-            open_ledger(made.with_name("ledger.db")).close()
+            MigrationLedger.open(made.with_name("ledger.db")).close()
 
-    def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
+    def ledger(self, *, create: bool = False, read_only: bool = False) -> "MigrationLedger":
         """The ledger; the caller closes it. Raises UsageError if there is none, or if it belongs to a site of another
         name.
         """
-        from migrator.ledger.ledger import open_ledger
+        from migrator.app.ledger import MigrationLedger
 
-        ledger, name = open_ledger(self.site.ledger_file, create=create, read_only=read_only), self.site.site.name
+        ledger, name = (
+            MigrationLedger.open(self.site.ledger_file, create=create, read_only=read_only),
+            self.site.site.name,
+        )
         known = ledger.site.read()
         if known is not None and known.name != name:
             ledger.close()
@@ -209,25 +215,25 @@ class Wiring:
 
         return CatalogDirectories(self.site.catalogs_dir, scratch=self.scratch)
 
-    def closed_catalogs(self, ledger: "Ledger") -> "ClosedCatalogs":
+    def closed_catalogs(self, ledger: "CatalogLedger") -> "ClosedCatalogs":
         """The catalogs, for reading."""
         from migrator.catalog.files import ClosedCatalogs
 
         return ClosedCatalogs(self.site.catalogs_dir, ledger.scans.named)
 
-    def catalog_queries(self, ledger: "Ledger") -> "CatalogQueryFiles":
+    def catalog_queries(self, ledger: "CatalogLedger") -> "CatalogQueryFiles":
         """The catalogs, for planning."""
         from migrator.plan.store import CatalogQueryFiles
 
         return CatalogQueryFiles(self.closed_catalogs(ledger), scratch=self.scratch)
 
-    def catalog_reads(self, ledger: "Ledger") -> "CatalogReads":
+    def catalog_reads(self, ledger: "CatalogLedger") -> "CatalogReads":
         """Samples, and use and content of bricks, from catalogs."""
         from migrator.catalog.queries import CatalogReads
 
         return CatalogReads(self.closed_catalogs(ledger), scratch=self.scratch)
 
-    def manifests(self, ledger: "Ledger") -> "ManifestDirectories":
+    def manifests(self, ledger: "CatalogLedger") -> "ManifestDirectories":
         from migrator.catalog.manifest import ManifestDirectories
 
         return ManifestDirectories(self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), scratch=self.scratch)
@@ -283,10 +289,11 @@ class Wiring:
         health, shown = await asyncio.gather(
             source.health(), asyncio.to_thread(lambda: mount_of(read_mounts(), os.path.realpath(self.source_root)))
         )
-        options = None if health.state is None else dict(health.state.options)
+        state = volume_state(health)
+        options = None if state is None else dict(state.options)
         return atime_problem(self.site.source.kind, options, shown)
 
-    def comparisons(self, ledger: "Ledger") -> "Comparisons":
+    def comparisons(self, ledger: "CatalogLedger") -> "Comparisons":
         """The comparison of two catalogs."""
         from migrator.transfer.delta.store import Comparisons
 
@@ -322,7 +329,7 @@ class Wiring:
             timeout_s=self.site.hooks.timeout_s,
         )
 
-    def operation_ports(self, ledger: "Ledger", progress: Progress) -> OperationPorts:
+    def operation_ports(self, ledger: "MigrationLedger", progress: Progress) -> OperationPorts:
         return OperationPorts(
             hooks=self.hooks(),
             ledger=ledger,

@@ -36,7 +36,7 @@ from migrator.hosts.ports import Hosts
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 
 # ---
@@ -76,7 +76,7 @@ class _Ports(OperationPorts):
     volume: GlusterVolumeCommands
 
 
-def _ports(wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress) -> _Ports:
+def _ports(wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress) -> _Ports:
     back_up, volume = partial(ledger.back_up, wiring.site.site.state_dir), GlusterVolumeCommands(source.commands)
     return {"back_up": back_up, "volume": volume, **wiring.operation_ports(ledger, progress)}
 
@@ -87,7 +87,7 @@ def _ports(wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Pr
 
 @asynccontextmanager
 async def addition_world(
-    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
+    wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress
 ) -> AsyncIterator[AdditionWorld]:
     """The ports of an addition, for the length of the block. Raises UsageError."""
     site = wiring.site
@@ -152,7 +152,7 @@ def throttle_rules(site: Site) -> ThrottleRules:
 
 @asynccontextmanager
 async def drain_world(
-    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
+    wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress
 ) -> AsyncIterator[DrainWorld]:
     """The ports of a drain, for the length of the block. Raises UsageError."""
     site = wiring.site
@@ -196,7 +196,7 @@ _LIST = "uncovered.tsv"
 
 @asynccontextmanager
 async def retirement_world(
-    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
+    wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress
 ) -> AsyncIterator[RetirementWorld]:
     """The ports of a retirement, for the length of the block. Raises UsageError."""
     site = wiring.site

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import connecting, endpoints, host_specs, reached
+from migrator.app.ledger import MigrationLedger
 from migrator.app.scan import marks_reader
 from migrator.app.transfer import deltas_of, pass_engine, run_request, run_world
 from migrator.app.verification import archive_folders, proven_archives, readers_of, reading_hosts, verification
@@ -34,7 +35,6 @@ from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
 from migrator.hosts.site import SiteHosts
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.purge.files import MountedPlaces
@@ -55,7 +55,13 @@ if TYPE_CHECKING:
 
 
 def archiving_world(
-    wiring: Wiring, plan: Plan, source: ReadingFileSystem, target: MountedTarget, *, ledger: Ledger, progress: Progress
+    wiring: Wiring,
+    plan: Plan,
+    source: ReadingFileSystem,
+    target: MountedTarget,
+    *,
+    ledger: MigrationLedger,
+    progress: Progress,
 ) -> ArchivingWorld:
     """The ports of `reap archive`."""
     return ArchivingWorld(
@@ -72,7 +78,12 @@ def archiving_world(
 
 
 def restoring_world(
-    wiring: Wiring, *, to: Path | None, capabilities: TargetCapabilities | None, ledger: Ledger, progress: Progress
+    wiring: Wiring,
+    *,
+    to: Path | None,
+    capabilities: TargetCapabilities | None,
+    ledger: MigrationLedger,
+    progress: Progress,
 ) -> RestoringWorld:
     """The ports of `reap restore`. `to` is an existing directory; None: the target, whose `capabilities` are known.
     Raises UsageError if `to` is no directory.
@@ -105,7 +116,9 @@ def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
 # Carrying back
 
 
-def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: DigestPolicy) -> carry_back.CarryingBack:
+def carrying_back(
+    wiring: Wiring, own: MigrationLedger, *, progress: Progress, policy: DigestPolicy
+) -> carry_back.CarryingBack:
     """The rollbacks of a site, whose ledger is `own`."""
     engine, known = pass_engine(wiring.site), own.site.required()
 
@@ -116,7 +129,7 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
         )
         site, tree = back.site, record.tree.path
         with (
-            carry_back.rollback_ledger(site.site.state_dir, known) as ledger,
+            carry_back.rollback_ledger(own, site.site.state_dir) as ledger,
             wiring.source() as real,
             ExitStack() as stack,
         ):
@@ -181,6 +194,7 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
 
     return carry_back.CarryingBack(
         directory=wiring.rollbacks,
+        own=own,
         source_root=wiring.source_root,
         catalogs=wiring.closed_catalogs(own),
         ctimes=wiring.site.source.kind != "gluster" and wiring.source_tool.kind.ctimes.holds,
@@ -214,7 +228,7 @@ def _by_mount(kind: FileSystemKind) -> FileSystemKind:
 @asynccontextmanager
 async def cutover_world(
     wiring: Wiring,
-    ledger: Ledger,
+    ledger: MigrationLedger,
     progress: Progress,
     *,
     policy: DigestPolicy,
@@ -237,6 +251,7 @@ async def cutover_world(
             source_trees = stack.enter_context(closing(MountedTarget(wiring.source_root)))
             yield CutoverWorld(
                 run=run,
+                ledger=ledger,
                 hooks=wiring.hooks(),
                 files=wiring.run_files(),
                 freezer=MountedTops(wiring.source_root),
@@ -278,7 +293,7 @@ def _seen_by_nobody(
     return partial(seen_by_nobody, source, clients, endpoints(wiring, source, hosts), wiring.clock)
 
 
-def _comparing(wiring: Wiring, ledger: Ledger) -> Comparing | None:
+def _comparing(wiring: Wiring, ledger: MigrationLedger) -> Comparing | None:
     cutover = wiring.site.cutover
     if not cutover.compare:
         return None
@@ -293,7 +308,7 @@ def _verifying(
     wiring: Wiring,
     readers: "Readers",
     *,
-    ledger: Ledger,
+    ledger: MigrationLedger,
     known: SiteRecord,
     policy: DigestPolicy,
     progress: Progress,
@@ -325,7 +340,11 @@ def _verifying(
 
 @asynccontextmanager
 async def purge_world(
-    wiring: Wiring, source: PosixSource | GlusterSource, target: MountedTarget, ledger: Ledger, progress: Progress
+    wiring: Wiring,
+    source: PosixSource | GlusterSource,
+    target: MountedTarget,
+    ledger: MigrationLedger,
+    progress: Progress,
 ) -> AsyncIterator[PurgeWorld]:
     """The ports of a purge, for the length of the block. Raises UsageError, and OSError if the source cannot be opened."""
     site, storage = wiring.site, wiring.storage_targets()
@@ -344,7 +363,7 @@ async def purge_world(
                 archived=lambda: proven_archives(wiring, ledger),
                 skipped=_skipped(wiring, ledger),
                 **wiring.operation_ports(ledger, progress),
-                carried=_carried(wiring),
+                carried=_carried(wiring, ledger),
                 marks=marks_reader(site, source, hosts),
                 readers=partial(
                     reading_hosts,
@@ -360,7 +379,7 @@ async def purge_world(
             )
 
 
-def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
+def _skipped(wiring: Wiring, ledger: MigrationLedger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
     def look(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
         plan, _ = wiring.plans(ledger.site.read()).read(record.plan)
         return reap_rows(wiring, plan, ReapAction.SKIP)(record.tree.path)
@@ -368,9 +387,9 @@ def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterab
     return look
 
 
-def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
+def _carried(wiring: Wiring, own: MigrationLedger) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
     def look(record: CutoverRecord) -> Sequence[VerificationRecord] | None:
-        with carry_back.carried_ledger(wiring.rollbacks, record) as ledger:
+        with carry_back.carried_ledger(own, wiring.rollbacks, record) as ledger:
             if ledger is None or carry_back.newest_pass(ledger, record) is None:
                 return None
             return [one for one in ledger.verifications.of_plan(carry_back.PLAN) if one.batch == record.id]

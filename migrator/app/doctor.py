@@ -24,7 +24,7 @@ from migrator.hosts.site import HostSpec, SiteHosts, expand, names
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 
 def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
@@ -55,7 +55,9 @@ def benchmark_script(python: bytes) -> tuple[bytes, ...]:
 
 
 @asynccontextmanager
-async def benchmark_world(wiring: Wiring, ledger: "Ledger", progress: Progress) -> AsyncIterator[BenchmarkWorld]:
+async def benchmark_world(
+    wiring: Wiring, ledger: "MigrationLedger", progress: Progress
+) -> AsyncIterator[BenchmarkWorld]:
     """The ports of benchmarks, for the length of the block. Raises UsageError."""
     # This machine too, even if site.toml does not name it.
     specs = {THIS_HOST: HostSpec()} | host_specs(wiring.site)
@@ -118,7 +120,7 @@ def host_names(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found)) or (THIS_HOST,)
 
 
-def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, ...]:
+def _not_expected(wiring: Wiring, ledger: "MigrationLedger", place: Place) -> tuple[str, ...]:
     """Why the mounted file system is not the one that `init` recorded; None for other directories, which have no
     record.
     """
@@ -131,7 +133,7 @@ def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, 
     return mount_problems(recorded, _mounted(wiring, place.label), where=f"the {place.label}")
 
 
-async def _not_there(hosts: SiteHosts, ledger: "Ledger", name: str, place: Place) -> str | None:
+async def _not_there(hosts: SiteHosts, ledger: "MigrationLedger", name: str, place: Place) -> str | None:
     """Why another host lacks the source or the target at the same path, or a host at the path of its `HOST:/PATH`. This
     machine was checked before.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from migrator.app import Wiring
 from migrator.core.clock import local_time
 from migrator.core.errors import ToolFailed
-from migrator.core.probe import ProbeSide
+from migrator.core.probe import PROBE_LOCK, ProbeSide
 from migrator.core.windows import WindowStanding, standings
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
@@ -20,8 +20,8 @@ from migrator.plan.schedule.stage import PlanScheduling
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
+    from migrator.app.ledger import MigrationLedger
     from migrator.cutover.writers import Endpoints
-    from migrator.ledger.ledger import Ledger
 
 
 def in_words(at_s: float) -> str:
@@ -86,7 +86,7 @@ def endpoints(wiring: Wiring, source: GlusterSource, hosts: SiteHosts) -> "Endpo
 Result = TypeVar("Result")
 
 
-def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
+def probe_world(wiring: Wiring, ledger: "MigrationLedger") -> ProbeWorld:
     """The ports of probing."""
     monotonic_s = wiring.clock.monotonic_s
     return ProbeWorld(
@@ -95,14 +95,14 @@ def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
             ProbeSide.TARGET: DirectoryProber(wiring.target_root, monotonic_s),
         },
         keep=lambda probe: ledger.later(partial(ledger.probes.add, probe)),
-        locks=wiring.locks(),
+        alone=partial(wiring.locks().hold, "probing of both file systems", PROBE_LOCK, noted=False),
         clock=wiring.clock,
         blocking=wiring.blocking,
         interval_s=wiring.site.governor.probe_interval_s,
     )
 
 
-async def beside_probes(wiring: Wiring, ledger: "Ledger", work: Coroutine[Any, Any, Result]) -> Result:
+async def beside_probes(wiring: Wiring, ledger: "MigrationLedger", work: Coroutine[Any, Any, Result]) -> Result:
     """Run some work while both file systems are probed, unless another process of the site probes. For verbs that load
     the users' file systems but do not probe.
     """

@@ -21,7 +21,7 @@ from migrator.scan.session import ScanRequest
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ def scan_request(site: Site, *, via: str | None = None, workers: int = WORKERS, 
 def whole_scan(
     wiring: Wiring,
     source: GlusterSource,
-    ledger: "Ledger",
+    ledger: "MigrationLedger",
     progress: Progress,
     walks: HostBrickWalks | None,
     *,

@@ -47,8 +47,8 @@ from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
 from migrator.transfer.routes import HostLane, VolumeGuard
 
 if TYPE_CHECKING:
+    from migrator.app.ledger import MigrationLedger
     from migrator.hosts.slurm import SlurmHosts
-    from migrator.ledger.ledger import Ledger
 
 
 # Lanes: on this machine, on the brick servers, on nodes of a batch system
@@ -165,12 +165,12 @@ async def run_world(
     target: MountedTarget,
     *,
     hosts: SiteHosts,
-    ledger: "Ledger",
+    ledger: "MigrationLedger",
     progress: Progress,
     engine: str,
     jobs: int | None = None,
     bwlimit_bytes_per_s: int | None = None,
-    controls: "Ledger | None" = None,
+    controls: "MigrationLedger | None" = None,
 ) -> AsyncIterator[World]:
     """The ports of a run, for the length of the block. `jobs` from the command line applies to every host. `controls` has the
     operators' settings, if `ledger` is that of a rollback.
@@ -296,7 +296,7 @@ def pass_engine(site: Site) -> str:
 
 
 def _layouts(
-    wiring: Wiring, ledger: "Ledger", catalog: str, rules: Mapping[bytes, Sequence[LayoutRule]]
+    wiring: Wiring, ledger: "MigrationLedger", catalog: str, rules: Mapping[bytes, Sequence[LayoutRule]]
 ) -> Mapping[bytes, Sequence[LaidOut]]:
     with wiring.catalog_queries(ledger).open(catalog) as queries:
         return queries.laid_out(rules)
@@ -305,7 +305,9 @@ def _layouts(
 # The governor
 
 
-def _governing(wiring: Wiring, hosts: SiteHosts, ledger: "Ledger", bwlimit_bytes_per_s: int | None) -> Governing:
+def _governing(
+    wiring: Wiring, hosts: SiteHosts, ledger: "MigrationLedger", bwlimit_bytes_per_s: int | None
+) -> Governing:
     governor, transfer = wiring.site.governor, wiring.site.transfer
     return Governing(
         ledger=ledger,

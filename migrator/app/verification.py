@@ -18,18 +18,18 @@ from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.records import ArchiveRecords
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
     from migrator.transfer.context import World
     from migrator.verify.content import Readers
     from migrator.verify.stage import Verification
 
 
-def archive_folders(wiring: Wiring, ledger: "Ledger") -> MountedArchiveFolders:
+def archive_folders(wiring: Wiring, ledger: "MigrationLedger") -> MountedArchiveFolders:
     """Where the archives of trees are on the target."""
     return MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed)
 
 
-def proven_archives(wiring: Wiring, ledger: "Ledger") -> ProvenArchives:
+def proven_archives(wiring: Wiring, ledger: "MigrationLedger") -> ProvenArchives:
     """Archived paths, for verification and purge."""
     return ProvenArchives(ArchiveRecords(ledger.database), archive_folders(wiring, ledger))
 
@@ -44,7 +44,7 @@ def verification(
     policy: DigestPolicy,
     trees: tuple[bytes, ...] = (),
     carry: bool = True,
-    ledger: "Ledger",
+    ledger: "MigrationLedger",
     progress: Progress,
 ) -> "Verification":
     """A verification of this site."""
@@ -76,7 +76,7 @@ async def reading_hosts(
     target: MountedTarget,
     *,
     hosts: SiteHosts,
-    ledger: "Ledger",
+    ledger: "MigrationLedger",
     progress: Progress,
     jobs: int | None,
     reread: bool,

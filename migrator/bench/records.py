@@ -9,6 +9,7 @@ from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement
 from migrator.bench.tables import BenchmarkMeasurementRow, BenchmarkRow
 from migrator.core.documents import encode
 from migrator.core.errors import UsageError
+from migrator.ledger.ledger import Ledger
 from migrator.ledger.rows import Records, columns_of, from_column
 
 
@@ -51,3 +52,9 @@ class BenchmarkRecords(Records):
         query = select(made.document).where(made.benchmark_id == benchmark_id)
         rows = self._rows(query.order_by(made.at_s, made.run, made.place, made.step))
         return [from_column(document, Measurement) for (document,) in rows]
+
+
+class BenchLedger(Ledger):
+    """The ledger with the records of benchmarks."""
+
+    benchmarks: BenchmarkRecords

@@ -16,6 +16,7 @@ from migrator.bricks.drain.model import DrainSample, DrainStep
 from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, Ending
+from migrator.bricks.records import BrickLedger
 from migrator.bricks.retire.model import Retirement, RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
@@ -46,6 +47,7 @@ continue a drain without a call.
 class BrickWorld(CallPorts, frozen=True, kw_only=True):
     """The ports that every verb has. `back_up` copies the ledger under a name (blocking)."""
 
+    ledger: BrickLedger
     volume: GlusterVolumeCommands
     back_up: Callable[[str], None]
     throttle: ThrottleRules = NO_THROTTLE

@@ -24,9 +24,9 @@ from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
     from migrator.bricks.call import BrickCall
-    from migrator.ledger.ledger import Ledger
-    from migrator.ledger.operations import OperationStore
-    from migrator.ledger.plans import ScanRecords
+    from migrator.bricks.records import BrickLedger
+    from migrator.catalog.records import ScanRecords
+    from migrator.operations.records import OperationStore
 
 T = TypeVar("T")
 
@@ -244,7 +244,7 @@ async def strange_now(
 # Progress of all drains and additions, for `status`, `report` and `brick status`.
 
 
-def read_bricks(ledger: "Ledger") -> BrickStandings:
+def read_bricks(ledger: "BrickLedger") -> BrickStandings:
     """Read the newest attempts at each set of bricks from the ledger alone, oldest first."""
 
     def standings(records: Any, standing: Callable[[Any, Sequence[DrainSample]], T]) -> tuple[T, ...]:  # noqa: ANN401

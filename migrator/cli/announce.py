@@ -10,11 +10,10 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
-from migrator.cutover.announce import AnnounceRequest, announce
+from migrator.cutover.announce import AnnouncePorts, AnnounceRequest, announce
 from migrator.cutover.model import BackupTold
 from migrator.cutover.records import BackupRecords
 from migrator.cutover.view import announce_document
-from migrator.operations.run_files import CallPorts
 from migrator.render.document import Document, page, paragraph, when
 from migrator.report.status import read_status
 from migrator.transfer.bases import active_plan
@@ -81,7 +80,7 @@ def announce_command(
         notices = AnnouncedNotices(site.site.state_dir / "notices", facts)
         summary = run_shown(
             wiring,
-            lambda shown: announce(request, CallPorts(**wiring.operation_ports(ledger, shown)), notices),
+            lambda shown: announce(request, AnnouncePorts(**wiring.operation_ports(ledger, shown)), notices),
             when_interrupted="run the same command again for the users who were not told",
         )
     return present(invocation, summary, announce_document)

@@ -33,7 +33,7 @@ from migrator.gluster.volume import GlusterSource
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 Request = TypeVar("Request", bound=BrickRequest | RetireRequest)
 World = TypeVar("World", bound=BrickWorld)
@@ -159,7 +159,7 @@ def _run(
     invocation: Invocation,
     site: Site,
     request: Request,
-    opened: Callable[[app.Wiring, GlusterSource, "Ledger", Progress], AbstractAsyncContextManager[World]],
+    opened: Callable[[app.Wiring, GlusterSource, "MigrationLedger", Progress], AbstractAsyncContextManager[World]],
     *,
     entry: Callable[[Request, World], Coroutine[Any, Any, CallSummary]],
     document: str,

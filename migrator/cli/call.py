@@ -39,8 +39,8 @@ from migrator.site.load import load_site
 from migrator.site.quantities import parse_duration, parse_share, parse_size
 
 if TYPE_CHECKING:
+    from migrator.app.ledger import MigrationLedger
     from migrator.cutover.stage import ByBatch
-    from migrator.ledger.ledger import Ledger
     from migrator.render.document import Document
 
 
@@ -331,7 +331,7 @@ SIZE_NOT_ZERO = Quantity("size", parse_size, format_size, least=1, most=_LARGEST
 SHARE = Quantity("share", parse_share)
 
 
-def open_plan(wiring: Wiring, ledger: "Ledger", name: str) -> Plan:
+def open_plan(wiring: Wiring, ledger: "MigrationLedger", name: str) -> Plan:
     """A plan that the verb works by, named on standard error. Raises UsageError, and Refused if it is of another site
     or was changed.
     """
@@ -340,7 +340,7 @@ def open_plan(wiring: Wiring, ledger: "Ledger", name: str) -> Plan:
     return plan
 
 
-def name_plans(ledger: "Ledger", names: Iterable[str]) -> None:
+def name_plans(ledger: "MigrationLedger", names: Iterable[str]) -> None:
     """Name the plans that a verb works by."""
     active = ledger.plans.active()
     for name in names:
@@ -403,7 +403,7 @@ def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTre
 
 
 def trees_of_users(
-    ledger: "Ledger", plan: Plan, users: Sequence[str], *, moved_first: bool = False
+    ledger: "MigrationLedger", plan: Plan, users: Sequence[str], *, moved_first: bool = False
 ) -> "Mapping[str, ByBatch]":
     """The trees of these users, by plan: those that were moved or are being moved in the plan of their cutover, because
     later plans omit them, and the others in `plan`; with `moved_first` the others only of users without a moved tree.
@@ -423,7 +423,7 @@ def trees_of_users(
     return found
 
 
-def trees_moved(ledger: "Ledger", plan: Plan, choice: Choice) -> "Mapping[str, ByBatch]":
+def trees_moved(ledger: "MigrationLedger", plan: Plan, choice: Choice) -> "Mapping[str, ByBatch]":
     """The chosen trees for a verb on users who were moved, by plan. `--user` and `--all` also choose those that an earlier plan
     has moved, which later plans omit, unless a plan is named. Raises UsageError.
     """

@@ -14,10 +14,10 @@ from migrator.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from migrator.app import Wiring
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-_Names = Callable[["Wiring", "Ledger", str | None], Iterable[tuple[str, str]]]
+_Names = Callable[["Wiring", "MigrationLedger", str | None], Iterable[tuple[str, str]]]
 
 
 def _completion(read: _Names) -> Completion:
@@ -45,21 +45,21 @@ def _completion(read: _Names) -> Completion:
     return complete
 
 
-def _users(_: "Wiring", ledger: "Ledger", plan: str | None) -> Iterable[tuple[str, str]]:
+def _users(_: "Wiring", ledger: "MigrationLedger", plan: str | None) -> Iterable[tuple[str, str]]:
     return sorted((tree.tree.user, "") for tree in ledger.plans.trees(plan)) if plan else ()
 
 
-def _batches(_: "Wiring", ledger: "Ledger", plan: str | None) -> Iterable[tuple[str, str]]:
+def _batches(_: "Wiring", ledger: "MigrationLedger", plan: str | None) -> Iterable[tuple[str, str]]:
     record = ledger.plans.read(plan) if plan else None
     return [(str(number), state.value) for number, state in record.batches.items()] if record else ()
 
 
-def _plans(_: "Wiring", ledger: "Ledger", __: str | None) -> Iterable[tuple[str, str]]:
+def _plans(_: "Wiring", ledger: "MigrationLedger", __: str | None) -> Iterable[tuple[str, str]]:
     active = ledger.plans.active()
     return [(name, "active" if active and active.name == name else "") for name in reversed(ledger.plans.names())]
 
 
-def _bricks(wiring: "Wiring", ledger: "Ledger", _: str | None) -> Iterable[tuple[str, str]]:
+def _bricks(wiring: "Wiring", ledger: "MigrationLedger", _: str | None) -> Iterable[tuple[str, str]]:
     from migrator.catalog.files import CLOSING_RECORD, read_record  # noqa: PLC0415
 
     catalog = ledger.scans.of_bricks()

@@ -37,7 +37,7 @@ from migrator.site.quantities import parse_rate, parse_size
 from migrator.transfer.bases import active_plan
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
     from migrator.plan.store import CatalogQueryFiles
     from migrator.render.document import Document
 
@@ -252,7 +252,7 @@ def _present(invocation: Invocation, result: PlanResult, *, details: bool) -> No
 
 
 async def _facts(
-    source: SourceFileSystem, wiring: app.Wiring, ledger: "Ledger", asked: StorageTargets | None
+    source: SourceFileSystem, wiring: app.Wiring, ledger: "MigrationLedger", asked: StorageTargets | None
 ) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles", StorageLook, PlanScheduling | None, str | None]:
     """The facts of a plan. The libraries of the catalog reader are loaded while the gluster command runs."""
     quotas, catalogs = await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries, ledger))

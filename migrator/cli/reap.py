@@ -27,7 +27,7 @@ from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 
 _owner = click.option(
@@ -159,7 +159,9 @@ def release_command(
     return call.present(invocation, released, "reap.view:released_document")
 
 
-def _trees_of(wiring: Wiring, ledger: "Ledger", user: str, plan_name: str | None) -> Mapping[str, Sequence[bytes]]:
+def _trees_of(
+    wiring: Wiring, ledger: "MigrationLedger", user: str, plan_name: str | None
+) -> Mapping[str, Sequence[bytes]]:
     """The trees of a user by plan, named on standard error. Raises UsageError, Refused."""
     plan = wiring.plan(ledger, plan_name or active_plan(ledger))
     found = (

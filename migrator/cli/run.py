@@ -24,7 +24,7 @@ from migrator.transfer.model import GoverningFacts, Limits, RunRequest, RunStopp
 from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 # --- `run`
 
@@ -71,7 +71,7 @@ def run_command(
     transfer = site.transfer
     named = engine or transfer.engine
 
-    def requested(ledger: "Ledger") -> RunRequest:
+    def requested(ledger: "MigrationLedger") -> RunRequest:
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         by_batch = choice.trees(plan)
         batches = tuple(by_batch) if choice.users else choice.batches(plan)
@@ -89,7 +89,7 @@ def run_command(
                 with await asyncio.to_thread(wiring.ledger, read_only=dry_run) as ledger:
                     return await run(shown, source, hosts, ledger)
 
-    async def run(shown: Progress, source: SourceFileSystem, hosts: SiteHosts, ledger: "Ledger") -> RunSummary:
+    async def run(shown: Progress, source: SourceFileSystem, hosts: SiteHosts, ledger: "MigrationLedger") -> RunSummary:
         request, at_most = requested(ledger), _at_most(deltas, transfer.max_delta_passes, choice.users)
         with wiring.target(ledger.site.read()) as target, wiring.target_moves() as moves:
             ports = run_world(

@@ -29,7 +29,7 @@ from migrator.plan.rules import movable_trees
 from migrator.transfer.bases import active_plan, newest_cutovers
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.app.ledger import MigrationLedger
 
 SAMPLE_SEED = 1
 """The paths and this seed decide which files a sample includes. The manifest records it."""
@@ -95,7 +95,7 @@ def verify_command(
                     return await beside_probes(wiring, ledger, compared(shown, source, hosts, ledger))
 
     async def compared(
-        shown: Progress, source: SourceFileSystem, hosts: SiteHosts, ledger: "Ledger"
+        shown: Progress, source: SourceFileSystem, hosts: SiteHosts, ledger: "MigrationLedger"
     ) -> Sequence[VerificationRecord]:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = await _verify_carried(wiring, ledger, choice.users, shown, policy) if choice.users else {}
@@ -140,7 +140,7 @@ def verify_command(
 
 
 async def _tell_what_differs(
-    wiring: app.Wiring, ledger: "Ledger", plan: Plan, trees: Collection[bytes], shown: Progress
+    wiring: app.Wiring, ledger: "MigrationLedger", plan: Plan, trees: Collection[bytes], shown: Progress
 ) -> None:
     """Report what the target was to be given beside files and does not have: limits of users, and the layout of these trees."""
     storage, rules = wiring.storage_targets(), wiring.site.target.layout_rules
@@ -158,7 +158,7 @@ async def _tell_what_differs(
 
 
 async def _verify_carried(
-    wiring: app.Wiring, ledger: "Ledger", users: Sequence[str], shown: Progress, policy: DigestPolicy
+    wiring: app.Wiring, ledger: "MigrationLedger", users: Sequence[str], shown: Progress, policy: DigestPolicy
 ) -> Mapping[UserTree, VerificationRecord]:
     """Compare the trees of those of these users who work on the target with the kept source, after an aborted rollback."""
     # Imported late, with all of a rollback: few verifications are of one.
@@ -195,7 +195,7 @@ def _locked(wiring: app.Wiring, trees: Sequence[UserTree]) -> AbstractContextMan
 
 
 def _not_moved(
-    ledger: "Ledger", trees: Sequence[UserTree], shown: Progress, *, at_s: float, batch: int
+    ledger: "MigrationLedger", trees: Sequence[UserTree], shown: Progress, *, at_s: float, batch: int
 ) -> Sequence[UserTree]:
     """The trees without those of users who work on the target or are being cut over: differences are expected there. Reports
     these users.

@@ -17,7 +17,7 @@ from migrator.core.paths import join, show
 from migrator.core.units import format_duration
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover import model
-from migrator.cutover.records import AnnouncementRecords
+from migrator.cutover.records import AnnouncementRecords, CutoverLedger
 from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
@@ -74,7 +74,13 @@ async def hook_calls(
             raise interrupted from None
 
 
-async def announce(request: AnnounceRequest, world: CallPorts, notices: Notices) -> model.AnnounceSummary:
+class AnnouncePorts(CallPorts, frozen=True, kw_only=True):
+    """The ports of an announcement."""
+
+    ledger: CutoverLedger
+
+
+async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Notices) -> model.AnnounceSummary:
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
     users who were told of the same time, unless the request says `again`.
 
@@ -133,7 +139,7 @@ async def _require_hooks(world: CallPorts) -> None:
         )
 
 
-def _due(request: AnnounceRequest, world: CallPorts) -> list[model.Announcement]:
+def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[model.Announcement]:
     """Every tree, and whether its user is to be told. Raises Refused before any hook is called."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 from msgspec import Struct
@@ -26,26 +27,26 @@ from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover import model
+from migrator.cutover.records import CutoverLedger
 from migrator.cutover.rules import newest_attempts
-from migrator.fs.model import DigestPolicy, TargetCapabilities, trash_place
+from migrator.fs.model import DigestPolicy, SourceHealth, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem, WalkedRoot
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
-from migrator.gluster.model import SourceHealth
-from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Plan
+from migrator.plan.rules import FROZEN_UID
 from migrator.reap.model import archive_directory
 from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
 from migrator.transfer.delta.model import ChangeKind
-from migrator.transfer.model import BatchSummary, FileProblemKind, RunRequest
+from migrator.transfer.model import BatchSummary, FileProblemKind, PassRecord, RunRequest
 from migrator.transfer.passes import probed_capabilities
+from migrator.transfer.records import TransferLedger
 
 # Changes of the retained source, from two of its catalogs.
 
@@ -352,7 +353,7 @@ def _as_closed(top: Entry) -> Entry:
     """A frozen top in the form of a closed one; any other entry unchanged."""
     frozen = (
         top.type is EntryType.DIRECTORY
-        and top.uid == model.FROZEN_UID
+        and top.uid == FROZEN_UID
         and top.mode & model.PERMISSION_BITS == model.FROZEN_PERMISSIONS
         and not {ACL_ACCESS, ACL_DEFAULT} & top.xattrs.keys()
     )
@@ -380,7 +381,7 @@ class BackParts(Struct, frozen=True, kw_only=True):
 
     plan: Plan
     source: SourceSide
-    own: Ledger
+    own: CutoverLedger
     catalogs: ClosedCatalogs
     scratch: Scratch
     world: World
@@ -390,17 +391,20 @@ class BackParts(Struct, frozen=True, kw_only=True):
     compare: Callable[[Plan], Awaitable[VerificationRecord]]
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> TransferLedger:
         """The ledger of the rollback."""
         return self.world.ledger
 
 
-def switched_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
+AnyLedger = TypeVar("AnyLedger", bound=CutoverLedger)
+
+
+def switched_pass(ledger: TransferLedger, record: model.CutoverRecord) -> PassRecord | None:
     """The pass that represents the target at the switch; None if it was not recorded."""
     return ledger.passes.find(PLAN, record.id, PassKind.SEED)
 
 
-def newest_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
+def newest_pass(ledger: TransferLedger, record: model.CutoverRecord) -> PassRecord | None:
     """The newest pass that carries back, whatever its result."""
     return ledger.passes.find(PLAN, record.id, PassKind.FINAL)
 
@@ -411,9 +415,10 @@ def rollback_directory(parent: Path, record: model.CutoverRecord) -> Path:
 
 
 @contextmanager
-def rollback_ledger(directory: Path, site: SiteRecord) -> Iterator[Ledger]:
-    """The ledger of a rollback of this site, created if there is none."""
-    with open_ledger(directory / "ledger.db", create=True) as ledger:
+def rollback_ledger(own: AnyLedger, directory: Path) -> Iterator[AnyLedger]:
+    """The ledger of a rollback, created if there is none; `own` is the migration's."""
+    site = own.site.required()
+    with type(own).open(directory / "ledger.db", create=True) as ledger:
         if ledger.site.read() is None:
             # What the source keeps is probed later.
             ledger.site.create(
@@ -425,17 +430,19 @@ def rollback_ledger(directory: Path, site: SiteRecord) -> Iterator[Ledger]:
 
 
 @contextmanager
-def carried_ledger(parent: Path, record: model.CutoverRecord) -> Iterator[Ledger | None]:
-    """The ledger of a cutover's rollback, for reading; None if there is none, or its creation was interrupted."""
+def carried_ledger(own: AnyLedger, parent: Path, record: model.CutoverRecord) -> Iterator[AnyLedger | None]:
+    """The ledger of a cutover's rollback, for reading; None if there is none, or its creation was interrupted. `own` is the
+    migration's.
+    """
     directory = rollback_directory(parent, record)
     if not (directory / "made").exists():
         yield None
         return
-    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+    with type(own).open(directory / "ledger.db", read_only=True) as ledger:
         yield ledger
 
 
-def carried_of(ledger: Ledger, parent: Path, users: Sequence[str]) -> tuple[model.CutoverRecord, ...]:
+def carried_of(ledger: CutoverLedger, parent: Path, users: Sequence[str]) -> tuple[model.CutoverRecord, ...]:
     """The cutovers, of any plan, of users who work on the target, but whose rollback carried something to the kept
     source before it was given up.
     """
@@ -443,7 +450,7 @@ def carried_of(ledger: Ledger, parent: Path, users: Sequence[str]) -> tuple[mode
     for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
         if record.tree.user not in users or record.state is not model.CutoverState.RETAINED:
             continue
-        with carried_ledger(parent, record) as carried:
+        with carried_ledger(ledger, parent, record) as carried:
             if carried is not None and newest_pass(carried, record) is not None:
                 found.append(record)
     return tuple(found)
@@ -471,7 +478,7 @@ _TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
 
 
 def proofs_of(
-    ledger: Ledger, plan: str, batch: int, tree: bytes, policy: DigestPolicy
+    ledger: TransferLedger, plan: str, batch: int, tree: bytes, policy: DigestPolicy
 ) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
     """The newest final pass over a tree (or the newest that carries it back), of any attempt, and the newest finished
     verification.
@@ -512,7 +519,7 @@ def proofs_of(
     return copied, proof
 
 
-def target_changes(ledger: Ledger, record: model.CutoverRecord) -> model.TargetChanges:
+def target_changes(ledger: TransferLedger, record: model.CutoverRecord) -> model.TargetChanges:
     """The user's changes since the switch, over all passes that carried them back. `gone` includes directories."""
     passes = [one for one in ledger.passes.of_batch(PLAN, record.id) if one.kind is not PassKind.SEED]
     found = [changes for one in passes if (changes := ledger.passes.changes(one.id)) is not None]
@@ -632,7 +639,7 @@ class CarryingBack(Struct, frozen=True, kw_only=True):
     """Carries back users' changes on the target since the switch, one user tree at a time.
 
     `open` opens the site of a cutover's rollback, creates it if there is none, and opens the file systems anew each
-    time. `directory` holds these sites. `catalogs` are the migration's own; `ctimes`: the ctimes of the source are
+    time. `directory` holds these sites. `own` is the migration's ledger, and `catalogs` are its catalogs; `ctimes`: the ctimes of the source are
     reliable.
 
     The caller holds the lock of the tree and has frozen both sides: the target's top may be closed or frozen, the source's is
@@ -641,6 +648,7 @@ class CarryingBack(Struct, frozen=True, kw_only=True):
     """
 
     directory: Path
+    own: CutoverLedger
     source_root: bytes
     catalogs: ClosedCatalogs
     ctimes: bool
@@ -651,7 +659,7 @@ class CarryingBack(Struct, frozen=True, kw_only=True):
         """Changes of the retained source between the migration's catalogs `before` and `now`, without those that
         rollbacks carried. Blocking; raises UsageError, Refused.
         """
-        with carried_ledger(self.directory, record) as ledger:
+        with carried_ledger(self.own, self.directory, record) as ledger:
             passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
             directory = rollback_directory(self.directory, record) / "catalogs"
             back = None if ledger is None else ClosedCatalogs(directory, ledger.scans.named)
@@ -726,7 +734,7 @@ class CarryingBack(Struct, frozen=True, kw_only=True):
 
     def changes(self, record: model.CutoverRecord) -> model.TargetChanges | None:
         """The changes found on the target since the switch; None before the first search. Blocking."""
-        with carried_ledger(self.directory, record) as ledger:
+        with carried_ledger(self.own, self.directory, record) as ledger:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None
             return target_changes(ledger, record)

@@ -8,10 +8,10 @@ from migrator.cutover.model import CutoverRecord, FreezePart, FreezeSpent
 from migrator.cutover.rules import freeze_parts
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.cutover.records import CutoverLedger
 
 
-def parts_of_freeze(ledger: "Ledger", record: CutoverRecord, *, now_s: float) -> Mapping[FreezePart, float]:
+def parts_of_freeze(ledger: "CutoverLedger", record: CutoverRecord, *, now_s: float) -> Mapping[FreezePart, float]:
     """The parts of a freeze of the way there, up to now if it lasts; empty before it."""
     if record.frozen_at_s is None:
         return {}
@@ -25,7 +25,7 @@ def parts_of_freeze(ledger: "Ledger", record: CutoverRecord, *, now_s: float) ->
     return freeze_parts(record, steps, scan_s=sum(finals) if finals else None, until_s=now_s)
 
 
-def ended_freezes(ledger: "Ledger", *, now_s: float) -> tuple[FreezeSpent, ...]:
+def ended_freezes(ledger: "CutoverLedger", *, now_s: float) -> tuple[FreezeSpent, ...]:
     """Every freeze that has ended, the newest first."""
     found = [
         FreezeSpent(

@@ -1,19 +1,96 @@
-"""The records around cutovers in the ledger: backups of the target, announcements, measurements of trees."""
+"""The records of cutovers, and around them: backups of the target, announcements, measurements of trees."""
 
-from collections.abc import Collection, Sequence
+import secrets
+from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
 from sqlalchemy import delete, func, select
 
-from migrator.cutover.model import SETTLED_STATES, AnnouncementRecord, CutoverRecord, TreeMeasurement
+from migrator.core.entry import UserTree
+from migrator.core.errors import Refused
+from migrator.core.paths import is_beneath, show
+from migrator.cutover import model as cutover
+from migrator.cutover.model import (
+    SETTLED_STATES,
+    AnnouncementRecord,
+    CutoverNotes,
+    CutoverRecord,
+    CutoverState,
+    CutoverStep,
+    TreeMeasurement,
+)
 from migrator.cutover.tables import AnnouncementRow, TargetBackupRow, TreeMeasurementRow
 from migrator.fs.model import Side
-from migrator.ledger.operations import CutoverRecords
+from migrator.ledger.database import Database
 from migrator.ledger.rows import Records, columns_of, record_of
+from migrator.ledger.tables import storable
+from migrator.operations.records import OperationStore, begun_already
+from migrator.reap.records import ReapLedger
+from migrator.transfer.records import TransferLedger
+
+_TOKEN_BYTES = 8
 
 # "source" sorts before "target", which is also the order of time.
 _in_order = select(TreeMeasurementRow).order_by(
     TreeMeasurementRow.side, TreeMeasurementRow.run, TreeMeasurementRow.at_s, TreeMeasurementRow.test
 )
+
+
+class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, CutoverNotes]):
+    """Attempts to cut trees over. `under_way` returns those of all plans whose users may be frozen."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, cutover.CUTOVERS)
+
+    def plan(
+        self, *, plan: str, batch: int, tree: UserTree, predicted_freeze_s: float | None, at_s: float
+    ) -> CutoverRecord:
+        """Begin a new attempt, or return an unfinished one of the same plan and batch."""
+        with self._database.write() as connection:
+            newest = self._newest(connection, tree.path)
+            if newest is not None and newest.state not in cutover.ENDED_STATES:
+                if (newest.plan, newest.batch) != (plan, batch):
+                    which = f"a cutover of {tree.user}, by plan {newest.plan}, batch {newest.batch},"
+                    raise begun_already(which, "see `migrator status`, and go on with that one")
+                return newest
+            record = CutoverRecord(
+                id=0,
+                plan=plan,
+                batch=batch,
+                tree=replace(tree, user=storable(tree.user)),
+                token=secrets.token_hex(_TOKEN_BYTES),
+                state=CutoverState.PLANNED,
+                times={CutoverState.PLANNED: at_s},
+                predicted_freeze_s=predicted_freeze_s,
+            )
+            return self._begin(connection, tree.path, record, newest)
+
+    def latest(self, tree: bytes) -> CutoverRecord | None:
+        """The newest attempt of a tree, of any plan."""
+        with self._database.read() as connection:
+            return self._newest(connection, tree)
+
+    def require_apart(self, trees: Iterable[bytes]) -> None:
+        """Raise Refused if a tree contains, or lies in, another tree that was moved or is being moved. Such overlaps
+        arise when [users] trees was changed since. Copying, archiving or moving the tree would overwrite the work of
+        users on the target. The same tree is no overlap.
+        """
+        held = [one for one in self.all() if one.state in cutover.SETTLED_STATES | cutover.UNDER_WAY_STATES]
+        for tree in trees:
+            for one in held:
+                other = one.tree.path
+                if other != tree and (is_beneath(other, tree) or is_beneath(tree, other)):
+                    raise Refused(
+                        f"user tree {show(tree)} overlaps {show(other)}, and {one.tree.user} of that tree works on the target or "
+                        "is being moved",
+                        cause="[users] trees in site.toml was changed after that tree was planned",
+                        hint="let [users] trees match the same directories as before, or exclude this one in [users] exclude; then "
+                        "`migrator scan` and `migrator plan --activate`",
+                    )
+
+    def of_plan(self, plan: str, batch: int | None = None) -> Sequence[CutoverRecord]:
+        """Every attempt of a plan, or of one of its batches, oldest first."""
+        return [one for one in self.all() if one.plan == plan and batch in (None, one.batch)]
 
 
 class BackupRecords(Records):
@@ -67,3 +144,12 @@ class SpeedUpRecords(Records):
                 made.setdefault(row.cutover_id, []).append(record_of(row, TreeMeasurement))
         settled = (one for _, one in sorted(newest.items()) if one.state in SETTLED_STATES)
         return [(one, made[one.id]) for one in settled if one.id in made]
+
+
+class CutoverLedger(TransferLedger, ReapLedger):
+    """The ledger with the records of cutovers."""
+
+    cutovers: CutoverRecords
+    backups: BackupRecords
+    announcements: AnnouncementRecords
+    speed_ups: SpeedUpRecords

@@ -28,6 +28,7 @@ from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode, shows_time,
 from migrator.gluster.model import ClientSeen, VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt, StepRecord, StepResult
+from migrator.plan.rules import FROZEN_UID
 
 # Descriptions of states and freezes.
 
@@ -971,7 +972,7 @@ _FREEZING_SHOWN = 5
 
 def frozen_form(top: model.FrozenTop) -> model.FrozenTop:
     """The frozen form of a top: root's, closed, without ACLs. The group stays."""
-    return replace(top, uid=model.FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
+    return replace(top, uid=FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
 
 
 def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:

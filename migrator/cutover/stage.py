@@ -25,7 +25,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HookState, HookStep
 from migrator.hooks.stage import find_hooks
 from migrator.ledger.locks import VOLUME, of_batch, of_tree
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import reason_of
 from migrator.operations.model import Act, Halt
 from migrator.plan.model import Plan
@@ -36,14 +36,14 @@ from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
-from migrator.transfer.model import FileProblemKind
+from migrator.transfer.model import FileProblemKind, PassRecord
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
 from migrator.transfer.rules_convergence import load_factor, predict
 from migrator.transfer.run import Hooking, moves_of
 from migrator.verify.model import CTIME_MARGIN_NS
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.cutover.records import CutoverLedger
 
 # The plan of a cutover that has begun.
 
@@ -52,7 +52,7 @@ ByBatch = Mapping[int, tuple[UserTree, ...]]
 """Trees by the number of their batch."""
 
 
-def attempts_of_users(ledger: "Ledger", users: Sequence[str] | None) -> Mapping[str, ByBatch]:
+def attempts_of_users(ledger: "CutoverLedger", users: Sequence[str] | None) -> Mapping[str, ByBatch]:
     """By plan, the trees of these users (None: of all) that were moved or are being moved, and did not come back. A user without
     such trees is in no plan.
     """
@@ -483,7 +483,7 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         """
         plan, site = read_plan(self.world.run, self.request.run)
         trees = [tree for trees in self.request.trees.values() for tree in trees]
-        self.world.run.ledger.cutovers.require_apart(tree.path for tree in trees)
+        self.world.ledger.cutovers.require_apart(tree.path for tree in trees)
         if self.request.run.dry_run:
             return await self._preview(plan, site)
         purpose = f"{self.request.verb} of {', '.join(tree.user for tree in trees)}"
@@ -556,7 +556,7 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         """The error, with the users of this call whom it or an earlier one may have left frozen."""
         chosen = {tree.path for trees in self.request.trees.values() for tree in trees}
         try:
-            frozen = [one for one in self.world.run.ledger.cutovers.under_way() if one.tree.path in chosen]
+            frozen = [one for one in self.world.ledger.cutovers.under_way() if one.tree.path in chosen]
         except MigratorError:
             return error
         if not frozen:

@@ -41,7 +41,7 @@ from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookRefused, Hooks, HookSkipped, StepHooks
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, StepPorts, reason_of
 from migrator.operations.model import Finished, Halt
 from migrator.operations.run_files import RunFiles
@@ -56,12 +56,11 @@ from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.delta.delta import DeltaPass, Deltas, final_passes, note_equal
 from migrator.transfer.guards import mounts_changed
-from migrator.transfer.model import BatchSummary
+from migrator.transfer.model import BatchSummary, PassRecord
 from migrator.transfer.run import Hooking, Place
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
-    from migrator.ledger.operations import CutoverRecords
+    from migrator.cutover.records import CutoverLedger, CutoverRecords
     from migrator.verify.stage import Verification
 
 # What a cutover touches, and the call that it belongs to.
@@ -85,7 +84,7 @@ class Comparing(Struct, frozen=True, kw_only=True):
 
 
 class CutoverWorld(Struct, frozen=True, kw_only=True):
-    """What a cutover touches. `run` is what a run touches. `links` is None if hooks make the switch.
+    """What a cutover touches. `run` is what a run touches; both have the same ledger. `links` is None if hooks make the switch.
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target, `source_trees` opens those on the
     source for users who come back. `source_writers` and `target_writers` search either side for processes that still
@@ -96,6 +95,7 @@ class CutoverWorld(Struct, frozen=True, kw_only=True):
     """
 
     run: World
+    ledger: "CutoverLedger"
     hooks: Hooks
     files: RunFiles
     freezer: MountedTops
@@ -139,9 +139,9 @@ class Sight(Struct, frozen=True, kw_only=True):
         return self.world.run
 
     @property
-    def ledger(self) -> "Ledger":
+    def ledger(self) -> "CutoverLedger":
         """The ledger."""
-        return self.run.ledger
+        return self.world.ledger
 
     def now_s(self) -> float:
         """The time."""
@@ -240,12 +240,12 @@ class Sight(Struct, frozen=True, kw_only=True):
         )
 
     @contextmanager
-    def leg(self, record: model.CutoverRecord, *, back: bool) -> "Iterator[tuple[Ledger | None, str, int]]":
+    def leg(self, record: model.CutoverRecord, *, back: bool) -> "Iterator[tuple[CutoverLedger | None, str, int]]":
         """The ledger of the way there or `back`, and the plan and batch in that ledger; None before a rollback."""
         if not back:
             yield self.ledger, record.plan, record.batch
             return
-        with carried_ledger(self.world.back.directory, record) as ledger:
+        with carried_ledger(self.ledger, self.world.back.directory, record) as ledger:
             yield ledger, ROLLBACK_PLAN, record.id
 
     def numbers(self, record: model.CutoverRecord, *, back: bool) -> tuple[int, int]:

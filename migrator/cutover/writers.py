@@ -22,7 +22,7 @@ from migrator.core.tasks import told
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
-from migrator.gluster.model import Brick, ClientSeen
+from migrator.gluster.model import Brick, ClientSeen, volume_state
 from migrator.hosts.far_source import ask_script, far_argv, far_source
 from migrator.hosts.ports import Hosts, Processes
 from migrator.hosts.process import cancel_all
@@ -257,7 +257,7 @@ async def seen_by_nobody(
     clock: Clock,
 ) -> tuple[str, ...]:
     """Why users may write to a volume past the closed top of their tree, unseen by any search for open files."""
-    state = (await source.health()).state
+    state = volume_state(await source.health())
     if state is None:
         return ("how the volume is exported, and to whom, is not known",)
     bricks = [brick.name for brick in state.bricks]
@@ -364,11 +364,12 @@ async def brick_writers(
     `names` are the hosts of site.toml. Bricks do not know the working directories of clients.
     """
     health = await source.health()
-    if health.state is None or not health.state.bricks:
+    state = volume_state(health)
+    if state is None or not state.bricks:
         return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
     gate, unseen = asyncio.Semaphore(_AT_ONCE), list[str]()
     by_host: dict[str, dict[str, _Question]] = {}
-    for brick in health.state.bricks:
+    for brick in state.bricks:
         subject = f"brick {brick.name}"
         if brick.host in names:
             by_host.setdefault(brick.host, {})[subject] = _on_brick(brick, trees)
@@ -380,7 +381,7 @@ async def brick_writers(
     )
     # Gaps in the search of this machine's processes do not count: their files show on the bricks, as for any other
     # client.
-    return _joined([replace(here, unseen=()), *chain(*looks)], *unseen, *unopened_unseen(health.state))
+    return _joined([replace(here, unseen=()), *chain(*looks)], *unseen, *unopened_unseen(state))
 
 
 async def client_writers(

@@ -9,8 +9,15 @@ from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, format_count, format_duration, format_size, several
 from migrator.fs.kinds.model import Answer, Kind
-from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, MountIdentity, TargetCapabilities, syncfs_reaches_disks
-from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.fs.model import (
+    LOCAL_FILESYSTEMS,
+    Capacity,
+    MountIdentity,
+    SourceHealth,
+    TargetCapabilities,
+    syncfs_reaches_disks,
+)
+from migrator.gluster.model import VolumeState, volume_state
 from migrator.gluster.rules import LOOKUP_OPTION, is_on
 from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
@@ -75,20 +82,21 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     check = "source health"
     if health is None:
         return [failure(check, f"not known: {error}", "look at the volume: `gluster volume status`")]
+    state = volume_state(health)
     fix = (
         "bring it up; `gluster volume status` and the brick's log tell more"
-        if health.state
+        if state
         else "find out why: ask the file system's own command, on a host of it"
     )
     findings = [failure(check, problem, fix) for problem in health_problems(health, health, tasks_count=False)]
-    tasks = health.state.tasks if health.state else ()
+    tasks = state.tasks if state else ()
     fix = "copying may continue; a scan now is not whole, so wait until the task ends, or stop it"
     findings += [warning(check, f"a task moves files on the volume: {task}", fix) for task in tasks]
     fix = "copying may continue; until then a scan is not whole, and nothing is deleted or purged"
     findings += [warning(check, doubt, fix) for doubt in health.doubts]
     if findings:
         return findings
-    bricks = len(health.state.bricks) if health.state else 0
+    bricks = len(state.bricks) if state else 0
     return [ok(check, f"all {bricks} bricks are up" if bricks else "it can be read")]
 
 

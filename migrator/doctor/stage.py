@@ -43,7 +43,7 @@ from migrator.doctor.configuration import check_mail, examine_hooks
 from migrator.doctor.trial import Trial
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
-from migrator.gluster.model import VolumeState
+from migrator.gluster.model import VolumeState, volume_state
 from migrator.gluster.volume import GlusterSource
 from migrator.hooks.stage import Hooks
 from migrator.hosts.connection import own_environment
@@ -65,7 +65,7 @@ from migrator.site.rules_links import check_link_names, check_links, naming_prob
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.bricks.records import BrickLedger
 
 Answer = TypeVar("Answer")
 
@@ -258,7 +258,7 @@ class DoctorWorld(Struct, frozen=True, kw_only=True):
     site: Site
     source: SourceFileSystem
     target: TargetFileSystem
-    ledger: "Ledger | None"
+    ledger: "BrickLedger | None"
     processes: Processes
     clock: Clock
     blocking: Blocking
@@ -428,7 +428,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
             findings += rules.check_health(None, str(caught))
         else:
             findings += rules.check_health(health)
-            state = health.state
+            state = volume_state(health)
     if state is not None:
         findings += rules.check_lookups(state, moved=_bricks_moved(world.ledger, state))
         findings += rules.check_strange_files(world.ledger.scans.strange() if world.ledger is not None else ())
@@ -443,7 +443,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     return SourceExamined(findings=findings, identity=identity, room=room, state=state)
 
 
-def _retired(ledger: "Ledger | None") -> SourceExamined | None:
+def _retired(ledger: "BrickLedger | None") -> SourceExamined | None:
     """The source of a finished migration: its volume is stopped for good."""
     newest = ledger.retirements.newest() if ledger is not None else None
     if newest is None or newest.state is not RetirementState.RETIRED:
@@ -461,7 +461,7 @@ async def _room(world: DoctorWorld) -> Capacity | None:
     return room
 
 
-def _bricks_moved(ledger: "Ledger | None", state: VolumeState) -> bool:
+def _bricks_moved(ledger: "BrickLedger | None", state: VolumeState) -> bool:
     """Whether a drain or an addition changed the layout of the volume's directories."""
     if ledger is None:
         return False
@@ -601,7 +601,7 @@ async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
 
 
 async def _capabilities(
-    world: DoctorWorld, ledger: "Ledger", record: SiteRecord, identity: MountIdentity
+    world: DoctorWorld, ledger: "BrickLedger", record: SiteRecord, identity: MountIdentity
 ) -> Sequence[Finding]:
     if rules_guards.mount_problems(record.target, identity):
         return rules.check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
@@ -615,7 +615,7 @@ async def _capabilities(
     return [*rules.check_capabilities(probed, record.capabilities, error), await trial.check()]
 
 
-def _record(world: DoctorWorld, ledger: "Ledger", record: SiteRecord, probed: TargetCapabilities) -> None:
+def _record(world: DoctorWorld, ledger: "BrickLedger", record: SiteRecord, probed: TargetCapabilities) -> None:
     at_s = world.clock.now_s()
     ledger.site.record_capabilities(probed, at_s)
     if probed == record.capabilities:

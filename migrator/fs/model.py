@@ -211,6 +211,22 @@ def mount_fingerprint(identity: MountIdentity) -> str:
     return hashlib.blake2b(facts, digest_size=16).hexdigest()
 
 
+# Health of the source.
+
+
+class SourceHealth(Struct, frozen=True, kw_only=True):
+    """Whether the source shows all of its files.
+
+    `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the
+    states before and after a pass can be compared. With `doubts` files may be copied, and nothing may be deleted: whether
+    all are shown, as their users left them, is unknown.
+    """
+
+    problems: tuple[str, ...]
+    fingerprint: str = ""
+    doubts: tuple[str, ...] = ()
+
+
 # Usage of both file systems over time.
 
 

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from migrator.core.entry import Entry
 from migrator.fs.kinds.model import Answer, Kind
-from migrator.fs.model import Capacity, MountIdentity, ScanProblem, TargetCapabilities
-from migrator.gluster.model import SourceHealth
+from migrator.fs.model import Capacity, MountIdentity, ScanProblem, SourceHealth, TargetCapabilities
 
 
 class Block(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -14,12 +14,11 @@ from msgspec import Struct
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
-from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
+from migrator.core.probe import ENTRIES, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import Blocking, beside
 from migrator.fs.beneath import exists, held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own
-from migrator.ledger.locks import Locks
 
 # Probing one file system.
 
@@ -169,11 +168,13 @@ _FOR_EVER_S = 365.0 * 86400.0
 
 
 class ProbeWorld(Struct, frozen=True, kw_only=True):
-    """The ports. `interval_s` is the time between the starts of two rounds; `keep` receives every probe."""
+    """The ports. `interval_s` is the time between the starts of two rounds; `keep` receives every probe. A block of `alone`
+    holds the lock of all probes, and raises LockHeld if another process holds it.
+    """
 
     probers: Mapping[ProbeSide, DirectoryProber]
     keep: Callable[[Probe], None]
-    locks: Locks
+    alone: Callable[[], AbstractContextManager[None]]
     clock: Clock
     blocking: Blocking
     interval_s: float
@@ -190,7 +191,7 @@ class _Probing:
         world = self.world
         while True:
             try:
-                with world.locks.hold("probing of both file systems", PROBE_LOCK, noted=False):
+                with world.alone():
                     await self._rounds()
             except LockHeld:
                 await world.clock.sleep(world.interval_s)

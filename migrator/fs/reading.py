@@ -31,12 +31,12 @@ from migrator.fs.model import (
     Capacity,
     MountIdentity,
     ScanProblem,
+    SourceHealth,
     mount_fingerprint,
     mount_of,
     mounts_beneath,
 )
 from migrator.fs.ports import Block, Digest, FileSystemTool, WalkedRoot
-from migrator.gluster.model import SourceHealth
 
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
 

@@ -6,6 +6,8 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.fs.model import SourceHealth
+
 SPLIT_BRAIN = "its copies are in split-brain"
 """In messages about files."""
 
@@ -91,18 +93,15 @@ class VolumeState(Struct, frozen=True, kw_only=True):
     peers_down: tuple[str, ...] | None = None
 
 
-class SourceHealth(Struct, frozen=True, kw_only=True):
-    """Whether the source shows all of its files.
+class VolumeHealth(SourceHealth, frozen=True, kw_only=True):
+    """The health of a Gluster volume, with the state that it follows from."""
 
-    `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the
-    states before and after a pass can be compared. `state` is None without Gluster. With `doubts` files may be copied, and
-    nothing may be deleted: whether all are shown, as their users left them, is not known.
-    """
+    state: VolumeState
 
-    problems: tuple[str, ...]
-    fingerprint: str = ""
-    doubts: tuple[str, ...] = ()
-    state: VolumeState | None = None
+
+def volume_state(health: SourceHealth | None) -> VolumeState | None:
+    """The state of the volume; None without Gluster, or if it is unknown."""
+    return health.state if isinstance(health, VolumeHealth) else None
 
 
 # Tasks that move files between bricks, with their counters by host.

@@ -20,6 +20,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
 from migrator.fs.beneath import Root, held
+from migrator.fs.model import SourceHealth
 from migrator.fs.ports import Block, WalkedRoot
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.fs.writing import descriptor_path
@@ -29,9 +30,9 @@ from migrator.gluster.model import (
     Brick,
     BrickHeal,
     BrickRoom,
-    SourceHealth,
     TaskKind,
     TaskProgress,
+    VolumeHealth,
     VolumeState,
     VolumeTask,
 )
@@ -491,7 +492,7 @@ class GlusterSource(ReadingFileSystem):
             except OSError as error:
                 problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
         shielded = self._shields is not None and any(self._shields.glob("*"))
-        return SourceHealth(
+        return VolumeHealth(
             problems=tuple(problems),
             fingerprint=volume_fingerprint(state),
             doubts=(_SHIELDED,) if shielded else (),

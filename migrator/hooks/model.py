@@ -207,3 +207,33 @@ class HookOutcome(StrEnum):
     REFUSE = "refuse"
     WARN = "warn"
     INTERRUPTED = "interrupted"
+
+
+# Records of hooked steps and of calls.
+
+
+class HookStepRecord(Struct, frozen=True, kw_only=True):
+    """A step with hooks around it. It is open from before its `pre` hooks until after its `post` hooks; `state` is
+    empty until then.
+    """
+
+    id: int
+    step: HookStep
+    subject: str
+    opened_at_s: float
+    state: str = ""
+
+
+class HookCallRecord(Struct, frozen=True, kw_only=True):
+    """One call of a hook. Its result is unknown while `finished_at_s` is None. `stage` is, for example, `pre-batch`."""
+
+    id: int
+    step_id: int
+    stage: str
+    name: bytes
+    token: str
+    started_at_s: float
+    finished_at_s: float | None
+    exit_code: int | None
+    outcome: HookOutcome | None
+    output: bytes

@@ -18,13 +18,12 @@ from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules
+from migrator.hooks.model import HookStepRecord
 from migrator.hosts.ports import Command, Processes
 from migrator.ledger.locks import Locks, of_call
-from migrator.ledger.model import HookStepRecord
 
 if TYPE_CHECKING:
-    from migrator.ledger.calls import HookRecords
-    from migrator.ledger.ledger import Ledger
+    from migrator.hooks.records import HookLedger, HookRecords
 
 
 # Reading `hooks_dir`
@@ -165,7 +164,7 @@ class HookPorts(Protocol):
     """The part of a verb's ports that calls need. `tokens` returns a new random token for each call."""
 
     @property
-    def ledger(self) -> "Ledger": ...
+    def ledger(self) -> "HookLedger": ...
     @property
     def locks(self) -> Locks: ...
     @property

@@ -10,21 +10,17 @@ from typing import Any, Self, TypeVar
 
 from migrator.core.errors import LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
-from migrator.ledger import measures, operations, plans, schema
-from migrator.ledger.calls import EventRecords, HookRecords, JournalRecords, RunRecords, SiteRecords
-from migrator.ledger.chunks import AttemptTable, ChunkTable
+from migrator.ledger import schema
+from migrator.ledger.calls import EventRecords, JournalRecords, RunRecords, SiteRecords
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, keep_backup
-from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
 
 T = TypeVar("T")
 
 
-class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable):
-    """Passes, chunks and attempts."""
-
-
 class Ledger:
-    """The whole ledger, by groups of tables."""
+    """The ledger: the site, runs, the journal and events. Each feature adds the records that it reads and writes, in a class
+    derived from this one; `app/ledger.py` builds them all.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -32,22 +28,25 @@ class Ledger:
         self.site = SiteRecords(database)
         self.runs = RunRecords(database)
         self.journal = JournalRecords(database)
-        self.scans = plans.ScanRecords(database)
-        self.plans = plans.PlanRecords(database)
-        self.passes = PassRecords(database)
-        self.samples = measures.SampleRecords(database)
-        self.probes = measures.ProbeRecords(database)
-        self.controls = measures.ControlRecords(database)
-        self.governor = measures.GovernorRecords(database)
-        self.capacity = measures.CapacityRecords(database)
         self.events = EventRecords(database)
-        self.verifications = plans.VerificationRecords(database)
-        self.predictions = PredictionRecords(database)
-        self.hooks = HookRecords(database)
-        self.cutovers = operations.CutoverRecords(database)
-        self.drains = operations.DrainRecords(database)
-        self.additions = operations.AdditionRecords(database)
-        self.retirements = operations.RetirementRecords(database)
+
+    @classmethod
+    def open(
+        cls, file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
+    ) -> Self:
+        """Open a ledger, or create its tables (`create`). One of an earlier release is upgraded, after a backup.
+
+        `read_only` never blocks a run and works during one. Raises UsageError for a missing ledger, LockHeld if another
+        process keeps it locked beyond `busy_timeout_s`, and as `schema.prepare`.
+        """
+        _require(file, create=create)
+        database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
+        try:
+            schema.prepare(database, create=create)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
 
     def __enter__(self) -> Self:
         return self
@@ -121,14 +120,8 @@ def _log_error(result: "Future[Any]") -> None:
         logging.getLogger(__name__).error("a record is missing in the ledger: %s", error)
 
 
-def open_ledger(
-    file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
-) -> Ledger:
-    """Open a ledger, or create its tables (`create`). One of an earlier release is upgraded, after a backup.
-
-    `read_only` never blocks a run and works during one. Raises UsageError for a missing ledger, LockHeld if another process
-    keeps it locked beyond `busy_timeout_s`, and as `schema.prepare`.
-    """
+def _require(file: Path, *, create: bool) -> None:
+    """Raise UsageError if there is no ledger, or make its directory (`create`)."""
     try:
         is_there = file.exists()
     except PermissionError as error:
@@ -145,10 +138,3 @@ def open_ledger(
                 hint="run `migrator init`, or put state_dir right in site.toml",
             )
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
-    try:
-        schema.prepare(database, create=create)
-    except BaseException:
-        database.close()
-        raise
-    return Ledger(database)

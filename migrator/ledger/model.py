@@ -1,41 +1,12 @@
-"""Records of the ledger: the site, runs, hooks, plans and passes."""
+"""Records of the ledger: the site, runs, and who is at work."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import xxhash
 from msgspec import Struct
 
-from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.core.units import format_time
 from migrator.fs.model import MountIdentity, TargetCapabilities
-from migrator.hooks.model import HookOutcome, HookStep
-
-
-class HookStepRecord(Struct, frozen=True, kw_only=True):
-    """A step with hooks around it. It is open from before its `pre` hooks until after its `post` hooks; `state` is
-    empty until then.
-    """
-
-    id: int
-    step: HookStep
-    subject: str
-    opened_at_s: float
-    state: str = ""
-
-
-class HookCallRecord(Struct, frozen=True, kw_only=True):
-    """One call of a hook. Its result is unknown while `finished_at_s` is None. `stage` is, for example, `pre-batch`."""
-
-    id: int
-    step_id: int
-    stage: str
-    name: bytes
-    token: str
-    started_at_s: float
-    finished_at_s: float | None
-    exit_code: int | None
-    outcome: HookOutcome | None
-    output: bytes
 
 
 class SiteRecord(Struct, frozen=True, kw_only=True):
@@ -68,54 +39,6 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     finished_at_s: float | None
     exit_code: int | None
     directory: str
-
-
-class PlanRecord(Struct, frozen=True, kw_only=True):
-    """A recorded plan: the `path` and checksum of its document, and the state of every batch."""
-
-    name: str
-    path: str
-    checksum: str
-    created_at_s: float
-    scan_id: int
-    batches: Mapping[int, BatchState]
-
-
-class PassTotals(Struct, frozen=True, kw_only=True):
-    """Sums over the chunks of a pass. A split chunk does not count; its halves do."""
-
-    chunks: Mapping[ChunkState, int]
-    done_files: int
-    done_bytes: int
-    files: int
-    size_bytes: int
-
-
-class PassRecord(Struct, frozen=True, kw_only=True):
-    """One pass over a batch, with the totals of its list. `number` is 0 for the seed; deltas and finals count from 1.
-
-    The list was made from `catalog`. A pass that sends only changes compared it with `base_catalog`; the scan and the
-    comparison took `scan_s`. `chunk_list` and `move_list` name its lists. At `moved_at_s` its renames and deletions had
-    reached the target's disks.
-    """
-
-    id: int
-    plan: str
-    batch: int
-    kind: PassKind
-    number: int
-    state: PassState
-    catalog: str
-    base_catalog: str | None
-    chunk_list: str
-    move_list: str | None
-    move_list_digest: str | None
-    moved_at_s: float | None
-    scan_s: float | None
-    started_at_s: float
-    finished_at_s: float | None
-    total_files: int
-    total_bytes: int
 
 
 # Who is at work.

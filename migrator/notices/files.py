@@ -22,13 +22,13 @@ from migrator.render.text import to_plain_text
 from migrator.report.model import StatusFacts
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.report.records import ReportLedger
 
 _TEXT, _PAGE, _CALENDAR = ".txt", ".html", ".ics"
 _LONGEST_NAME = 200
 
 
-def read_facts(ledger: "Ledger", status: StatusFacts, plan: Plan | None, place: NoticePlace) -> NoticeFacts:
+def read_facts(ledger: "ReportLedger", status: StatusFacts, plan: Plan | None, place: NoticePlace) -> NoticeFacts:
     """The facts of all notices, as of a status. `plan` is the document of its plan, None if it cannot be read."""
     return NoticeFacts(
         place=place,

@@ -25,7 +25,7 @@ from migrator.ledger.locks import Locks
 from migrator.operations.model import Act, Finished, Halt, Notes, Record, State, Step
 
 if TYPE_CHECKING:
-    from migrator.ledger.operations import OperationStore
+    from migrator.operations.records import OperationStore
 
 Snapshot = TypeVar("Snapshot")
 Outcome = TypeVar("Outcome")

@@ -22,7 +22,7 @@ from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import several
 from migrator.fs.beneath import Root, held
 from migrator.fs.model import JOURNAL_NAME
-from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.ledger import Ledger
 
 # The file: records of a fixed size, overwritten in turn. Its blocks are written when it is made, so it takes entries on a
 # full file system too.
@@ -125,12 +125,12 @@ class Journal:
 
     def require_newest(self) -> None:
         """Raise Refused if the ledger lacks an entry, JournalUnread if that is unknown. Changes nothing."""
-        with open_ledger(self._ledger, read_only=True) as ledger:
+        with Ledger.open(self._ledger, read_only=True) as ledger:
             self._answered(lambda: self._checked(ledger, os.O_RDONLY))
 
     def note(self, what: str) -> None:
         """Note an act that is about to begin, first in the ledger and then in the file. Raises as `require_newest`."""
-        with open_ledger(self._ledger) as ledger:
+        with Ledger.open(self._ledger) as ledger:
             if ledger.site.read() is not None:
                 self._answered(lambda: self._checked(ledger, os.O_RDWR, what))
 

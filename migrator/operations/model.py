@@ -4,7 +4,7 @@ the epoch.
 All follow one pattern. The ledger has a record with a state. The program takes a snapshot of the world, and a pure
 function of record and snapshot returns the next step (`Act`, `Halt` or `Finished`). The intent of a step is written
 before it begins, and its result afterwards. After a kill the program resumes with another snapshot. The loop is in
-`operations/engine.py`, the tables are in `ledger/operations.py`.
+`operations/engine.py`, the records in `operations/records.py`.
 """
 
 from collections.abc import Callable, Mapping

@@ -25,6 +25,7 @@ from migrator.ledger.model import RunRecord
 from migrator.render.log import JsonLines
 
 if TYPE_CHECKING:
+    from migrator.hooks.records import HookLedger
     from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
 
@@ -39,7 +40,7 @@ class CallPorts(Struct, frozen=True, kw_only=True):
     """The ports of every verb that is recorded and calls hooks. `tokens` returns a new random token for each call."""
 
     hooks: "Hooks"
-    ledger: "Ledger"
+    ledger: "HookLedger"
     locks: Locks
     files: "RunFiles"
     progress: Progress

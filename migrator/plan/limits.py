@@ -21,7 +21,7 @@ from migrator.plan.records import LimitRecords
 from migrator.plan.rules import settled_trees
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.plan.records import PlanLedger
 
 
 class LimitSeen(Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ def limits_of(plans: Sequence[Plan]) -> tuple[tuple[OwnerLimit, ...], tuple[Lost
 
 
 async def recreate_limits(
-    ledger: "Ledger", plans: Sequence[Plan], storage: StorageTargets, *, confirm: bool
+    ledger: "PlanLedger", plans: Sequence[Plan], storage: StorageTargets, *, confirm: bool
 ) -> LimitsSeen:
     """Show the limits of the newest of these plans. `confirm` records them first, for the cutovers to come, and sets
     those of owners whose users have been moved. May be called again. Raises Refused if the target has no quotas to set.
@@ -103,7 +103,7 @@ async def recreate_limits(
 
 
 async def set_confirmed(
-    ledger: "Ledger", storage: StorageTargets | None, tree: bytes
+    ledger: "PlanLedger", storage: StorageTargets | None, tree: bytes
 ) -> Sequence[tuple[Severity, str]]:
     """Set the confirmed limit of a tree's owner if the users of all of the owner's trees work on the target; sentences
     about it. A failure is among them. May be called again.
@@ -123,7 +123,7 @@ async def set_confirmed(
     ]
 
 
-async def limit_problems(ledger: "Ledger", storage: StorageTargets | None) -> Sequence[str]:
+async def limit_problems(ledger: "PlanLedger", storage: StorageTargets | None) -> Sequence[str]:
     """Sentences about confirmed limits that the target does not have, of owners whose users work there."""
     wanted = [one for one in LimitRecords(ledger.database).all() if _moved(ledger, one)]
     if storage is None or not wanted:
@@ -138,7 +138,7 @@ async def limit_problems(ledger: "Ledger", storage: StorageTargets | None) -> Se
 _Seen = tuple[OwnerLimit, UserQuota | None, LimitState]
 
 
-async def _look(ledger: "Ledger", limits: Sequence[OwnerLimit], storage: StorageTargets | None) -> list[_Seen]:
+async def _look(ledger: "PlanLedger", limits: Sequence[OwnerLimit], storage: StorageTargets | None) -> list[_Seen]:
     there = await storage.quotas([one.uid for one in limits]) if storage and limits else {}
     quotas = [(one, there.get(one.uid)) for one in limits]
     return [(one, quota, state_of(one, quota, moved=_moved(ledger, one))) for one, quota in quotas]
@@ -157,6 +157,6 @@ async def _set_due(seen: list[_Seen], storage: StorageTargets) -> list[_Seen]:
     ]
 
 
-def _moved(ledger: "Ledger", limit: OwnerLimit) -> bool:
+def _moved(ledger: "PlanLedger", limit: OwnerLimit) -> bool:
     newest = {tree: record for tree in limit.trees if (record := ledger.cutovers.latest(tree)) is not None}
     return settled_trees(newest).issuperset(limit.trees)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from migrator.beegfs.model import MetadataForecast, TreeOwner
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
-from migrator.core.states import ChunkKind
+from migrator.core.states import BatchState, ChunkKind
 from migrator.core.units import MIB, format_size, several
 from migrator.fs.model import Capacity, SurpriseKind
 from migrator.plan.schedule.model import Schedule
@@ -409,3 +409,17 @@ class PlannedTree(Struct, frozen=True, kw_only=True):
     files: int
     reaped_bytes: int = 0
     reaped_files: int = 0
+
+
+# Plans in the ledger.
+
+
+class PlanRecord(Struct, frozen=True, kw_only=True):
+    """A recorded plan: the `path` and checksum of its document, and the state of every batch."""
+
+    name: str
+    path: str
+    checksum: str
+    created_at_s: float
+    scan_id: int
+    batches: Mapping[int, BatchState]

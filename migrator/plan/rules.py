@@ -13,7 +13,7 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.core.paths import show
 from migrator.core.states import BatchState, PassKind
 from migrator.core.units import DAY_S, YEAR_S
-from migrator.cutover.model import FROZEN_UID, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord
+from migrator.operations.ports import TreeMove
 from migrator.plan.model import EMPTYING_PERCENT, EmptyingCurve, Order, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import copy_s
 
@@ -227,22 +227,25 @@ def after_verification(now: BatchState, passes: Iterable[PassKind], *, proven: b
 # --- Trees that are not copied: the user has moved to the target, or a cutover is in flight
 
 
+FROZEN_UID = 0
+"""The owner of the top of a frozen tree."""
+
 _OTHERS = 0o077
 _OWNER_WRITES = 0o200
 
 
-def moved_trees(newest: Mapping[bytes, CutoverRecord]) -> frozenset[bytes]:
+def moved_trees(newest: Mapping[bytes, TreeMove]) -> frozenset[bytes]:
     """The trees that may not be copied again, by the newest cutover attempt of each (of any plan)."""
-    return frozenset(tree for tree, record in newest.items() if record.state in SETTLED_STATES | UNDER_WAY_STATES)
+    return frozenset(tree for tree, record in newest.items() if record.is_settled or record.under_way)
 
 
-def settled_trees(newest: Mapping[bytes, CutoverRecord]) -> frozenset[bytes]:
+def settled_trees(newest: Mapping[bytes, TreeMove]) -> frozenset[bytes]:
     """The trees whose users work on the target for good, which are not planned any more."""
-    return frozenset(tree for tree, record in newest.items() if record.state in SETTLED_STATES)
+    return frozenset(tree for tree, record in newest.items() if record.is_settled)
 
 
 def movable_trees(
-    trees: Sequence[UserTree], newest: Mapping[bytes, CutoverRecord]
+    trees: Sequence[UserTree], newest: Mapping[bytes, TreeMove]
 ) -> tuple[tuple[UserTree, ...], tuple[UserTree, ...]]:
     """Split trees into those that may be copied and those that may not, each in the given order."""
     alone = moved_trees(newest)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.units import DAY_S, MIB, format_count, format_size, several
-from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
+from migrator.operations.ports import TreeMove
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, ASSUMED_S_PER_FILE, TransferCost
 
 # --- Copying time, and room on the target
@@ -134,7 +134,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 def choose_growth(
     samples: Sequence[CapacitySample],
     catalogs: Sequence[CatalogRecord],
-    cutovers: Iterable[CutoverRecord],
+    cutovers: Iterable[TreeMove],
     sizes: Mapping[bytes, int],
     *,
     configured_bytes_per_day: int,
@@ -182,13 +182,13 @@ def _scans(catalogs: Sequence[CatalogRecord]) -> list[Look]:
     return [Look(at_s=one.started_at_s, size_bytes=one.size_bytes) for one in whole if one.via == via]
 
 
-def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
+def purge_times(cutovers: Iterable[TreeMove]) -> list[tuple[float, float]]:
     """Intervals of purges (seconds since the epoch), in order and without overlap."""
     found: list[tuple[float, float]] = []
     for first_s, last_s in sorted(
-        (one.times[CutoverState.PURGING], one.times.get(CutoverState.PURGED, inf))
+        (one.purging_at_s, inf if one.purged_at_s is None else one.purged_at_s)
         for one in cutovers
-        if CutoverState.PURGING in one.times
+        if one.purging_at_s is not None
     ):
         if found and first_s <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], last_s))
@@ -197,14 +197,14 @@ def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
     return found
 
 
-def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -> list[tuple[float, int]]:
+def moved_since(cutovers: Iterable[TreeMove], sizes: Mapping[bytes, int]) -> list[tuple[float, int]]:
     """For each user who works on the target and whose source is not purged: the time of the move (seconds since the
     epoch), and the bytes of that source.
     """
     return [
-        (one.times[CutoverState.THAWED], sizes[one.tree.path])
+        (one.settled_at_s, sizes[one.tree.path])
         for one in cutovers
-        if one.state in SETTLED_STATES and CutoverState.THAWED in one.times and one.tree.path in sizes
+        if one.is_settled and one.settled_at_s is not None and one.tree.path in sizes
     ]
 
 

@@ -39,8 +39,8 @@ from migrator.site.model import DRIVERS, ReapAction, copies_ranges
 from migrator.site.rules_guards import capacity_problems
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
+    from migrator.plan.records import PlanLedger
     from migrator.plan.store import CatalogQueries, CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
 
@@ -51,7 +51,7 @@ FRESH_S = 7 * DAY_S
 """So long after its end a catalog is new enough to plan from: delta passes carry later changes."""
 
 
-def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
+def choose_catalog(wanted: str | None, ledger: "PlanLedger") -> str:
     """Return the requested catalog, or the newest finished one. Raises Refused, UsageError."""
     if wanted is not None:
         return wanted
@@ -67,7 +67,7 @@ def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
     raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
 
 
-def needs_scan(ledger: "Ledger", selected_by: Sequence[str], *, now_s: float) -> bool:
+def needs_scan(ledger: "PlanLedger", selected_by: Sequence[str], *, now_s: float) -> bool:
     """Whether there is no catalog of the whole source to plan from, or only one that is too old, or whose user trees were
     chosen by other settings of [users] than `selected_by`.
     """
@@ -93,7 +93,7 @@ def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
         )
 
 
-def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
+def moved_trees(catalog: CatalogRecord, ledger: "PlanLedger") -> frozenset[bytes]:
     """The trees of a catalog whose users work on the target. Raises UsageError if there are no others, Refused if one overlaps them."""
     paths = [tree.path for tree in catalog.trees]
     if not paths and not ledger.plans.names():
@@ -374,7 +374,7 @@ class PlanResult(Struct, frozen=True, kw_only=True):
 
 
 def check_request(
-    request: PlanRequest, *, site: Site, documents: PlanFiles, ledger: "Ledger", capacity: Capacity
+    request: PlanRequest, *, site: Site, documents: PlanFiles, ledger: "PlanLedger", capacity: Capacity
 ) -> str:
     """Return the name of the plan, before anything is scanned or queried for it. Raises UsageError if the name is taken,
     Refused if the target's free inodes are unknown and not accepted as such.
@@ -393,7 +393,7 @@ def make_plan(
     catalogs: "CatalogQueryFiles",
     documents: PlanFiles,
     lists: "ChunkListFiles",
-    ledger: "Ledger",
+    ledger: "PlanLedger",
     quotas: Sequence[tuple[bytes, int]],
     capacity: Capacity,
     clock: Clock,
@@ -529,7 +529,7 @@ def make_plan(
     )
 
 
-def activate_plan(name: str, *, documents: PlanFiles, ledger: "Ledger", clock: Clock) -> PlanResult:
+def activate_plan(name: str, *, documents: PlanFiles, ledger: "PlanLedger", clock: Clock) -> PlanResult:
     """Make a recorded plan the active one. May be called again. Raises UsageError if there is no such plan, Refused if
     its document is not the recorded one.
     """
@@ -550,7 +550,7 @@ def activate_plan(name: str, *, documents: PlanFiles, ledger: "Ledger", clock: C
     )
 
 
-def _difference(ledger: "Ledger", active: str, name: str) -> PlanDifference:
+def _difference(ledger: "PlanLedger", active: str, name: str) -> PlanDifference:
     before = {tree.tree.path: tree for tree in ledger.plans.trees(active)}
     after = {tree.tree.path: tree for tree in ledger.plans.trees(name)}
     return PlanDifference(
@@ -608,7 +608,7 @@ def _surprises(
 
 
 def _catalog_problems(
-    catalog: CatalogRecord, site: SiteRecord, ledger: "Ledger", apart: Collection[UserTree]
+    catalog: CatalogRecord, site: SiteRecord, ledger: "PlanLedger", apart: Collection[UserTree]
 ) -> Iterator[str]:
     reasons = "; ".join(catalog.reasons) or "no reason is recorded"
     if apart:

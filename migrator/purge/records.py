@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import delete, select
 
+from migrator.cutover.records import CutoverLedger
 from migrator.ledger.rows import Records, columns_of
 from migrator.purge.model import SecondCopy
 from migrator.purge.tables import SecondCopyRow
@@ -33,3 +34,9 @@ class SecondCopyRecords(Records):
     def of_tree(self, tree: bytes, manifests: str) -> Sequence[SecondCopy]:
         """Those that hold a tree as these manifests have it."""
         return [one for one in self.all(tree) if one.manifests == manifests]
+
+
+class PurgeLedger(CutoverLedger):
+    """The ledger with the records of second copies."""
+
+    second_copies: SecondCopyRecords

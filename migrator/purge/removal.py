@@ -29,18 +29,19 @@ from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ledger.call import say
-from migrator.ledger.measures import ControlRecords, ProbeRecords
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import CallPorts
 from migrator.purge import model
 from migrator.purge.files import MountedPlaces
 from migrator.purge.proofs import IndexedProofs
+from migrator.purge.records import PurgeLedger
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
 from migrator.reap.records import ReleaseRecords
 from migrator.reap.rules import Releases
 from migrator.scan.marks import ReadMarks
+from migrator.transfer.records_measures import ControlRecords, ProbeRecords
 from migrator.verify.content import Readers
 from migrator.verify.model import facts_of
 
@@ -61,6 +62,7 @@ class PurgeWorld(CallPorts, frozen=True, kw_only=True):
     target; None: this machine reads it.
     """
 
+    ledger: PurgeLedger
     source: SourceFileSystem
     target: TargetFileSystem
     places: MountedPlaces

@@ -15,6 +15,7 @@ from migrator.cutover.rules import NO_BACKUP, state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, shows_time
 from migrator.operations.model import Finished, Halt
+from migrator.plan.rules import FROZEN_UID
 from migrator.purge import model
 from migrator.site.rules_guards import shrink_losses, shrink_remedy
 from migrator.transfer.rules_governor import Brake, braked
@@ -159,7 +160,7 @@ def _closed(record: cutover.CutoverRecord, top: Entry | None) -> Iterable[str]:
         yield f"the top of {name} cannot be looked at: see `migrator doctor`"
     elif top.type is not EntryType.DIRECTORY:
         yield f"{name} is a {top.type.value} now: somebody put it there"
-    elif top.uid != cutover.FROZEN_UID or top.mode & _OTHERS or ACL_ACCESS in top.xattrs:
+    elif top.uid != FROZEN_UID or top.mode & _OTHERS or ACL_ACCESS in top.xattrs:
         yield (
             f"the top of {name} is not as the freeze left it (uid {top.uid}, mode {top.mode:04o}), so somebody may work there: "
             "find out who opened it; close it with `chown root` and `chmod 500`"

@@ -20,17 +20,16 @@ from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.places import CutoverPlace
-from migrator.cutover.records import BackupRecords
+from migrator.cutover.records import BackupRecords, CutoverRecords
 from migrator.cutover.rules import why_not_frozen
-from migrator.fs.model import PURGE_NAME
+from migrator.fs.model import PURGE_NAME, SourceHealth
 from migrator.fs.ports import FileSystem
-from migrator.gluster.model import SourceHealth
+from migrator.gluster.model import volume_state
 from migrator.gluster.rules import freeing_problems
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
-from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events, StepPorts
 from migrator.operations.model import Finished, Halt
 from migrator.purge import model, rules
@@ -366,7 +365,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     ) -> tuple[str, ...]:
         """Problems of mounts, bricks, tasks and options that forbid any removal now."""
         now = now or await self.call.world.source.health()
-        freeing = () if now.state is None else freeing_problems(now.state)
+        state = volume_state(now)
+        freeing = () if state is None else freeing_problems(state)
         return (*await self._mounts(), *health_problems(before or now, now), *freeing)
 
     async def _mounts(self) -> tuple[str, ...]:

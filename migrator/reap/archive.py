@@ -27,7 +27,6 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor, in_thread
 from migrator.core.units import NS_PER_S, format_count, format_size, several
-from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
 from migrator.ledger.call import say
 from migrator.reap import model
@@ -37,7 +36,7 @@ from migrator.reap.records import ArchiveRecords
 from migrator.site.guards import mounts_not_recorded
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.reap.records import ReapLedger
 
 # --- Proven archives: read by archiving, restoring, verifying and purging
 
@@ -179,7 +178,7 @@ class ArchivingWorld(Struct, frozen=True, kw_only=True):
     members: MemberReader
     folders: MountedArchiveFolders
     rows: Rows
-    ledger: "Ledger"
+    ledger: "ReapLedger"
     progress: Progress
     clock: Clock
     storage: StorageTargets | None = None
@@ -234,7 +233,7 @@ class _Tree:
         nothing = model.TreeArchived(tree=path, user=self.tree.user, left_out={})
         state = self._cutover_state()
         if state is not None:
-            skipped = f"its cutover is {state.value}: nothing is copied to it any more"
+            skipped = f"its cutover is {state}: nothing is copied to it any more"
             self._event(EventKind.FILES_ARCHIVED, Severity.INFO, f"nothing is archived: {skipped}")
             return replace(nothing, skipped=skipped)
         records = self._records.of_tree(path)
@@ -428,12 +427,11 @@ class _Tree:
         like = [entry for path in above if isinstance(entry := self.world.source.look(path), Entry)]
         self.world.target.make_parents(self.tree.path, like)
 
-    def _cutover_state(self) -> CutoverState | None:
+    def _cutover_state(self) -> str | None:
         """The state of a cutover in flight, during which the tree on the target must not be touched."""
         self.world.ledger.cutovers.require_apart([self.tree.path])
         newest = self.world.ledger.cutovers.latest(self.tree.path)
-        begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
-        return newest.state if newest is not None and begun else None
+        return newest.state.value if newest is not None and newest.has_begun else None
 
     def _enter(self, record: model.ArchiveRecord, state: model.ArchiveState, reason: str = "") -> None:
         self._records.enter(record.id, state, at_s=self.world.clock.now_s(), reason=reason)

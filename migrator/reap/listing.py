@@ -17,8 +17,8 @@ from migrator.site.config import Site
 from migrator.site.model import ReapAction, ReapPolicy
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
     from migrator.plan.store import CatalogQueryFiles
+    from migrator.reap.records import ReapLedger
     from migrator.reap.store import ReapListFiles
 
 # --- `reap list`: read only
@@ -35,7 +35,7 @@ def list_reaped(
     users: Collection[str],
     site: Site,
     catalogs: "CatalogQueryFiles",
-    ledger: "Ledger",
+    ledger: "ReapLedger",
     atime_problem: str | None,
     now_s: float,
     rows: Rows | None = None,
@@ -75,7 +75,7 @@ def list_reaped(
     )
 
 
-def _latest(ledger: "Ledger") -> str:
+def _latest(ledger: "ReapLedger") -> str:
     latest = ledger.scans.latest()
     if latest is None:
         raise UsageError(
@@ -95,7 +95,7 @@ def _chosen(policy: ReapPolicy, trees: Sequence[UserTree]) -> Sequence[model.Tre
     return chosen
 
 
-def write_policy(*, site: Site, catalogs: "CatalogQueryFiles", ledger: "Ledger", root: bytes, now_s: float) -> str:
+def write_policy(*, site: Site, catalogs: "CatalogQueryFiles", ledger: "ReapLedger", root: bytes, now_s: float) -> str:
     """The rules of site.toml for the trees of the latest catalog as a policy of Robinhood: of several actions without
     `list`, by which users are excepted. Raises UsageError, Refused.
     """
@@ -151,7 +151,7 @@ def release(
     confirmed: bool,
     trees: Sequence[tuple[Plan, Sequence[bytes]]],
     lists: "ReapListFiles",
-    ledger: "Ledger",
+    ledger: "ReapLedger",
     now_s: float,
 ) -> model.Released:
     """Give up skipped files of a user: `paths` with everything below them, and `globs`, in the user's `trees`, each by

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from sqlalchemy import select
 
 from migrator.ledger.rows import Records, States, columns_of
+from migrator.plan.records import PlanLedger
 from migrator.reap.model import ARCHIVE_TRANSITIONS, ArchiveRecord, ArchiveState, ReapRelease, WrittenArchive
 from migrator.reap.tables import ArchiveRow, ReapReleaseRow
 
@@ -59,3 +60,10 @@ class ReleaseRecords(Records):
         """The releases for some trees, in the order in which they were recorded."""
         found = self._all(ReapRelease, select(ReapReleaseRow).order_by(ReapReleaseRow.id))
         return [release for release in found if release.tree in trees]
+
+
+class ReapLedger(PlanLedger):
+    """The ledger with the records of archives and released paths."""
+
+    archives: ArchiveRecords
+    releases: ReleaseRecords

@@ -16,7 +16,6 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
 from migrator.core.tasks import in_thread
 from migrator.core.units import format_count, several
-from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.ledger.call import say
@@ -29,7 +28,7 @@ from migrator.reap.records import ArchiveRecords
 from migrator.reap.rules import GlobMatcher
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.reap.records import ReapLedger
 
 _GLOB_BYTES = frozenset(b"*?[")
 _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
@@ -55,7 +54,7 @@ class RestoringWorld(Struct, frozen=True, kw_only=True):
     folders: MountedArchiveFolders
     destination: ReadingFileSystem
     capabilities: TargetCapabilities
-    ledger: "Ledger"
+    ledger: "ReapLedger"
     locks: Locks
     progress: Progress
     clock: Clock
@@ -202,7 +201,7 @@ def _with_above(path: bytes) -> Iterator[bytes]:
 
 def _check_cutover(world: RestoringWorld, tree: bytes) -> None:
     newest = world.ledger.cutovers.latest(tree)
-    if newest is not None and newest.state in UNDER_WAY_STATES:
+    if newest is not None and newest.under_way:
         raise Refused(
             f"nothing is restored to {show(tree)} now: its cutover is {newest.state.value}",
             cause="what comes to the target in a freeze would be found as a difference",

@@ -20,11 +20,11 @@ from migrator.core.units import DAY_S, KIB, MIB, percent_of
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord, FreezeSpent, FrozenUser, SpeedUpSum, UserSpeedUps
 from migrator.fs.model import CapacityOutlook, CapacitySample
-from migrator.ledger.model import Holder, PassRecord, RunRecord
+from migrator.ledger.model import Holder, RunRecord
 from migrator.plan.model import Plan, ThroughputPoint, UsageDifference, UsageRanking
 from migrator.purge.model import SecondCopy
 from migrator.transfer.delta.model import ChangeKind, ChangeTally
-from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts, SizeClass, StreamSum
+from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts, PassRecord, SizeClass, StreamSum
 
 # --- Forecast of the copying
 

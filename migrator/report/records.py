@@ -6,17 +6,23 @@ from typing import Any
 from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute
 
+from migrator.bench.records import BenchLedger
+from migrator.bricks.records import BrickLedger
 from migrator.core.events import Event, Severity
 from migrator.core.states import CONTENT_KINDS, AttemptState, ChunkKind, ChunkState, PassKind
-from migrator.ledger import tables
-from migrator.ledger.measures import ALL_STREAMS, cost_sums, throughput_by_span
-from migrator.ledger.passes import unsettled
 from migrator.ledger.rows import AnySelect, Records, from_column, record_of
+from migrator.ledger.tables import EventRow
 from migrator.plan.model import CostSums, ThroughputPoint, TransferCost
+from migrator.plan.tables import BatchRow, PlanRow
+from migrator.purge.records import PurgeLedger
 from migrator.report import model as report
+from migrator.report.records_live import MetricRecords, WatchRecords
 from migrator.transfer.model import FileProblem, FileProblemKind, SizeClass, StreamSum
+from migrator.transfer.records_measures import ALL_STREAMS, cost_sums, throughput_by_span
+from migrator.transfer.records_passes import unsettled
+from migrator.transfer.tables import AttemptRow, AttentionRow, ChunkRow, PassRow, SampleRow
 
-_attempts, _chunks, _passes, _samples = tables.AttemptRow, tables.ChunkRow, tables.PassRow, tables.SampleRow
+_attempts, _chunks, _passes, _samples = AttemptRow, ChunkRow, PassRow, SampleRow
 _WARNINGS = (Severity.WARNING.value, Severity.ERROR.value)
 
 COST_GROUPS = 20
@@ -28,15 +34,15 @@ class LedgerFacts(Records):
 
     def plan(self, name: str) -> report.PlanFacts | None:
         """A plan, with what its forecast is based on."""
-        for row in self._rows(select(tables.PlanRow).where(tables.PlanRow.name == name)):
+        for row in self._rows(select(PlanRow).where(PlanRow.name == name)):
             cost: TransferCost = from_column(row.cost, TransferCost)
             return record_of(row, report.PlanFacts, basis=cost.basis)
         return None
 
     def batches(self, plan: str) -> Sequence[report.PlannedBatch]:
         """The batches of a plan, in order of number."""
-        batches = tables.BatchRow
-        query = select(tables.BatchRow).where(batches.plan == plan).order_by(batches.number)
+        batches = BatchRow
+        query = select(BatchRow).where(batches.plan == plan).order_by(batches.number)
         return self._all(report.PlannedBatch, query)
 
     def chunk_sums(self, pass_id: int) -> Sequence[report.ChunkSum]:
@@ -48,11 +54,11 @@ class LedgerFacts(Records):
 
     def attention_counts(self, plan: str) -> Mapping[int, report.AttentionCount]:
         """Files of a plan that did not arrive, by batch, from passes that no later one has settled."""
-        attention = tables.AttentionRow
+        attention = AttentionRow
         keys = (_passes.batch, attention.kind)
         query = (
             select(*keys, func.count(attention.path.distinct()))
-            .join(tables.PassRow, _passes.id == attention.pass_id)
+            .join(PassRow, _passes.id == attention.pass_id)
             .where(_passes.plan == plan, unsettled(attention.path))
             .group_by(*keys)
         )
@@ -67,11 +73,11 @@ class LedgerFacts(Records):
 
     def attention(self, plan: str, limit: int) -> Sequence[report.AttentionFile]:
         """The first files of a plan that need attention, from passes that no later one has settled, in order of batch and path."""
-        attention = tables.AttentionRow
+        attention = AttentionRow
         query = (
             # Each path gets the row of its newest pass: SQLite takes the other columns from the row with the maximum.
-            select(_passes.batch, tables.AttentionRow, func.max(attention.pass_id))
-            .join(tables.PassRow, _passes.id == attention.pass_id)
+            select(_passes.batch, AttentionRow, func.max(attention.pass_id))
+            .join(PassRow, _passes.id == attention.pass_id)
             .where(_passes.plan == plan, attention.kind == FileProblemKind.BAD.value, unsettled(attention.path))
             .group_by(_passes.batch, attention.path)
             .order_by(_passes.batch, attention.path)
@@ -89,8 +95,8 @@ class LedgerFacts(Records):
         for plan, its_own in trees.items():
             query = (
                 select(span, *_sums(_chunks.files, _chunks.size_bytes))
-                .join_from(tables.AttemptRow, tables.ChunkRow, _chunks.id == _attempts.chunk_id)
-                .join(tables.PassRow, _passes.id == _chunks.pass_id)
+                .join_from(AttemptRow, ChunkRow, _chunks.id == _attempts.chunk_id)
+                .join(PassRow, _passes.id == _chunks.pass_id)
                 .where(
                     _passes.plan == plan,
                     _passes.kind == PassKind.SEED.value,
@@ -113,15 +119,15 @@ class LedgerFacts(Records):
 
     def incidents(self, limit: int) -> Sequence[Event]:
         """The newest events that are warnings or errors, newest first."""
-        events = tables.EventRow
-        query = select(tables.EventRow).where(events.severity.in_(_WARNINGS)).order_by(events.id.desc())
+        events = EventRow
+        query = select(EventRow).where(events.severity.in_(_WARNINGS)).order_by(events.id.desc())
         return self._all(Event, query.limit(limit))
 
     def endings(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
         """Events of these kinds, by kind, subject and severity, with the last of each. A later warning of the same kind
         hides no earlier end: the first of two pauses is over.
         """
-        events = tables.EventRow
+        events = EventRow
         return self._all(report.Incident, _grouped().where(events.kind.in_(list(kinds))).group_by(events.severity))
 
     # For `report` alone.
@@ -153,7 +159,7 @@ class LedgerFacts(Records):
         sums = (func.count().label("attempts"), *_sums(_attempts.files, _attempts.size_bytes))
         query = (
             select(*keys, *sums, func.sum(seconds).label("stream_s"))
-            .join(tables.ChunkRow, _chunks.id == _attempts.chunk_id)
+            .join(ChunkRow, _chunks.id == _attempts.chunk_id)
             .where(
                 _attempts.state == AttemptState.SUCCEEDED.value,
                 _chunks.kind.in_((ChunkKind.RANGES, ChunkKind.FILES)),
@@ -166,7 +172,7 @@ class LedgerFacts(Records):
 
     def event_groups(self, limit: int, *, span: tuple[float, float] | None = None) -> Sequence[report.Incident]:
         """Warnings and errors by kind and subject, the latest first; those of a span, without its begin, or all."""
-        events = tables.EventRow
+        events = EventRow
         within = () if span is None else (events.at_s > span[0], events.at_s <= span[1])
         query = _grouped().where(events.severity.in_(_WARNINGS), *within).order_by(func.max(events.id).desc())
         return self._all(report.Incident, query.limit(limit))
@@ -177,7 +183,7 @@ def _sums(*columns: InstrumentedAttribute[Any]) -> list[ColumnElement[Any]]:
 
 
 def _grouped() -> AnySelect:
-    event = tables.EventRow
+    event = EventRow
     # SQLite takes the columns without a function from the row with max(id): the newest event of the group.
     return select(
         event.kind,
@@ -189,3 +195,11 @@ def _grouped() -> AnySelect:
         event.at_s.label("last_at_s"),
         func.max(event.id),
     ).group_by(event.kind, event.subject)
+
+
+class ReportLedger(BrickLedger, PurgeLedger, BenchLedger):
+    """The whole ledger, with the sums that reports show."""
+
+    facts: LedgerFacts
+    live: WatchRecords
+    metrics: MetricRecords

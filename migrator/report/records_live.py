@@ -8,15 +8,21 @@ from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, case, fun
 
 from migrator.bricks.add.model import ADDITIONS
 from migrator.bricks.drain.model import DRAINS, last_counts
+from migrator.bricks.samples import read_telling_samples
+from migrator.bricks.tables import OperationSampleRow
+from migrator.catalog.tables import VerificationRow
 from migrator.core.events import Event, Severity
 from migrator.core.states import AttemptState, PassKind
-from migrator.ledger import tables
+from migrator.cutover.records import CutoverRecords
+from migrator.hooks.tables import HookCallRow
 from migrator.ledger.database import Database
-from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
-from migrator.ledger.operations import CutoverRecords, read_telling_samples
 from migrator.ledger.rows import AnyRow, Records, record_of
+from migrator.ledger.tables import EventRow, RunRow
+from migrator.operations.tables import OperationRow
 from migrator.report.model import Counts, StreamAtWork
+from migrator.transfer.records_measures import ALL_STREAMS
+from migrator.transfer.tables import UNFINISHED, AttemptRow, ChunkRow, PassRow, SampleRow
 
 # Sums for `metrics`.
 
@@ -29,7 +35,7 @@ class MetricRecords(Records):
 
     def sums(self) -> Mapping[str, Counts]:
         """All sums as of one moment. Those of finished work never decrease."""
-        event, run, hook = tables.EventRow, tables.RunRow, tables.HookCallRow
+        event, run, hook = EventRow, RunRow, HookCallRow
         told = event.severity.in_([Severity.WARNING.value, Severity.ERROR.value])
         with self._database.read() as connection:
             return {
@@ -46,8 +52,8 @@ class MetricRecords(Records):
 
     def newest_runs(self) -> Sequence[RunRecord]:
         """The newest run of every verb, in order of verb."""
-        newest = select(func.max(tables.RunRow.id)).group_by(tables.RunRow.verb)
-        query = select(tables.RunRow).where(tables.RunRow.id.in_(newest)).order_by(tables.RunRow.verb)
+        newest = select(func.max(RunRow.id)).group_by(RunRow.verb)
+        query = select(RunRow).where(RunRow.id.in_(newest)).order_by(RunRow.verb)
         return self._all(RunRecord, query)
 
 
@@ -59,14 +65,14 @@ def _counted(
 
 
 def _passes(connection: Connection) -> dict[str, Counts]:
-    one, sample = tables.PassRow, tables.SampleRow
+    one, sample = PassRow, SampleRow
     begun = {row[0]: row[1] for row in connection.execute(select(one.kind, func.count()).group_by(one.kind))}
     query = (
         select(
             one.kind, func.sum(sample.size_bytes), func.sum(sample.files), func.sum(sample.streams * sample.interval_s)
         )
         # Pass by pass: the samples of single streams, which are most of the table, are not read.
-        .join(tables.SampleRow, sample.pass_id == one.id)
+        .join(SampleRow, sample.pass_id == one.id)
         .where(sample.attempt_id == ALL_STREAMS)
         .group_by(one.kind)
     )
@@ -81,7 +87,7 @@ def _passes(connection: Connection) -> dict[str, Counts]:
 
 
 def _attempts(connection: Connection) -> dict[str, Counts]:
-    one = tables.AttemptRow
+    one = AttemptRow
     # Answered from one index, as the rows are long.
     query = (
         select(one.host, one.engine, one.state, func.count(), func.sum(one.files), func.sum(one.size_bytes))
@@ -102,13 +108,13 @@ def _attempts(connection: Connection) -> dict[str, Counts]:
 
 
 def _streams(connection: Connection) -> Counts:
-    one, chunk = tables.AttemptRow, tables.ChunkRow
+    one, chunk = AttemptRow, ChunkRow
     source = case((chunk.brick.is_not(None), "brick"), else_="mount")
     query = (
         select(func.count(), one.host, source)
-        .join(tables.ChunkRow, chunk.id == one.chunk_id)
+        .join(ChunkRow, chunk.id == one.chunk_id)
         # A subquery: the condition matches that of the index only without table names.
-        .where(one.id.in_(select(one.id).where(tables.UNFINISHED)))
+        .where(one.id.in_(select(one.id).where(UNFINISHED)))
         .group_by(one.host, source)
         .order_by(one.host, source)
     )
@@ -119,7 +125,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
     """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host, a drain continues
     its task with new counters. Its sums include the files moved before the reboot, as the progress of the drain does.
     """
-    one, operation = tables.OperationSampleRow, tables.OperationRow
+    one, operation = OperationSampleRow, OperationRow
     of_task = (
         select(
             operation.kind,
@@ -128,7 +134,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
             func.max(one.files).label("files"),
             func.max(one.failures).label("failures"),
         )
-        .join(tables.OperationRow, operation.id == one.operation_id)
+        .join(OperationRow, operation.id == one.operation_id)
         .where(operation.kind.in_([DRAINS.name, ADDITIONS.name]))
         .group_by(one.operation_id, one.task_id, one.host)
         .subquery()
@@ -153,7 +159,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
 def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
     """Bytes and files that drains moved, by kind and host, over reboots."""
     sizes, files = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    one = tables.OperationRow
+    one = OperationRow
     drains = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
     for drain_id in drains:
         for counts in last_counts(read_telling_samples(connection, drain_id, recent_s=0.0)):
@@ -163,7 +169,7 @@ def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[
 
 
 def _verified(connection: Connection) -> dict[str, Counts]:
-    one = tables.VerificationRow
+    one = VerificationRow
     query = (
         select(one.whole, func.count(), func.sum(one.digested_files), func.sum(one.digested_bytes))
         .where(one.finished_at_s.is_not(None))
@@ -191,7 +197,7 @@ class WatchRecords(Records):
 
     def streams(self, *, recent_s: float) -> Sequence[StreamAtWork]:
         """Every unfinished attempt, oldest first. Its rate covers the last `recent_s` before the newest sample of its pass."""
-        attempts, chunks, passes = tables.AttemptRow, tables.ChunkRow, tables.PassRow
+        attempts, chunks, passes = AttemptRow, ChunkRow, PassRow
         query = (
             # Not the whole rows: argv may be long.
             select(
@@ -207,10 +213,10 @@ class WatchRecords(Records):
                 passes.kind.label("pass_kind"),
                 passes.number.label("pass_number"),
             )
-            .join(tables.ChunkRow, chunks.id == attempts.chunk_id)
-            .join(tables.PassRow, passes.id == chunks.pass_id)
+            .join(ChunkRow, chunks.id == attempts.chunk_id)
+            .join(PassRow, passes.id == chunks.pass_id)
             # A subquery: the condition matches that of the index only without table names.
-            .where(attempts.id.in_(select(attempts.id).where(tables.UNFINISHED)))
+            .where(attempts.id.in_(select(attempts.id).where(UNFINISHED)))
             .order_by(attempts.id)
         )
         with self._database.read() as connection:
@@ -220,24 +226,24 @@ class WatchRecords(Records):
 
     def last_event(self) -> int:
         """The number of the newest event, 0 if there is none."""
-        return int(self._value(select(func.max(tables.EventRow.id))) or 0)
+        return int(self._value(select(func.max(EventRow.id))) or 0)
 
     def events_after(self, number: int, limit: int) -> Sequence[tuple[int, Event]]:
         """At most `limit` events after one, the newest, with their numbers, oldest first."""
-        events = tables.EventRow
-        query = select(tables.EventRow).where(events.id > number).order_by(events.id.desc()).limit(limit)
+        events = EventRow
+        query = select(EventRow).where(events.id > number).order_by(events.id.desc()).limit(limit)
         return [(row.id, record_of(row, Event)) for row in reversed(self._rows(query))]
 
 
 def _newest_sample(connection: Connection, pass_id: int) -> float | None:
-    sample = tables.SampleRow
+    sample = SampleRow
     query = select(func.max(sample.at_s)).where(sample.pass_id == pass_id, sample.attempt_id == ALL_STREAMS)
     newest: float | None = connection.execute(query).scalar_one()
     return newest
 
 
 def _stream(connection: Connection, row: AnyRow, newest_s: float | None, recent_s: float) -> StreamAtWork:
-    sample = tables.SampleRow
+    sample = SampleRow
     is_recent = sample.at_s > (newest_s or 0.0) - recent_s
     sums = {
         "done_files": sample.files,

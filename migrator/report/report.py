@@ -32,7 +32,7 @@ from migrator.report.records import LedgerFacts
 from migrator.report.status import chosen_plan, first_start, read_document, read_done, status_by, work_between
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.report.records import ReportLedger
 
 CHART_POINTS = 240
 """The most spans that a chart on paper can show."""
@@ -47,7 +47,7 @@ _DAYS_FOR_DAYS = 3.0
 
 
 def read_report(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     plans: PlanFiles,
     *,
     now_s: float,
@@ -111,7 +111,7 @@ def read_report(
     return _compared(ledger, plans, facts, against)
 
 
-def _days(ledger: "Ledger") -> Sequence[ThroughputPoint]:
+def _days(ledger: "ReportLedger") -> Sequence[ThroughputPoint]:
     """The throughput by day, or by hour in a short history."""
     span = ledger.samples.sampled_span()
     if span is None:
@@ -121,7 +121,7 @@ def _days(ledger: "Ledger") -> Sequence[ThroughputPoint]:
     return ledger.samples.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s)
 
 
-def _reaped(ledger: "Ledger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
+def _reaped(ledger: "ReportLedger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
     if status.plan is None:
         return None
     archives = ArchiveRecords(ledger.database).of_plan(status.plan.name)
@@ -129,7 +129,7 @@ def _reaped(ledger: "Ledger", status: model.StatusFacts, plan: Plan | None) -> m
     return rules.reaped_facts(plan.reap if plan is not None else None, archives, len(released))
 
 
-def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
+def _benchmarks(ledger: "ReportLedger") -> tuple[BenchmarkResult, ...]:
     return tuple(
         BenchmarkResult(record=record, measurements=tuple(BenchmarkRecords(ledger.database).measurements(record.id)))
         for record in BenchmarkRecords(ledger.database).all()
@@ -138,7 +138,7 @@ def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
 
 
 def _compared(
-    ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts, against: model.EarlierReports
+    ledger: "ReportLedger", plans: PlanFiles, facts: model.ReportFacts, against: model.EarlierReports
 ) -> model.ReportFacts:
     """The report with its dates, and the verdict on them."""
     status, began_s = facts.status, first_start(ledger, facts.status.trees)
@@ -169,7 +169,7 @@ def _compared(
     )
 
 
-def _weeks(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.WeekFacts, ...]:
+def _weeks(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.WeekFacts, ...]:
     names = ledger.plans.names()
     first = LedgerFacts(ledger.database).plan(names[0]) if names else None
     if first is None:
@@ -191,7 +191,7 @@ def _weeks(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.WeekFacts
     )
 
 
-def _promise(ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts) -> model.Promise | None:
+def _promise(ledger: "ReportLedger", plans: PlanFiles, facts: model.ReportFacts) -> model.Promise | None:
     """The dates of the first plan: it was active as soon as it was made."""
     names = ledger.plans.names()
     first = LedgerFacts(ledger.database).plan(names[0]) if names else None
@@ -203,12 +203,12 @@ def _promise(ledger: "Ledger", plans: PlanFiles, facts: model.ReportFacts) -> mo
     return rules_promise.promise_of_plan(first, ledger.plans.trees(first.name), document)
 
 
-def _work(ledger: "Ledger", from_s: float | None, to_s: float) -> ThroughputPoint | None:
+def _work(ledger: "ReportLedger", from_s: float | None, to_s: float) -> ThroughputPoint | None:
     # A sample covers the time before it: one taken at the begin of a span belongs to the earlier span.
     return None if from_s is None else work_between(ledger, math.nextafter(from_s, math.inf), to_s)
 
 
-def _since(ledger: "Ledger", facts: model.ReportFacts, earlier: model.EarlierReport) -> model.SinceReport:
+def _since(ledger: "ReportLedger", facts: model.ReportFacts, earlier: model.EarlierReport) -> model.SinceReport:
     status = facts.status
     first_s = facts.done[0].at_s if facts.done else earlier.at_s
     return rules.since_report(
@@ -222,7 +222,7 @@ def _since(ledger: "Ledger", facts: model.ReportFacts, earlier: model.EarlierRep
     )
 
 
-def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:
+def _done(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:
     started = first_start(ledger, status.trees)
     if started is None:
         return ()

@@ -20,7 +20,7 @@ from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, frozen_users, newest_attempts
 from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
-from migrator.ledger.model import Holder, PassRecord, RunRecord
+from migrator.ledger.model import Holder, RunRecord
 from migrator.operations.run_files import last_heard_s
 from migrator.plan.model import Plan, PlannedTree, ThroughputPoint, fit_cost, sum_of
 from migrator.plan.rules import settled_trees
@@ -38,15 +38,16 @@ from migrator.report.rules_next import next_steps
 from migrator.site.config import Site
 from migrator.transfer.delta.model import ChangeKind, Changes
 from migrator.transfer.governor import read_governing
+from migrator.transfer.model import PassRecord
 from migrator.transfer.rules_governor import governing_blockers
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.report.records import ReportLedger
 
 # --- Batches and their user trees, by passes
 
 
-def read_passes(ledger: "Ledger", plan: str) -> Sequence[model.PassFacts]:
+def read_passes(ledger: "ReportLedger", plan: str) -> Sequence[model.PassFacts]:
     """Every pass of a plan, oldest first."""
     changes = ledger.passes.changes_of_plan(plan)
     return [_pass(record, changes.get(record.id)) for record in ledger.passes.of_plan(plan)]
@@ -58,7 +59,7 @@ def _pass(record: PassRecord, changes: Changes | None) -> model.PassFacts:
 
 
 def _whole(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     plans: Sequence[str],
     of_counting: Sequence[model.TreeFacts],
     cutovers: Sequence[CutoverRecord],
@@ -81,7 +82,7 @@ def _whole(
     return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}, not_taken), proofs, first
 
 
-def _set_apart(ledger: "Ledger", plan: model.PlanFacts, cutovers: Sequence[CutoverRecord]) -> Sequence[bytes]:
+def _set_apart(ledger: "ReportLedger", plan: model.PlanFacts, cutovers: Sequence[CutoverRecord]) -> Sequence[bytes]:
     """The trees that a plan could not take, because its scan could not read them everywhere."""
     scan = ledger.scans.named(plan.catalog)
     newest = {one.tree.path: one for one in cutovers}
@@ -99,7 +100,7 @@ def _rolled_back_since(
 
 
 def read_batches(
-    ledger: "Ledger", plan: str, passes: Sequence[model.PassFacts]
+    ledger: "ReportLedger", plan: str, passes: Sequence[model.PassFacts]
 ) -> tuple[tuple[model.BatchFacts, ...], tuple[model.TreeFacts, ...]]:
     """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
     trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
@@ -140,7 +141,7 @@ def read_batches(
 
 
 def _settled(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     sums: Sequence[model.ChunkSum],
     passes: Sequence[model.PassFacts],
     trees: Sequence[PlannedTree],
@@ -172,7 +173,7 @@ _COPYING_VERB = "run"
 
 
 def read_status(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     *,
     now_s: float,
     plan: str | None = None,
@@ -225,7 +226,7 @@ def read_document(read_plan: model.ReadPlan, facts: model.PlanFacts | None) -> t
 
 
 def status_by(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     document: Plan | None,
     *,
     now_s: float,
@@ -345,13 +346,13 @@ def status_by(
     )
 
 
-def _end_of_copying(ledger: "Ledger", trees: Sequence[model.TreeFacts], now_s: float) -> float | None:
+def _end_of_copying(ledger: "ReportLedger", trees: Sequence[model.TreeFacts], now_s: float) -> float | None:
     """When seed passes last copied something; None if no stream has."""
     copied = LedgerFacts(ledger.database).copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
     return min(copied[-1].at_s, now_s) if copied else None
 
 
-def _copied_at(ledger: "Ledger", trees: Sequence[model.TreeFacts]) -> Mapping[bytes, float]:
+def _copied_at(ledger: "ReportLedger", trees: Sequence[model.TreeFacts]) -> Mapping[bytes, float]:
     """When the seed pass over each tree ended, by the plan that counts for it."""
     ends = {
         (one.plan, one.batch): one.finished_at_s
@@ -362,7 +363,9 @@ def _copied_at(ledger: "Ledger", trees: Sequence[model.TreeFacts]) -> Mapping[by
     return {tree.tree.path: at_s for tree in trees if (at_s := ends.get((tree.plan, tree.batch))) is not None}
 
 
-def _growth_per_day(ledger: "Ledger", trees: Sequence[model.TreeFacts], settings: model.ForecastSettings) -> float:
+def _growth_per_day(
+    ledger: "ReportLedger", trees: Sequence[model.TreeFacts], settings: model.ForecastSettings
+) -> float:
     """The growth of the source, as a share of what its users have."""
     held = (model.TreeState.PURGED, model.TreeState.EXCLUDED)
     sizes = {tree.tree.path: tree.tally.total_bytes for tree in trees if tree.state not in held}
@@ -377,7 +380,7 @@ def _growth_per_day(ledger: "Ledger", trees: Sequence[model.TreeFacts], settings
 
 
 def _forecast(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     trees: Sequence[model.TreeFacts],
     tally: model.Tally,
     *,
@@ -420,7 +423,7 @@ def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_byte
     ]
 
 
-def _archives(ledger: "Ledger", cutovers: Sequence[CutoverRecord]) -> tuple[SecondCopy, ...]:
+def _archives(ledger: "ReportLedger", cutovers: Sequence[CutoverRecord]) -> tuple[SecondCopy, ...]:
     copies = SecondCopyRecords(ledger.database).all()
     plans = {one.plan for one in cutovers} if copies else set()
     digests = {one.id: one.manifest_digest for plan in plans for one in ledger.verifications.of_plan(plan)}
@@ -428,7 +431,7 @@ def _archives(ledger: "Ledger", cutovers: Sequence[CutoverRecord]) -> tuple[Seco
     return tuple(one for one in copies if one.manifests == now.get(one.tree))
 
 
-def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> ThroughputPoint | None:
+def _rate(ledger: "ReportLedger", until_s: float, run: model.RunFacts | None) -> ThroughputPoint | None:
     """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the
     run: an earlier run may have had other limits.
     """
@@ -438,7 +441,7 @@ def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> Throu
     return work_between(ledger, from_s, until_s)
 
 
-def work_between(ledger: "Ledger", from_s: float, to_s: float) -> ThroughputPoint | None:
+def work_between(ledger: "ReportLedger", from_s: float, to_s: float) -> ThroughputPoint | None:
     """The throughput of a span; None if no stream was at work, or for an empty span."""
     span_s = to_s - from_s
     found = ledger.samples.throughput(from_s=from_s, to_s=to_s, span_s=2.0 * span_s) if span_s > 0 else ()
@@ -446,7 +449,7 @@ def work_between(ledger: "Ledger", from_s: float, to_s: float) -> ThroughputPoin
     return None if point is None else replace(point, at_s=to_s, span_s=span_s)
 
 
-def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> ThroughputPoint | None:
+def _last_rate(ledger: "ReportLedger", runs: Sequence[model.RunFacts]) -> ThroughputPoint | None:
     """The throughput of the last minutes in which something was copied."""
     span = ledger.samples.sampled_span()
     if span is None:
@@ -455,7 +458,7 @@ def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> ThroughputPo
     return _rate(ledger, span[1], run)
 
 
-def _plans_until(ledger: "Ledger", plan: str) -> Sequence[str]:
+def _plans_until(ledger: "ReportLedger", plan: str) -> Sequence[str]:
     """The plans that were active before a plan, and this one last."""
     activated = ledger.plans.activated()
     return [*activated[: activated.index(plan)], plan] if plan in activated else [*activated, plan]
@@ -470,13 +473,13 @@ def trees_by_plan(trees: Sequence[model.TreeFacts]) -> Mapping[str, Sequence[byt
     return found
 
 
-def first_start(ledger: "Ledger", trees: Sequence[model.TreeFacts]) -> float | None:
+def first_start(ledger: "ReportLedger", trees: Sequence[model.TreeFacts]) -> float | None:
     """The start of copying; None before it."""
     return min((one.started_at_s for plan in trees_by_plan(trees) for one in ledger.passes.of_plan(plan)), default=None)
 
 
 def read_done(
-    ledger: "Ledger", trees: Sequence[model.TreeFacts], *, now_s: float, started_at_s: float | None
+    ledger: "ReportLedger", trees: Sequence[model.TreeFacts], *, now_s: float, started_at_s: float | None
 ) -> Sequence[model.DonePoint]:
     """The course of the progress, in at most as many points as a chart can show."""
     if started_at_s is None:
@@ -485,7 +488,7 @@ def read_done(
     return rules.with_rests(LedgerFacts(ledger.database).done(trees_by_plan(trees), span_s=span_s), span_s)
 
 
-def chosen_plan(ledger: "Ledger", name: str | None) -> model.PlanFacts | None:
+def chosen_plan(ledger: "ReportLedger", name: str | None) -> model.PlanFacts | None:
     """The plan of that name, or the active one. Raises UsageError if it is not in the ledger."""
     if name is None:
         active = ledger.plans.active()
@@ -500,7 +503,9 @@ def chosen_plan(ledger: "Ledger", name: str | None) -> model.PlanFacts | None:
     return found
 
 
-def _at_work(ledger: "Ledger", now_s: float, holders: Holders) -> tuple[Sequence[Holder], Sequence[model.RunFacts]]:
+def _at_work(
+    ledger: "ReportLedger", now_s: float, holders: Holders
+) -> tuple[Sequence[Holder], Sequence[model.RunFacts]]:
     """Everyone who holds a lock; the runs at work and the newest runs, newest first."""
     before = ledger.runs.latest()
     at_work = holders()
@@ -528,7 +533,7 @@ def run_facts(record: RunRecord, now_s: float, *, held: bool) -> model.RunFacts:
 
 
 def read_metrics(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     *,
     now_s: float,
     plan: str | None = None,

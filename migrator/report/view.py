@@ -16,11 +16,12 @@ from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
 from migrator.render.text import as_csv, csv_text, plain
 from migrator.report import model, view_status
+from migrator.report.view_batches import batch_blocks
 from migrator.report.view_first import first_sections, room_words, since_blocks
 from migrator.report.view_overview import bricks_cleared, source_after_purges, user_blocks, users_moved
 from migrator.report.view_records import verification_blocks
 from migrator.report.view_timeline import timeline_blocks
-from migrator.transfer.view import batch_blocks, stream_blocks
+from migrator.transfer.view import stream_blocks
 
 # --- Tables
 

@@ -12,7 +12,7 @@ from migrator.report import model
 from migrator.report.rules import OUT_OF_THE_VOLUME
 from migrator.report.rules_batches import expected_purges, scheduled
 from migrator.report.rules_week import WEEK_S, moved_at_s
-from migrator.transfer.view import tree_table
+from migrator.report.view_batches import tree_table
 
 _MOST_WEEKS = 260
 

@@ -30,9 +30,10 @@ from migrator.purge.model import SecondCopy
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import left_to_people
+from migrator.report.view_batches import batch_blocks, tree_table
 from migrator.transfer.model import FileProblem
 from migrator.transfer.rules import AFTERWARDS, advice
-from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
+from migrator.transfer.view import governing_blocks
 
 # --- Progress, rate and expected end
 

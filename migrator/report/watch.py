@@ -11,7 +11,7 @@ from migrator.report.records_live import WatchRecords
 from migrator.report.status import read_status
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.report.records import ReportLedger
 
 _RATES, _RATE_SPAN_S = 60, 60.0
 """The chart of the throughput shows an hour, until now or the end of the last copying."""
@@ -25,7 +25,7 @@ _EVENTS = 20
 
 
 def read_watch(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     *,
     now_s: float,
     plan: str | None = None,
@@ -59,7 +59,7 @@ def read_watch(
 
 
 def snapshots(
-    ledger: "Ledger",
+    ledger: "ReportLedger",
     clock: Clock,
     interval_s: float,
     *,
@@ -97,7 +97,7 @@ def pause_s(interval_s: float, read_s: float) -> float:
     return max(interval_s, read_s * LEAST_PAUSES)
 
 
-def _rates(ledger: "Ledger", status: StatusFacts) -> tuple[float, ...]:
+def _rates(ledger: "ReportLedger", status: StatusFacts) -> tuple[float, ...]:
     """The throughput of each span from the first one with any; spans are aligned to the clock, so bars only move to the left."""
     if status.last_rate is None:
         return ()

@@ -15,8 +15,8 @@ from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import BrickProgress
 from migrator.core.units import NS_PER_S, format_count, format_duration, several
-from migrator.fs.model import ScanProblem
-from migrator.gluster.model import Brick, BrickRules, Mark, SourceHealth, VolumeState
+from migrator.fs.model import ScanProblem, SourceHealth
+from migrator.gluster.model import Brick, BrickRules, Mark, VolumeState, volume_state
 from migrator.gluster.rules import subvolumes
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks, WalkProblems
@@ -342,9 +342,9 @@ class BrickWay(Struct, frozen=True, kw_only=True):
         self.team.end_stalled()
         health = await self.session.source.health()
         self.session.note(health.problems)
-        if health.state is not None:
-            self.session.note(rules.reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
-            self.session.note(rules.task_changes(self.team.state, health.state))
+        if (state := volume_state(health)) is not None:
+            self.session.note(rules.reasons_against_bricks(replace(state, peers_down=(), heals=())))
+            self.session.note(rules.task_changes(self.team.state, state))
 
     def _show(self) -> None:
         # A directory is on every brick, but is one path of the catalog.
@@ -393,7 +393,7 @@ class BrickWay(Struct, frozen=True, kw_only=True):
         if not isinstance(source, GlusterSource):
             raise TypeError("only a volume has bricks")
         try:
-            state = await source.state_for_bricks(after.state)
+            state = await source.state_for_bricks(volume_state(after))
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
         against = rules.reasons_against_bricks(state)

@@ -12,7 +12,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.fs.model import ScanProblem
 from migrator.fs.ports import FileSystem
-from migrator.gluster.model import Brick, BrickRules, Mark
+from migrator.gluster.model import Brick, BrickRules, Mark, volume_state
 from migrator.gluster.volume import GlusterSource, forget_content
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks, WalkProblems
 from migrator.scan.rules import MarkedPaths, TreeIndex, brick_problem
@@ -79,7 +79,7 @@ async def read_marks(source: GlusterSource, walks: HostBrickWalks, trees: Sequen
     """Read the marks of trees on all bricks of the volume, whatever moves files there. A volume whose bricks hold pieces of
     files has none: no content is ever read from them.
     """
-    state = (await source.health()).state
+    state = volume_state(await source.health())
     if state is None:
         return TreeMarks(reasons=("the state of the volume is unknown",))
     if state.disperse_count or state.stripe_count > 1:

@@ -20,9 +20,8 @@ from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
-from migrator.fs.model import ScanProblem
+from migrator.fs.model import ScanProblem, SourceHealth
 from migrator.fs.ports import FileSystem, WalkedRoot
-from migrator.gluster.model import SourceHealth
 from migrator.gluster.walks import BrickHello, BrickLost, WalkProblems, walk_whole_mount
 from migrator.hosts.process import LocalProcesses
 from migrator.native.program import native_program

@@ -21,7 +21,6 @@ from migrator.core.paths import join, show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import format_count, several
-from migrator.cutover.model import CutoverState
 from migrator.fs.model import ScanProblem
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.ledger.model import SiteRecord
@@ -31,7 +30,7 @@ from migrator.site.rules_guards import mount_problems
 if TYPE_CHECKING:
     from migrator.catalog.brick_parts import BrickPartsWriter
     from migrator.catalog.writer import CatalogDirectories, PartsWriter
-    from migrator.ledger.ledger import Ledger
+    from migrator.scan.records import ScanLedger
 
 
 # Finding the directories that globs name, level by level, and never through a symlink.
@@ -119,7 +118,7 @@ class Session:
     request: ScanRequest
     site: SiteRecord
     source: SourceFileSystem
-    ledger: "Ledger"
+    ledger: "ScanLedger"
     catalogs: "CatalogDirectories"
     progress: Progress
     clock: Clock
@@ -225,7 +224,7 @@ class Session:
         """Whether all user trees of the newest scan with any were purged: then finding none is expected."""
         with_trees = [one for one in self.ledger.scans.all() if one.whole and not one.scope and one.trees]
         latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
-        return bool(latest) and all(one is not None and one.state is CutoverState.PURGED for one in latest)
+        return bool(latest) and all(one is not None and one.is_purged for one in latest)
 
     def judge(
         self, problems: Iterable[ScanProblem], against: Iterable[str], trees: Sequence[UserTree]

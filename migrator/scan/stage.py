@@ -10,8 +10,9 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
+from migrator.fs.model import SourceHealth
 from migrator.fs.ports import SourceFileSystem
-from migrator.gluster.model import SourceHealth
+from migrator.gluster.model import volume_state
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import HostBrickWalks
 from migrator.scan import bricks as brick_way
@@ -23,7 +24,7 @@ from migrator.scan.session import ScanRequest, Session
 
 if TYPE_CHECKING:
     from migrator.catalog.writer import CatalogDirectories
-    from migrator.ledger.ledger import Ledger
+    from migrator.scan.records import ScanLedger
 
 # --- Choice between bricks and mount
 
@@ -45,10 +46,10 @@ async def choose(
     if not walks.hosts:
         why = "site.toml has no [source.hosts] sections: nothing says how the bricks' hosts are reached"
         return _no_bricks(session, (why,))
-    if before.state is None:
+    if (known := volume_state(before)) is None:
         return _no_bricks(session, before.problems or ("the volume's state is not known",))
     try:
-        state = await session.source.state_for_bricks(before.state)
+        state = await session.source.state_for_bricks(known)
     except MigratorError as error:
         return _no_bricks(session, (f"the volume's state is not known: {error.message}",))
     wanted = sorted({brick.host for brick in state.bricks} & set(walks.hosts))
@@ -99,7 +100,7 @@ async def scan(
     request: ScanRequest,
     *,
     source: SourceFileSystem,
-    ledger: "Ledger",
+    ledger: "ScanLedger",
     catalogs: "CatalogDirectories",
     progress: Progress,
     clock: Clock,

@@ -6,8 +6,8 @@ from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, first_of, format_count, format_size, several
 from migrator.fs.kinds.table import KINDS, PLAIN
-from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, mount_of
-from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, SourceHealth, mount_of
+from migrator.gluster.model import VolumeState, volume_state
 
 # Identity, completeness and room. Each guard returns problems as sentences; a fact that is unknown is a problem too.
 
@@ -65,9 +65,10 @@ def health_problems(
         seen = after if before is None else before
         return (f"the state of the source {missing} it was read is not known", *(seen.problems if seen else ()))
     problems = [*before.problems, *after.problems, *(before.doubts + after.doubts if tasks_count else ())]
-    if before.state is not None and after.state is not None:
-        problems.extend(_state_changes(before.state, after.state, tasks_count=tasks_count))
-    elif (before.state is None) != (after.state is None):
+    state, state_after = volume_state(before), volume_state(after)
+    if state is not None and state_after is not None:
+        problems.extend(_state_changes(state, state_after, tasks_count=tasks_count))
+    elif (state is None) != (state_after is None):
         problems.append("the state of the volume could be read only before or only after")
     if before.fingerprint != after.fingerprint and not problems:
         problems.append("the volume's bricks or options changed while it was read")

@@ -9,19 +9,18 @@ from msgspec.structs import replace
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
-from migrator.cutover.model import CutoverRecord
-from migrator.ledger.model import PassRecord
+from migrator.operations.ports import TreeMove, TreeMoves
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import movable_trees
+from migrator.transfer.model import PassRecord
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger, PassRecords
-    from migrator.ledger.operations import CutoverRecords
+    from migrator.transfer.records import PassRecords, TransferLedger
 
 # The default plan.
 
 
-def active_plan(ledger: "Ledger") -> str:
+def active_plan(ledger: "TransferLedger") -> str:
     """The most recently activated plan. Raises UsageError if there is none."""
     active = ledger.plans.active()
     if active is None:
@@ -29,7 +28,7 @@ def active_plan(ledger: "Ledger") -> str:
     return active.name
 
 
-def choose_plan(ledger: "Ledger", name: str | None) -> str:
+def choose_plan(ledger: "TransferLedger", name: str | None) -> str:
     """The named plan, or else the active one. Raises UsageError if there is none, or if a pass of another plan is
     unfinished: the same command has to resume that pass, and must not start anew because of a new plan.
     """
@@ -158,12 +157,12 @@ class Chosen(Struct, frozen=True, kw_only=True):
         return f"{those} left alone: the users work on the target, or are being cut over (see `migrator status`)"
 
 
-def newest_cutovers(cutovers: "CutoverRecords", trees: Iterable[bytes]) -> Mapping[bytes, CutoverRecord]:
+def newest_cutovers(cutovers: TreeMoves, trees: Iterable[bytes]) -> Mapping[bytes, TreeMove]:
     """The newest attempt of each tree, of any plan; omits trees without one."""
     return {tree: record for tree in trees if (record := cutovers.latest(tree)) is not None}
 
 
-def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[bytes] | None) -> Chosen:
+def choose_trees(ledger: "TransferLedger", plan: Plan, batch: Batch, wanted: frozenset[bytes] | None) -> Chosen:
     """The trees of a batch that a run copies; `wanted` None: all that it may. Call it while no cutover can start.
     Raises Refused if a tree overlaps one that was moved.
     """
@@ -179,7 +178,7 @@ def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[b
     )
 
 
-def refusal_of(ledger: "Ledger", plan: Plan, chosen: Chosen, *, recopy: bool) -> BatchRefused | None:
+def refusal_of(ledger: "TransferLedger", plan: Plan, chosen: Chosen, *, recopy: bool) -> BatchRefused | None:
     """Why this batch, or only some of its trees, cannot be copied in this way; None if they can."""
     number = chosen.batch.number
     seed = ledger.passes.find(plan.name, number, PassKind.SEED)
@@ -200,7 +199,7 @@ def refusal_of(ledger: "Ledger", plan: Plan, chosen: Chosen, *, recopy: bool) ->
     )
 
 
-def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool, recopy: bool) -> None:
+def require_part(ledger: "TransferLedger", plan: Plan, chosen: Chosen, *, deltas: bool, recopy: bool) -> None:
     """Raises BatchRefused (see `refusal_of`), or UsageError for single users without delta passes."""
     if refusal := refusal_of(ledger, plan, chosen, recopy=recopy):
         raise refusal

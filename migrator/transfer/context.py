@@ -12,7 +12,6 @@ from msgspec import Struct
 from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.beegfs.rules import fullest_words, lost_targets
 from migrator.beegfs.tool import StorageTargets
-from migrator.bricks.drain.model import DrainState, is_committing
 from migrator.core.clock import Clock
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -20,9 +19,8 @@ from migrator.core.progress import Progress
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.core.tasks import Blocking, SharedCall, drop_error, to_the_end
 from migrator.fs.kinds.model import Answer
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
-from migrator.gluster.model import SourceHealth
 from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
 from migrator.ledger.locks import Locks
@@ -36,8 +34,8 @@ from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
+    from migrator.transfer.records import TransferLedger
     from migrator.transfer.routes import HostLane, VolumeGuard
 
 # Confirmation of an attempt after its stream: the sync of its files, and the health check of the volume. Streams do not
@@ -210,7 +208,7 @@ class World(Struct, frozen=True, kw_only=True):
     driving: Driving | None
     chunk_lists: "ChunkListFiles"
     documents: PlanFiles
-    ledger: "Ledger"
+    ledger: "TransferLedger"
     locks: Locks
     progress: Progress
     clock: Clock
@@ -230,11 +228,7 @@ class World(Struct, frozen=True, kw_only=True):
     @property
     def beside_commit(self) -> bool:
         """Whether a drain is being committed, or was so recently that clients may not be connected to the source."""
-        since_s = self.clock.now_s() - _RECONNECTED_S
-        return any(
-            is_committing(one) or one.times.get(DrainState.COMMITTED, since_s) > since_s
-            for one in self.ledger.drains.all()
-        )
+        return self.ledger.drains.any_committed(since_s=self.clock.now_s() - _RECONNECTED_S)
 
     @property
     def streams(self) -> int:

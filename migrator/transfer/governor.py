@@ -25,14 +25,14 @@ from migrator.transfer import model as transfer
 from migrator.transfer import rules_governor as rules
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.transfer.records import TransferLedger
     from migrator.transfer.routes import HostLane
 
 # The operators' settings, and the newest allowance by a governor, for `status` and `tune`.
 
 
 def read_governing(
-    ledger: "Ledger",
+    ledger: "TransferLedger",
     *,
     at_work: Sequence[Holder],
     given: transfer.Limits | None = None,
@@ -73,7 +73,7 @@ _FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 class Governing(Struct, frozen=True, kw_only=True):
     """The ports, and the settings at the start. `ledger` has the operators' settings. `in_words` formats a time for display."""
 
-    ledger: "Ledger"
+    ledger: "TransferLedger"
     load_of: Callable[[str], Awaitable[float | None]]
     limits: transfer.Limits
     windows: Sequence[Window]
@@ -112,7 +112,7 @@ class Governor:
     clock: Clock
     say: Callable[[Severity, str], None]
     frozen: bool
-    ledger: "Ledger" = field(init=False)
+    ledger: "TransferLedger" = field(init=False)
     state: rules.GovernorState = field(init=False)
     decision: transfer.GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
@@ -389,7 +389,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
     [transfer] at a time.
     """
 
-    ledger: "Ledger"
+    ledger: "TransferLedger"
     clock: Clock
     by: str
     given: transfer.Limits

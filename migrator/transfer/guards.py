@@ -14,15 +14,14 @@ from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
 from migrator.beegfs.rules import QuotaWords, quota_words, stripe_words
 from migrator.beegfs.rules_layout import completed, size_rules, tree_settings
 from migrator.beegfs.tool import StorageLook, StorageTargets, look_at_quotas, look_at_storage
-from migrator.bricks.drain.model import taken_out
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, parent, show
 from migrator.core.tasks import told
 from migrator.core.units import by_numbers, format_size, several
-from migrator.fs.model import MountIdentity, Need, SurpriseKind
+from migrator.fs.model import MountIdentity, Need, SourceHealth, SurpriseKind
 from migrator.fs.ports import FileSystem
-from migrator.gluster.model import SourceHealth
+from migrator.gluster.model import VolumeHealth
 from migrator.gluster.rules import volume_fingerprint, without_bricks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan, TreeUsage
@@ -189,9 +188,9 @@ async def health_since(world: World, before: SourceHealth, since_s: float) -> tu
             break
         await world.clock.sleep(_RECONNECT_S)
         now = await world.source.health()
-    if before.state is None or now.state is None:
+    if not isinstance(before, VolumeHealth) or not isinstance(now, VolumeHealth):
         return before, now
-    out = taken_out(world.ledger.drains.all(), before.state.volume_id, since_s=since_s)
+    out = world.ledger.drains.taken_out(before.state.volume_id, since_s=since_s)
     out -= {brick.name for brick in now.state.bricks}
     if out.isdisjoint(brick.name for brick in before.state.bricks):
         return before, now

@@ -15,9 +15,8 @@ from migrator.core.tasks import beside, told
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
 from migrator.hosts.ports import Activity
-from migrator.ledger.model import PassTotals
 from migrator.transfer.context import QUIET_S, PassUnderWay, World
-from migrator.transfer.model import ChunkRecord, Sample, StreamCounters
+from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCounters
 from migrator.transfer.rules import rates, seconds_left
 
 if TYPE_CHECKING:

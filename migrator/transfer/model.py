@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from migrator.beegfs.model import LayoutRule
 from migrator.core.errors import ExitCode, MigratorError
-from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
+from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.core.windows import WindowStanding
 from migrator.hosts.model import ProcessIdentity
 from migrator.site.model import DIRECT, RSYNC, needs_rsync
@@ -609,3 +609,43 @@ class StreamSum(Struct, frozen=True, kw_only=True):
     def files_per_s(self) -> float:
         """Rate of one stream."""
         return self.files / self.stream_s if self.stream_s > 0 else 0.0
+
+
+# Passes in the ledger.
+
+
+class PassTotals(Struct, frozen=True, kw_only=True):
+    """Sums over the chunks of a pass. A split chunk does not count; its halves do."""
+
+    chunks: Mapping[ChunkState, int]
+    done_files: int
+    done_bytes: int
+    files: int
+    size_bytes: int
+
+
+class PassRecord(Struct, frozen=True, kw_only=True):
+    """One pass over a batch, with the totals of its list. `number` is 0 for the seed; deltas and finals count from 1.
+
+    The list was made from `catalog`. A pass that sends only changes compared it with `base_catalog`; the scan and the
+    comparison took `scan_s`. `chunk_list` and `move_list` name its lists. At `moved_at_s` its renames and deletions had
+    reached the target's disks.
+    """
+
+    id: int
+    plan: str
+    batch: int
+    kind: PassKind
+    number: int
+    state: PassState
+    catalog: str
+    base_catalog: str | None
+    chunk_list: str
+    move_list: str | None
+    move_list_digest: str | None
+    moved_at_s: float | None
+    scan_s: float | None
+    started_at_s: float
+    finished_at_s: float | None
+    total_files: int
+    total_bytes: int

@@ -18,11 +18,11 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import SharedCall, cancel_and_wait, through_cancellation, to_the_end
 from migrator.core.units import several
-from migrator.fs.model import DigestPolicy, Need, TargetCapabilities
-from migrator.gluster.model import SourceHealth
+from migrator.fs.model import DigestPolicy, Need, SourceHealth, TargetCapabilities
+from migrator.gluster.model import volume_state
 from migrator.gluster.rules import copies
 from migrator.hosts.ports import Command
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Chunk, Plan
 from migrator.plan.rules import unverified
 from migrator.plan.rules_forecast import choose_cost, still_needed
@@ -35,7 +35,7 @@ from migrator.transfer.context import LOG, Invocation, PassUnderWay, StorageWatc
 from migrator.transfer.delta.model import SENT
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, PassRecord, StopReason, StreamCounters, Verdict
 from migrator.transfer.pool import run_step
 from migrator.transfer.ports import DriverWork, Driving
 from migrator.transfer.routes import Routes
@@ -43,8 +43,8 @@ from migrator.transfer.rules import stop_reason
 from migrator.transfer.rules_convergence import FIXED_S, check_cost, decide
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
     from migrator.transfer.engines.drivers import DriverReader
+    from migrator.transfer.records import TransferLedger
 
 # The step that lets a driver copy the trees of a batch, one after the other, before the ordinary chunks.
 #
@@ -246,7 +246,7 @@ MovesOf = Callable[[PassRecord], tuple[int, int]]
 
 
 def judge_passes(
-    ledger: "Ledger",
+    ledger: "TransferLedger",
     *,
     plan: str,
     batch: int,
@@ -291,19 +291,19 @@ def judge_passes(
     return decision
 
 
-def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.PassFacts]:
+def facts_of_passes(ledger: "TransferLedger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.PassFacts]:
     """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
     return [_facts(ledger, one, scan, moves_of) for one, scan in _done(ledger, plan, batch)]
 
 
-def _done(ledger: "Ledger", plan: str, batch: int) -> list[tuple[PassRecord, CatalogRecord]]:
+def _done(ledger: "TransferLedger", plan: str, batch: int) -> list[tuple[PassRecord, CatalogRecord]]:
     """The finished passes whose scan is in the ledger, with that scan. A restored ledger may lack scans."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
     records = ledger.passes.of_batch(plan, batch)
     return [(one, scans[one.catalog]) for one in records if one.state is states.PassState.DONE and one.catalog in scans]
 
 
-def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf) -> transfer.PassFacts:
+def _facts(ledger: "TransferLedger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf) -> transfer.PassFacts:
     changes = ledger.passes.changes(record.id)
     totals = ledger.passes.totals(record.id)
     renames, gone = moves_of(record)
@@ -328,7 +328,7 @@ def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord, moves_of: 
 
 
 def check_of_trees(
-    ledger: "Ledger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
+    ledger: "TransferLedger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
 ) -> transfer.FreezeCheck:
     """The cost of verifying some trees of a batch in the freeze, if earlier proofs are reused. `policy`: which content
     to compare; None: as the newest verification did, or all of it. Blocking.
@@ -341,7 +341,11 @@ def check_of_trees(
         if (tree := usage.tree.path) not in trees:
             continue
         files += usage.files + usage.directories
-        earlier = earlier_verifications(ledger.verifications.covering(tree), wanted) if wanted else ()
+        earlier = (
+            earlier_verifications(ledger.verifications.covering(tree, ledger.plans.batches_with(tree)), wanted)
+            if wanted
+            else ()
+        )
         # An earlier verification proves everything except the paths sent since.
         size_bytes += (
             min(_changed_bytes(ledger, plan.name, batch, tree, since_s=earlier[0].started_at_s), usage.size_bytes)
@@ -358,7 +362,7 @@ def check_of_trees(
     )
 
 
-def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, since_s: float) -> int:
+def _changed_bytes(ledger: "TransferLedger", plan: str, batch: int, tree: bytes, *, since_s: float) -> int:
     """Bytes that passes of this plan have sent since; a pass in progress at that time counts completely."""
     total = 0
     for record in ledger.passes.of_batch(plan, batch):
@@ -650,7 +654,7 @@ class Copying:
             lanes=world.lanes,
             guard=world.bricks,
             catalog_fingerprint=scan.health_fingerprint if scan else "",
-            copies=copies(health.state),
+            copies=copies(volume_state(health)),
         )
 
     async def _look_again(self, under_way: PassUnderWay) -> None:

@@ -28,8 +28,8 @@ from migrator.transfer.routes import HostLane, Routes
 from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_s, expected_s
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import PassRecords
     from migrator.plan.chunk_lists import ListedPaths
+    from migrator.transfer.records import PassRecords
 
 # The consequences of an attempt: chunk done, retried, split, failed, or a stop of the pool.
 

@@ -13,6 +13,7 @@ from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
+from migrator.plan.ports import MeasuredDrains
 from migrator.transfer.model import Outcome, StreamCounters, StreamView
 
 if TYPE_CHECKING:
@@ -231,3 +232,19 @@ class BrickLook(Struct, frozen=True, kw_only=True):
     fingerprint: str
     lasting: bool = False
     held: Mapping[str, str] = {}
+
+
+# Drains of the source's bricks, which are done by a feature above.
+
+
+class BrickDrains(MeasuredDrains, Protocol):
+    """What drains have taken out of the volume while passes copied."""
+
+    def any_committed(self, *, since_s: float) -> bool:
+        """Whether a drain is being committed, or was committed since then."""
+
+    def taken_out(self, volume_id: str, *, since_s: float) -> frozenset[str]:
+        """Bricks that drains have committed since then, or are committing: glusterd's list shows whether that is done."""
+
+    def explain(self, before: str, after: str, *, since_s: float) -> bool:
+        """Whether drains that were committed since then, and nothing else, explain this change of the volume's fingerprint."""

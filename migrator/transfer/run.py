@@ -20,7 +20,7 @@ from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
 from migrator.ledger.locks import VOLUME, of_batch, of_tree
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
@@ -32,6 +32,7 @@ from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan, e
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.meter import capacity_watch
+from migrator.transfer.model import PassRecord
 
 # Which hooks belong to a step of a run.
 

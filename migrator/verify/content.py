@@ -21,11 +21,10 @@ from migrator.core.states import ChunkKind
 from migrator.core.tasks import SharedCall, task_group
 from migrator.core.units import GIB, NS_PER_S
 from migrator.fs.model import DigestPolicy
-from migrator.ledger.model import PassRecord
 from migrator.operations.run_files import output_of
 from migrator.scan.marks import ReadMarks
 from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
-from migrator.transfer.model import ChunkRecord, CopiedChunk
+from migrator.transfer.model import ChunkRecord, CopiedChunk, PassRecord
 from migrator.transfer.ports import BrickLook, BrickRefused, Way
 from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
 from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of

@@ -28,14 +28,14 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import DAY_S, NS_PER_S, format_count, format_duration, format_size, several
-from migrator.fs.model import TRASH_NAME, DigestPolicy, TargetCapabilities
+from migrator.fs.model import TRASH_NAME, DigestPolicy, SourceHealth, TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
-from migrator.gluster.model import SourceHealth
+from migrator.gluster.model import volume_state
 from migrator.gluster.rules import copies
 from migrator.gluster.walks import walk_mount
 from migrator.hosts.process import LocalProcesses
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import after_verification
@@ -44,15 +44,15 @@ from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
 from migrator.transfer.governor import governed
-from migrator.transfer.model import CopiedChunk
+from migrator.transfer.model import CopiedChunk, PassRecord
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentPass, Readers
 from migrator.verify.joined import Joined, Left, Listing, ListingWriter
 from migrator.verify.paths import Absences, PathComparison, StorageWait, Tally, compare_links
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ReadingParts
-    from migrator.ledger.ledger import Ledger
     from migrator.reap.store import ReapListFiles
+    from migrator.transfer.records import TransferLedger
 
 # --- Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone. What
 # scans saw before an earlier verification that found a tree equal is in that one's manifest, or was proven gone by it.
@@ -139,14 +139,14 @@ class Verification:
     source: SourceFileSystem
     target: TargetFileSystem
     manifests: "ManifestDirectories"
-    ledger: "Ledger"
+    ledger: "TransferLedger"
     progress: Progress
     clock: Clock
     reap_lists: "ReapListFiles | None" = None
     archived: ProvenArchives | None = None
     storage: StorageTargets | None = None
     readers: Readers | None = None
-    own: "Ledger | None" = None
+    own: "TransferLedger | None" = None
     trees: tuple[bytes, ...] = ()
     carry: bool = False
     workers: int = 4
@@ -176,7 +176,7 @@ class Verification:
             self._waiting = StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
         before = await self._check_sides(site)
-        self._copies = copies(before.state)
+        self._copies = copies(volume_state(before))
         number = self.ledger.verifications.start(plan=self.plan.name, batch=batch.number, at_s=self.clock.now_s())
         started_at_s = self.clock.now_s()
         of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
@@ -301,7 +301,7 @@ class Verification:
         MigratorError as `run` does.
         """
         site, _, _ = self._check_request()
-        self._copies = copies((await self._check_sides(site)).state)
+        self._copies = copies(volume_state(await self._check_sides(site)))
         if not self._hosts_read:
             return
         reading = await self._begin_reading(self.ledger.verifications.newest_id())
@@ -471,11 +471,12 @@ class Verification:
         """The best manifest of each tree whose digest is the ledger's, and when the oldest of these verifications began (0 if a
         tree has none). Reads each once.
         """
-        records = (self.own or self.ledger).verifications
+        ledger = self.own or self.ledger
         found: dict[str, float] = {}
         lacking = False
         for tree in self._batch.trees:
-            usable = earlier_verifications(records.covering(tree.path), self.policy)
+            proofs = ledger.verifications.covering(tree.path, ledger.plans.batches_with(tree.path))
+            usable = earlier_verifications(proofs, self.policy)
             for record in usable:
                 if (file := self._intact(record)) is not None:
                     found[file] = record.started_at_s
@@ -515,7 +516,8 @@ class Verification:
         """
         newest: dict[int, VerificationRecord] = {}
         for tree in trees:
-            equal = [one for one in self.ledger.verifications.covering(tree) if one.exit_code is ExitCode.DONE]
+            proofs = self.ledger.verifications.covering(tree, self.ledger.plans.batches_with(tree))
+            equal = [one for one in proofs if one.exit_code is ExitCode.DONE]
             # A rollback's own ledger has other scans.
             if self.own is not None or not equal:
                 return [], 0.0

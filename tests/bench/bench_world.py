@@ -10,13 +10,13 @@ from pathlib import Path
 from msgspec import structs
 
 from migrator.app.doctor import benchmark_script
+from migrator.app.ledger import MigrationLedger
 from migrator.bench.hosts import HostWorkloads, RootSeen, Seen, WorkDirectory
 from migrator.bench.model import HostRun, Place, Step, mount_of
 from migrator.bench.records import BenchmarkRecords
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.clock import SystemClock
 from migrator.fs.model import BENCH_NAME
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from tests.support.cli_site import Site
 from tests.support.fakes import FakeProgress
@@ -75,7 +75,7 @@ class TestedWorkloads(HostWorkloads):
 class BenchSite:
     """Two file systems, or two directories of one."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     places: tuple[Place, ...]
     workloads: TestedWorkloads
     progress: FakeProgress
@@ -110,7 +110,7 @@ def cli_site(directory: Path) -> Site:
     return made
 
 
-def bench_site(ledger: Ledger, directory: Path, *roots: bytes) -> BenchSite:
+def bench_site(ledger: MigrationLedger, directory: Path, *roots: bytes) -> BenchSite:
     labels = ("source", "target", "third")
     return BenchSite(
         ledger=ledger,

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bench import model as bench
 from migrator.bench.hosts import WorkDirectory
 from migrator.bench.records import BenchmarkRecords
@@ -18,7 +19,6 @@ from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, LockHeld, Refused, ToolFailed
 from migrator.fs.model import BENCH_NAME
 from migrator.hosts.ports import HostLost
-from migrator.ledger.ledger import open_ledger
 from tests.bench.bench_world import TOKEN, BenchSite, bench_site
 from tests.support.making import made
 
@@ -30,7 +30,7 @@ def site(tmp_path: Path) -> Iterator[BenchSite]:
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         root.mkdir()
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         yield bench_site(ledger, tmp_path, *(os.fsencode(root) for root in roots))
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bench import far_consistency as far
 from migrator.bench import model
 from migrator.bench.rules import compare
 from migrator.bench.stage import run_benchmarks
 from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, UsageError
-from migrator.ledger.ledger import open_ledger
 from tests.bench.bench_world import BenchSite, bench_site, cli_site
 from tests.support.cluster.clients import another_client
 from tests.support.cluster.handle import LabHandle
@@ -28,7 +28,7 @@ CHECKS = [step.name for step in suite(model.SuiteName.CONSISTENCY, 0.01).steps]
 def site(tmp_path: Path) -> Iterator[BenchSite]:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         yield bench_site(ledger, tmp_path, os.fsencode(tmp_path / "one"), os.fsencode(tmp_path / "two"))
 
 

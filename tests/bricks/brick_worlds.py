@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from migrator.app import new_token
+from migrator.app.ledger import MigrationLedger
 from migrator.gluster.model import VolumeState
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import VOLUME
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.support.kills import Death, DoingHooks, dying, ticking
@@ -42,7 +42,7 @@ class SimulatedShields:
         return 0
 
 
-def world_of(kind: type[W], ledger: Ledger, death: Death | None, **ports: Any) -> W:
+def world_of(kind: type[W], ledger: MigrationLedger, death: Death | None, **ports: Any) -> W:
     """The ports of a verb. The program is killed before one of its calls if `death` says so."""
     hooks, locks, newest = ports.get("hooks", DoingHooks()), ports.get("locks", FakeLocks()), ledger.runs.latest()
     given: dict[str, Any] = {

@@ -7,8 +7,8 @@ import pytest
 from click.shell_completion import BashComplete
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.cli.main import main
-from migrator.ledger.ledger import open_ledger
 from tests.support.catalogs import write_catalog
 from tests.support.cli_site import Site
 
@@ -66,7 +66,7 @@ def test_bricks_of_the_newest_scan_that_read_them(site: Site) -> None:
     assert completed(site, "brick", "drain", "") == []
     names = ("gl1:/srv/b1", "gl2:/srv/b1")
     record = write_catalog(site.directory / "state/catalogs", (), (), name="of-bricks", bricks=names)
-    with open_ledger(site.directory / "state/ledger.db") as ledger:
+    with MigrationLedger.open(site.directory / "state/ledger.db") as ledger:
         scan_id = ledger.scans.start(catalog="of-bricks", via="bricks", at_s=record.started_at_s)
         ledger.scans.finish(replace(record, scan_id=scan_id, via="bricks"))
     assert completed(site, "brick", "drain", "") == list(names)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
@@ -19,10 +20,8 @@ from migrator.core.units import MIB
 from migrator.cutover.carry_back import CarryingBack, SourceSide, TargetSide, note_paths, noted_paths
 from migrator.cutover.model import CutoverRecord
 from migrator.fs.kinds.lustre import LUSTRE
-from migrator.fs.model import TargetCapabilities
-from migrator.gluster.model import SourceHealth
+from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.hosts.process import LocalProcesses
-from migrator.ledger.ledger import open_ledger
 from migrator.reap.model import archive_directory
 from migrator.site.filesystem import FileSystemCommand
 from tests.conftest import MakeXfs
@@ -108,7 +107,7 @@ def test_what_the_target_cannot_keep_stays_as_it_was_on_the_source(scratch: Path
         let_settle()  # otherwise the final pass sends the files again
 
     with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), fill=rich, prepared=False) as site:
-        with open_ledger(site.site.ledger) as ledger:
+        with MigrationLedger.open(site.site.ledger) as ledger:
             ledger.site.record_capabilities(TargetCapabilities(keeps_security_xattrs=False), 11.0)
         site.call("run", "--all", "--json")
         let_settle()

@@ -13,10 +13,10 @@ import pytest
 
 from migrator.cutover import carry_back
 from migrator.cutover.model import CutoverStep
+from migrator.cutover.records import CutoverRecords
 from migrator.fs.moving import MovingTarget
-from migrator.ledger.ledger import PassRecords
-from migrator.ledger.operations import CutoverRecords
-from migrator.ledger.plans import PlanRecords
+from migrator.plan.records import PlanRecords
+from migrator.transfer.records import PassRecords
 from tests.support.cut_site import CutSite, Snapshot, change, cut_site, top_facts
 from tests.support.xfs import missing_for_xfs, xfs
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.beegfs.model import OwnerLimit
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.units import MIB, NS_PER_S
 from migrator.cutover.model import CutoverStep
-from migrator.ledger.ledger import open_ledger
 from migrator.plan.records import LimitRecords
 from tests.conftest import MakeXfs
 from tests.cutover.test_cutover_killed import INTENDED, death_at
@@ -167,7 +167,7 @@ def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(si
     before, after = text.split("[target]\n", 1)
     target = f'[target]\nbeegfs = "{tool.program}"\n{after.replace("posix", "beegfs", 1)}'
     site.site.file.write_text(before + target)
-    with open_ledger(site.site.ledger) as ledger:
+    with MigrationLedger.open(site.site.ledger) as ledger:
         limits = [OwnerLimit(uid=OWNERS[user], size_bytes=1 << 30, trees=(f"home/{user}".encode(),)) for user in BOTH]
         LimitRecords(ledger.database).confirm(limits, withdrawn=())
     site.link("ben").unlink()
@@ -190,7 +190,7 @@ def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
     """A newer plan leaves out who has moved; a rollback goes by the older one all the same, and so does what was cut off."""
     began_ns = time.time_ns()
     site.cutover()
-    with open_ledger(site.site.ledger, read_only=True) as ledger:
+    with MigrationLedger.open(site.site.ledger, read_only=True) as ledger:
         (record,) = ledger.cutovers.all()
         # By the target's own clock, so a wrong one of this machine does not shorten `retain`.
         assert record.notes.target_thawed_ns is not None

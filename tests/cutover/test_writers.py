@@ -18,9 +18,9 @@ from migrator.cutover import writers as asking
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write
 from migrator.cutover.writers import SearchesAhead, brick_writers, client_writers, local_writers
-from migrator.fs.model import MountIdentity
+from migrator.fs.model import MountIdentity, SourceHealth
 from migrator.fs.reading import PosixSource
-from migrator.gluster.model import SourceHealth
+from migrator.gluster.model import VolumeHealth
 from migrator.hosts.local import LocalHost
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost, OnStart
@@ -293,7 +293,7 @@ def test_bricks_of_a_host_are_searched_together_and_one_that_fails_is_unseen_alo
     class Bricks(PosixSource):
         async def health(self) -> SourceHealth:
             options = (("performance.open-behind", "off"),)
-            return SourceHealth(problems=(), state=volume(f"gl1:{source}/gone", f"gl1:{source}", options=options))
+            return VolumeHealth(problems=(), state=volume(f"gl1:{source}/gone", f"gl1:{source}", options=options))
 
     hosts, filesystem = OneHost(), Bricks(os.fsencode(source))
     try:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from msgspec.structs import replace as change
 
 from migrator.__main__ import UMASK
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.retire.model import RetirementState
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ToolFailed
@@ -33,7 +34,6 @@ from migrator.hooks.stage import Hooks
 from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import look_at_room
-from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import of_tree
 from migrator.ledger.model import Holder
 from migrator.native.program import NativeProgram, native_program
@@ -79,7 +79,7 @@ def doctor(
     target = MountedTarget(os.fsencode(site.target.root))
     processes = LocalProcesses()
     executor = LocalExecutor(processes, source_root=source.root, target_root=target.root, compiled=placing())
-    opened = open_ledger(site.ledger_file) if site.ledger_file.exists() else nullcontext()
+    opened = MigrationLedger.open(site.ledger_file) if site.ledger_file.exists() else nullcontext()
     with closing(source), closing(target), opened as ledger:
         world = DoctorWorld(
             site=site,
@@ -108,7 +108,7 @@ def test_doctor_begins_with_frozen_users(scratch: Path) -> None:
     site = make_site(scratch)
     init(site)
     users = [UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob")]
-    with open_ledger(site.ledger_file) as ledger:
+    with MigrationLedger.open(site.ledger_file) as ledger:
         ledger.plans.record(small_plan("week1"), path="plans/week1.json", checksum="c")
         for tree in users:
             do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=tree), FREEZE)
@@ -146,7 +146,7 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
         refused = failures(doctor(site, lambda world: replace(world, target=target)))
     assert refused == {"target writing": "making a closed directory, as of a user tree: Invalid argument"}
     assert sorted(os.listdir(site.target.root)) == [SENTINEL]
-    with open_ledger(site.ledger_file) as ledger:
+    with MigrationLedger.open(site.ledger_file) as ledger:
         record = ledger.site.read()
         assert record is not None
         assert record.capabilities is not None
@@ -154,7 +154,7 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
         assert record.capabilities_probed_at_s == present().now_s()
         assert ledger.events.latest(1)[0].kind is EventKind.CAPABILITIES_PROBED
     doctor(site)
-    with open_ledger(site.ledger_file) as ledger:
+    with MigrationLedger.open(site.ledger_file) as ledger:
         kinds = [event.kind for event in ledger.events.latest(10)]
         assert kinds == [EventKind.CAPABILITIES_PROBED, EventKind.SITE_CREATED]
 
@@ -341,7 +341,7 @@ def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -
 def test_a_finished_migration_is_a_success(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     init(site)
-    with open_ledger(site.ledger_file) as ledger:
+    with MigrationLedger.open(site.ledger_file) as ledger:
         retired = ledger.retirements.begin(volume="vol1", volume_id="v", catalog="c", files=1, size_bytes=1, at_s=1.0)
         for state in (RetirementState.STOPPING, RetirementState.RETIRED):
             ledger.retirements.enter(retired.id, state, at_s=2.0)

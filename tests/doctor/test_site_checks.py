@@ -9,8 +9,8 @@ from migrator.core.units import GIB
 from migrator.doctor import rules
 from migrator.doctor.rules import HostSight, check_brick_hosts, check_host, check_host_clocks
 from migrator.fs.kinds.table import KINDS
-from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
-from migrator.gluster.model import SourceHealth
+from migrator.fs.model import Capacity, MountIdentity, SourceHealth, TargetCapabilities
+from migrator.gluster.model import VolumeHealth
 from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
 from migrator.scan.rules import BrickWay
@@ -50,7 +50,7 @@ def test_mount(recorded: MountIdentity | None, current: MountIdentity | None, st
 
 def test_health() -> None:
     state = volume("gl1:/b", "gl2:/b")
-    well = SourceHealth(problems=(), fingerprint="f", state=state)
+    well = VolumeHealth(problems=(), fingerprint="f", state=state)
     (finding,) = rules.check_health(well)
     assert (finding.status, finding.message) == (FindingStatus.OK, "all 2 bricks are up")
     (finding,) = rules.check_health(SourceHealth(problems=(), fingerprint="f"))

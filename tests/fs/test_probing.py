@@ -7,19 +7,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.clock import SystemClock
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import DaemonThreads
 from migrator.core.units import HOUR_S
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
-from migrator.ledger.measures import ALL_KEPT_S, KEPT_S
+from migrator.transfer.records_measures import ALL_KEPT_S, KEPT_S
 from tests.support.run_world import in_loop
 
 TIMES = ProbeTimes(create_s=0.01, write_s=0.02, sync_s=0.03, stat_s=0.04, unlink_s=0.05, readdir_s=0.06)
@@ -99,7 +100,7 @@ def test_a_symlink_and_a_directory_that_others_may_write_to_are_refused(root: Pa
     assert [path.name for path in own(root).iterdir()] == ["probe-00"]
 
 
-def test_old_probes_are_thinned_out_and_removed_at_last(ledger: Ledger) -> None:
+def test_old_probes_are_thinned_out_and_removed_at_last(ledger: MigrationLedger) -> None:
     now_s = 100.0 * KEPT_S
     for side in ProbeSide:
         for age_s in (KEPT_S + HOUR_S, *(ALL_KEPT_S + 2 * HOUR_S + minute * 60.0 for minute in range(59))):
@@ -116,7 +117,7 @@ def test_old_probes_are_thinned_out_and_removed_at_last(ledger: Ledger) -> None:
     assert 1 <= len(ledger.probes.since(ProbeSide.TARGET, 0.0)) <= 2
 
 
-def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(ledger: Ledger) -> None:
+def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(ledger: MigrationLedger) -> None:
     assert ledger.probes.last() == 0
     early = Probe(side=ProbeSide.TARGET, at_s=5000.0, times=TIMES)
     ledger.probes.add(early)
@@ -173,7 +174,7 @@ class Site:
         return ProbeWorld(
             probers={ProbeSide.SOURCE: self.source, ProbeSide.TARGET: self.target},  # type: ignore[dict-item]
             keep=self.kept.append,
-            locks=self.locks,
+            alone=partial(self.locks.hold, "probes", PROBE_LOCK),
             clock=SystemClock(),
             blocking=DaemonThreads(),
             interval_s=0.005,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -16,7 +17,6 @@ from migrator.cutover.model import CutoverRecord
 from migrator.cutover.places import CutoverPlace
 from migrator.hooks.model import Hook, HookCall, HookFacts, HookProblem, HookResult, HooksFound, HookStep, all_stages
 from migrator.hooks.stage import HookedStep, HookRefused, HookSkipped, StepHooks
-from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks
 from tests.support.kills import Death, InventedHooks
@@ -69,7 +69,7 @@ CUTOVER = (HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
 class Cutover:
     """One attempt to cut a tree over, and the hooks around its steps; also the ports of the calls."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     record: CutoverRecord
     hooks: FakeHooks = field(default_factory=FakeHooks)
     clock: SystemClock = field(default_factory=SystemClock)
@@ -117,7 +117,7 @@ class Cutover:
 
 @pytest.fixture
 def cutover(tmp_path: Path) -> Iterator[Cutover]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.site.create(site_record(IDENTITY, site_id="id"))
         ledger.runs.start(verb="cutover", pid=1, at_s=1.0, directory="runs/1")
         yield Cutover(ledger, plan_cutover(ledger))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.errors import LockHeld, Refused
 from migrator.fs.model import JOURNAL_NAME
-from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
 from migrator.operations.journal import (
     RECORD_BYTES,
@@ -58,7 +58,7 @@ def test_an_entry_is_known_by_its_token() -> None:
 def locks(tmp_path: Path) -> Locks:
     tokens = (f"{number:032x}" for number in count())
     journal = Journal(os.fsencode(tmp_path), tmp_path / "ledger.db", VirtualClock(), lambda: next(tokens))
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         ledger.site.create(site_record(IDENTITY, site_id="s"))
     assert journal.make()
     assert not journal.make()
@@ -80,7 +80,7 @@ def test_each_lock_that_is_held_alone_is_noted(locks: Locks, tmp_path: Path) -> 
 
 def test_the_file_takes_any_number_of_entries_in_its_place(locks: Locks, tmp_path: Path) -> None:
     file = tmp_path / os.fsdecode(JOURNAL_NAME)
-    with open_ledger(tmp_path / "ledger.db") as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db") as ledger:
         while ledger.journal.add(token="", at_s=1.0, what="never written to the target") < RECORDS - 1:
             pass
     for number in range(4):

@@ -6,6 +6,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, LedgerCorrupt, Refused, UsageError
@@ -13,9 +14,8 @@ from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
 from migrator.cutover.records import SpeedUpRecords
 from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, Side, TargetCapabilities
-from migrator.ledger import measures
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.transfer import model as transfer
+from migrator.transfer import records_measures as measures
 from tests.support.fakes import FakeRunFiles, VirtualClock
 from tests.support.making import made
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
@@ -25,7 +25,7 @@ from tests.support.records import SITE, verification
 # The site, runs and events.
 
 
-def test_there_is_one_site_and_it_learns_identities_and_capabilities(ledger: Ledger) -> None:
+def test_there_is_one_site_and_it_learns_identities_and_capabilities(ledger: MigrationLedger) -> None:
     assert ledger.site.read() is None
     with pytest.raises(LedgerCorrupt):
         ledger.site.record_capabilities(TargetCapabilities(), 1.0)
@@ -44,7 +44,7 @@ def test_there_is_one_site_and_it_learns_identities_and_capabilities(ledger: Led
 # Plans.
 
 
-def test_plans_are_recorded_once_and_the_first_is_active_until_another_is_activated(ledger: Ledger) -> None:
+def test_plans_are_recorded_once_and_the_first_is_active_until_another_is_activated(ledger: MigrationLedger) -> None:
     assert ledger.plans.active() is None
     for name in ("one", "one", "b", "a"):
         ledger.plans.record(small_plan(name), path=f"plans/{name}.json", checksum=f"c{name}")
@@ -66,7 +66,7 @@ def test_plans_are_recorded_once_and_the_first_is_active_until_another_is_activa
 # Verifications.
 
 
-def verified(ledger: Ledger, batch: int = 1, plan: str = "p", **changes: object) -> VerificationRecord:
+def verified(ledger: MigrationLedger, batch: int = 1, plan: str = "p", **changes: object) -> VerificationRecord:
     """A verification that has ended."""
     facts: dict[str, object] = {
         "id": ledger.verifications.start(plan=plan, batch=batch, at_s=1.0),
@@ -90,7 +90,7 @@ def verified(ledger: Ledger, batch: int = 1, plan: str = "p", **changes: object)
     return record
 
 
-def test_a_verification_counts_when_it_has_ended_and_its_result_stands(ledger: Ledger) -> None:
+def test_a_verification_counts_when_it_has_ended_and_its_result_stands(ledger: MigrationLedger) -> None:
     ledger.verifications.start(plan="p", batch=1, at_s=1.0)
     assert ledger.verifications.latest("p", 1) is None
     done = verified(ledger)
@@ -111,7 +111,7 @@ ALICE = b"home/alice\xff\n"
 # Around cutovers.
 
 
-def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_told(ledger: Ledger) -> None:
+def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_told(ledger: MigrationLedger) -> None:
     one = TreeMeasurement(
         side=Side.SOURCE, run=1, test=TreeTest.READ, at_s=10.0, seconds=1.5, amount=7, complete=True, cold=False
     )
@@ -135,11 +135,11 @@ def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_tol
 # Limits that people set, and what runs were allowed.
 
 
-def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Ledger) -> None:
+def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: MigrationLedger) -> None:
     assert ledger.controls.now() == transfer.NO_CONTROLS
     ledger.controls.hold(by="anna", reason="exams", at_s=5.0)
     ledger.controls.hold(by="bob", reason="", at_s=6.0)
-    with open_ledger(ledger.file) as other:
+    with MigrationLedger.open(ledger.file) as other:
         assert other.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=5.0, by="anna", reason="exams"))
     for at_s in (7.0, 8.0):
         ledger.controls.resume(by="bob", at_s=at_s)
@@ -148,7 +148,7 @@ def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Ledge
     assert ledger.controls.now().hold == transfer.Hold(since_s=9.0, by="bob")
 
 
-def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: MigrationLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "KEPT_RECORDS", 10)
     assert ledger.governor.newest() is None
     run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="d")
@@ -168,7 +168,7 @@ def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch:
 LOG = logging.getLogger("test")
 
 
-async def call(ledger: Ledger, ends: BaseException | ExitCode) -> None:
+async def call(ledger: MigrationLedger, ends: BaseException | ExitCode) -> None:
     async with FakeRunFiles().recorded(ledger, VirtualClock(), verb="drain", pid=7, log=LOG) as run:
         found = ledger.runs.latest()
         assert found is not None
@@ -191,7 +191,7 @@ async def call(ledger: Ledger, ends: BaseException | ExitCode) -> None:
     ids=repr,
 )
 def test_however_it_ends_the_ledger_has_the_exit_code(
-    ledger: Ledger,
+    ledger: MigrationLedger,
     ends: BaseException | ExitCode,
     code: int,
     logged: list[str],

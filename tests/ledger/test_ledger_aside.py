@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.errors import LockHeld
 from migrator.core.events import EventKind
 from migrator.core.progress import Snapshot
 from migrator.core.states import BatchState
-from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.fakes import FakeProgress
 from tests.support.records import rows_of
 from tests.support.run_world import World, in_loop
@@ -27,16 +27,16 @@ def other(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def started(ledger: Ledger, pid: int) -> int:
+def started(ledger: MigrationLedger, pid: int) -> int:
     return ledger.runs.start(verb="run", pid=pid, at_s=1.0, directory="d")
 
 
-def pids(ledger: Ledger) -> list[int]:
+def pids(ledger: MigrationLedger) -> list[int]:
     return [pid for (pid,) in rows_of(ledger.file, "SELECT pid FROM runs ORDER BY id")]
 
 
 @in_loop
-async def test_a_job_that_fails_fails_alone_and_what_was_awaited_is_on_the_disk(ledger: Ledger) -> None:
+async def test_a_job_that_fails_fails_alone_and_what_was_awaited_is_on_the_disk(ledger: MigrationLedger) -> None:
     together = threading.Event()
 
     def breaks() -> None:
@@ -68,7 +68,10 @@ async def test_only_a_cancelled_caller_gives_up_on_a_held_ledger(tmp_path: Path,
         said.add(held.message)
         return not ends.is_set()
 
-    with open_ledger(tmp_path / "ledger.db", create=True, busy_timeout_s=0.01) as ledger, ledger.written_aside(waits):
+    with (
+        MigrationLedger.open(tmp_path / "ledger.db", create=True, busy_timeout_s=0.01) as ledger,
+        ledger.written_aside(waits),
+    ):
         other.execute("BEGIN IMMEDIATE")
         patient, cancelled = (asyncio.create_task(ledger.write(partial(started, ledger, pid))) for pid in (1, 2))
         await asyncio.sleep(0)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.core.states import PassKind
 from migrator.ledger.database import backup
-from migrator.ledger.ledger import open_ledger
 from tests.support.records import rows_of
 from tests.support.xfs import XfsMount
 
@@ -22,10 +22,10 @@ IMPORTS = """
 import sys
 from pathlib import Path
 from migrator.core.states import ChunkKind, PassKind
-from migrator.ledger.ledger import open_ledger
+from migrator.app.ledger import MigrationLedger
 from migrator.plan.model import Chunk
 
-ledger = open_ledger(Path(sys.argv[1]), create=True)
+ledger = MigrationLedger.open(Path(sys.argv[1]), create=True)
 """
 
 STOP_IN_MID_TRANSACTION = """
@@ -64,19 +64,19 @@ def process(script: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 class TestKill:
     def test_in_mid_transaction_leaves_nothing_of_it(self, file: Path) -> None:
-        open_ledger(file, create=True).close()
+        MigrationLedger.open(file, create=True).close()
         with process(STOP_IN_MID_TRANSACTION, str(file)) as worker:
             assert worker.stdout is not None
             assert worker.stdout.readline() == b"in the middle\n"
             # Reading goes on while the transaction is open, and sees nothing of it.
-            with open_ledger(file, read_only=True) as reader:
+            with MigrationLedger.open(file, read_only=True) as reader:
                 assert reader.passes.find("q", 1, PassKind.SEED) is None
             # A second writer waits, and gives up with the right error.
-            with open_ledger(file, busy_timeout_s=0.05) as writer, pytest.raises(LockHeld) as caught:
+            with MigrationLedger.open(file, busy_timeout_s=0.05) as writer, pytest.raises(LockHeld) as caught:
                 writer.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
             assert caught.value.exit_code is ExitCode.LOCKED
             worker.send_signal(signal.SIGKILL)
-        with open_ledger(file) as ledger:
+        with MigrationLedger.open(file) as ledger:
             assert ledger.passes.find("q", 1, PassKind.SEED) is None
             assert rows_of(file, "SELECT count(*) FROM chunks") == [(0,)]
             ledger.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
@@ -84,7 +84,7 @@ class TestKill:
 
 class TestReadOnly:
     def test_sees_what_is_written_and_writes_nothing(self, file: Path) -> None:
-        with open_ledger(file, create=True) as writer, open_ledger(file, read_only=True) as reader:
+        with MigrationLedger.open(file, create=True) as writer, MigrationLedger.open(file, read_only=True) as reader:
             writer.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
             assert reader.runs.latest() is not None
             with pytest.raises(MigratorError, match="cannot be opened"):
@@ -94,7 +94,7 @@ class TestReadOnly:
 class TestBadFiles:
     def test_missing(self, file: Path) -> None:
         with pytest.raises(UsageError, match="no ledger") as caught:
-            open_ledger(file)
+            MigrationLedger.open(file)
         assert "migrator init" in caught.value.hint
         assert not file.exists()
 
@@ -102,9 +102,9 @@ class TestBadFiles:
         file.parent.mkdir()
         file.touch()
         with pytest.raises(UsageError, match="empty"):
-            open_ledger(file)
-        open_ledger(file, create=True).close()
-        open_ledger(file).close()
+            MigrationLedger.open(file)
+        MigrationLedger.open(file, create=True).close()
+        MigrationLedger.open(file).close()
 
     @pytest.mark.parametrize("read_only", [True, False])
     def test_no_database(self, file: Path, read_only: bool) -> None:
@@ -112,19 +112,19 @@ class TestBadFiles:
         content = b"not a database at all\n" * 1000
         file.write_bytes(content)
         with pytest.raises(LedgerCorrupt) as caught:
-            open_ledger(file, read_only=read_only)
+            MigrationLedger.open(file, read_only=read_only)
         assert "backups/" in caught.value.hint
         assert file.read_bytes() == content
 
     def test_overwritten_in_the_middle(self, file: Path) -> None:
-        with open_ledger(file, create=True) as ledger:
+        with MigrationLedger.open(file, create=True) as ledger:
             for turn in range(300):
                 ledger.runs.start(verb="run", pid=turn, at_s=0.0, directory="d" * 200)
         size = file.stat().st_size
         with file.open("r+b") as damaged:
             damaged.seek(4096)
             damaged.write(os.urandom(size - 4096))
-        with pytest.raises(LedgerCorrupt), open_ledger(file) as ledger:
+        with pytest.raises(LedgerCorrupt), MigrationLedger.open(file) as ledger:
             ledger.runs.latest()
 
     def test_of_another_program(self, file: Path) -> None:
@@ -133,26 +133,26 @@ class TestBadFiles:
             connection.execute("CREATE TABLE recipes (name TEXT)")
         for create in (True, False):
             with pytest.raises(LedgerCorrupt, match="no ledger"):
-                open_ledger(file, create=create)
+                MigrationLedger.open(file, create=create)
 
 
 class TestCreation:
     def test_by_two_processes_at_once_makes_one_ledger(self, file: Path) -> None:
         with process("", str(file)) as one, process("", str(file)) as two:
             assert (one.wait(60), two.wait(60)) == (0, 0)
-        open_ledger(file).close()
+        MigrationLedger.open(file).close()
 
 
 class TestBackup:
     def test_is_whole_while_the_ledger_is_written(self, file: Path, tmp_path: Path) -> None:
         target = tmp_path / "backups" / "ledger.db"
         target.parent.mkdir()
-        with open_ledger(file, create=True) as ledger:
+        with MigrationLedger.open(file, create=True) as ledger:
             for turn in range(3):
                 ledger.runs.start(verb="run", pid=turn, at_s=0.0, directory="d")
                 backup(file, target)
             ledger.runs.start(verb="run", pid=9, at_s=0.0, directory="d")
-        with open_ledger(target, read_only=True) as kept:
+        with MigrationLedger.open(target, read_only=True) as kept:
             latest = kept.runs.latest()
             assert latest is not None
             assert latest.pid == 2
@@ -167,19 +167,19 @@ class TestBackup:
 @pytest.mark.needs_root
 def test_a_ledger_on_a_full_disk_is_read_and_afterwards_what_was_written_since(tiny_xfs: XfsMount) -> None:
     file, ballast = tiny_xfs.path / "state" / "ledger.db", tiny_xfs.path / "ballast"
-    with open_ledger(file, create=True) as ledger:
+    with MigrationLedger.open(file, create=True) as ledger:
         ledger.scans.start(catalog="before", via="mount", at_s=1.0)
     with ballast.open("wb", buffering=0) as full:
         for size_bytes in (1 << 20, 4096):
             with suppress(OSError):
                 while True:
                     full.write(bytes(size_bytes))
-    with open_ledger(file, read_only=True) as reader:
+    with MigrationLedger.open(file, read_only=True) as reader:
         for _ in range(2):
             assert [scan.name for scan in reader.scans.all()] == ["before"]
-        with pytest.raises(MigratorError, match="is full"), open_ledger(file) as ledger:
+        with pytest.raises(MigratorError, match="is full"), MigrationLedger.open(file) as ledger:
             ledger.scans.start(catalog="full", via="mount", at_s=2.0)
         ballast.unlink()
-        with open_ledger(file) as ledger:
+        with MigrationLedger.open(file) as ledger:
             ledger.scans.start(catalog="after", via="mount", at_s=3.0)
         assert "after" in [scan.name for scan in reader.scans.all()]

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import CopyTally, DrainCopying, DrainNotes, DrainRecord, DrainSample
+from migrator.bricks.drain.model import DrainNotes, DrainRecord, DrainSample
 from migrator.bricks.retire.model import RETIREMENT_TRANSITIONS, Retirement, RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
@@ -18,8 +19,8 @@ from migrator.core.states import PassKind
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord
 from migrator.gluster.model import TaskStatus
-from migrator.ledger.ledger import Ledger
 from migrator.operations.model import Kind, StepResult
+from migrator.plan.schedule.model import CopyTally, DrainCopying
 from migrator.transfer.model import Sample
 from tests.support import operations as to
 from tests.support.operations import SET, TOPS, TREE, act, do, plan_addition, plan_cutover, plan_drain
@@ -39,7 +40,7 @@ class Case:
     back: tuple[to.Move, ...]
     every_fact: Any
 
-    def store(self, ledger: Ledger) -> Any:
+    def store(self, ledger: MigrationLedger) -> Any:
         return getattr(ledger, f"{self.kind.name}s")
 
 
@@ -73,7 +74,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-def test_a_failure_stays_until_something_succeeds_after_it(ledger: Ledger, case: Case) -> None:
+def test_a_failure_stays_until_something_succeeds_after_it(ledger: MigrationLedger, case: Case) -> None:
     store, (first, second) = case.store(ledger), case.there[:2]
     record = do(store, case.plan(ledger), first)
     step = store.intend(record.id, act(second), at_s=20.0, notes=case.every_fact)
@@ -88,7 +89,9 @@ def test_a_failure_stays_until_something_succeeds_after_it(ledger: Ledger, case:
     assert results == [(StepResult.FAILED, "EIO"), (StepResult.DONE, ""), (StepResult.DONE, "21 failures")]
 
 
-def test_the_first_end_of_a_step_counts_and_one_without_an_end_was_interrupted(ledger: Ledger, case: Case) -> None:
+def test_the_first_end_of_a_step_counts_and_one_without_an_end_was_interrupted(
+    ledger: MigrationLedger, case: Case
+) -> None:
     store, (first, second) = case.store(ledger), case.there[:2]
     record = case.plan(ledger)
     step = store.intend(record.id, act(first), at_s=2.0, notes=case.every_fact)
@@ -106,7 +109,7 @@ def test_the_first_end_of_a_step_counts_and_one_without_an_end_was_interrupted(l
 
 
 @pytest.mark.parametrize(("name", "state"), ILLEGAL)
-def test_a_state_that_may_not_follow_is_refused(ledger: Ledger, name: str, state: Any) -> None:
+def test_a_state_that_may_not_follow_is_refused(ledger: MigrationLedger, name: str, state: Any) -> None:
     case = CASES[name]
     record = case.plan(ledger)
     with pytest.raises(LedgerCorrupt, match="cannot become"):
@@ -117,7 +120,7 @@ def test_a_state_that_may_not_follow_is_refused(ledger: Ledger, name: str, state
 # What each kind does with a new attempt.
 
 
-def test_a_new_drain_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledger: Ledger) -> None:
+def test_a_new_drain_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledger: MigrationLedger) -> None:
     made = plan_drain(ledger)
     assert made == DrainRecord(
         id=made.id, volume="vol1", volume_id="v", bricks=SET, attempt=1, state=D.PLANNED, times={D.PLANNED: 1.0}
@@ -135,7 +138,7 @@ def test_a_new_drain_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledge
     assert [one.attempt for one in ledger.drains.all()] == [1, 1, 2]
 
 
-def test_a_new_addition_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledger: Ledger) -> None:
+def test_a_new_addition_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledger: MigrationLedger) -> None:
     one = plan_addition(ledger, ("gl5:/b",), instead_of="gl9:/old")
     assert one == AdditionRecord(
         id=one.id,
@@ -164,7 +167,7 @@ def test_a_new_addition_comes_back_as_recorded_and_is_the_only_one_of_a_brick(le
     assert plan_addition(ledger, SET[:1]).attempt == 1
 
 
-def test_a_new_cutover_comes_back_as_recorded_and_is_the_only_one_of_a_tree(ledger: Ledger) -> None:
+def test_a_new_cutover_comes_back_as_recorded_and_is_the_only_one_of_a_tree(ledger: MigrationLedger) -> None:
     made = plan_cutover(ledger)
     assert made == CutoverRecord(
         id=made.id,
@@ -193,7 +196,7 @@ def test_a_new_cutover_comes_back_as_recorded_and_is_the_only_one_of_a_tree(ledg
 # Facts: those that a step needs before it begins, and those that stay.
 
 
-def test_no_drain_starts_without_what_the_options_were(ledger: Ledger) -> None:
+def test_no_drain_starts_without_what_the_options_were(ledger: MigrationLedger) -> None:
     record = do(ledger.drains, plan_drain(ledger), to.CHECK)
     with pytest.raises(LedgerCorrupt, match="options were before"):
         ledger.drains.intend(record.id, act(to.START), at_s=20.0)
@@ -203,7 +206,7 @@ def test_no_drain_starts_without_what_the_options_were(ledger: Ledger) -> None:
     assert ledger.drains.read(record.id).notes.options == ()
 
 
-def test_a_beginning_forgets_the_task_before_and_an_adoption_keeps_it(ledger: Ledger) -> None:
+def test_a_beginning_forgets_the_task_before_and_an_adoption_keeps_it(ledger: MigrationLedger) -> None:
     record = do(ledger.additions, plan_addition(ledger), to.PREPARE, to.ADD)
     ledger.additions.intend(record.id, act(to.LAY_OUT, task_before="t0"), at_s=20.0)
     noted = ledger.additions.note(record.id, AdditionNotes(task_id="t1", files=7)).notes
@@ -214,7 +217,7 @@ def test_a_beginning_forgets_the_task_before_and_an_adoption_keeps_it(ledger: Le
         assert (notes.task_before, notes.task_id) == ("", found)
 
 
-def test_nothing_is_handed_over_before_it_is_known_how_large_the_target_was(ledger: Ledger) -> None:
+def test_nothing_is_handed_over_before_it_is_known_how_large_the_target_was(ledger: MigrationLedger) -> None:
     record = do(ledger.additions, plan_addition(ledger, side=AdditionSide.TARGET), to.PREPARE)
     hand = act(to.HAND_OVER)
     with pytest.raises(LedgerCorrupt, match="how large the target was"):
@@ -227,7 +230,7 @@ def test_nothing_is_handed_over_before_it_is_known_how_large_the_target_was(ledg
     assert ledger.additions.finish(step, A.SEEN, at_s=21.0).state is A.SEEN
 
 
-def test_no_freeze_without_a_way_to_thaw(ledger: Ledger) -> None:
+def test_no_freeze_without_a_way_to_thaw(ledger: MigrationLedger) -> None:
     record = plan_cutover(ledger)
     with pytest.raises(LedgerCorrupt, match="how to thaw"):
         ledger.cutovers.intend(record.id, act(to.FREEZE), at_s=2.0)
@@ -240,7 +243,7 @@ def test_no_freeze_without_a_way_to_thaw(ledger: Ledger) -> None:
     assert ledger.cutovers.read(thawed.id) == thawed
 
 
-def test_what_the_top_was_is_kept_from_the_first_intent(ledger: Ledger) -> None:
+def test_what_the_top_was_is_kept_from_the_first_intent(ledger: MigrationLedger) -> None:
     record = plan_cutover(ledger)
     ledger.cutovers.intend(record.id, act(to.FREEZE), at_s=2.0, notes=CutoverNotes(frozen_top="before"))
     step = ledger.cutovers.intend(record.id, act(to.FREEZE), at_s=3.0, notes=CutoverNotes(frozen_top="frozen"))
@@ -251,7 +254,7 @@ def test_what_the_top_was_is_kept_from_the_first_intent(ledger: Ledger) -> None:
     assert (done.frozen_at_s, done.times[S.FREEZING]) == (2.0, 2.0)
 
 
-def test_every_rollback_has_the_target_top_of_its_own_and_forgets_an_earlier_failure(ledger: Ledger) -> None:
+def test_every_rollback_has_the_target_top_of_its_own_and_forgets_an_earlier_failure(ledger: MigrationLedger) -> None:
     record = do(ledger.cutovers, plan_cutover(ledger), *to.THERE)
     ledger.cutovers.fail(ledger.cutovers.intend(record.id, act(to.RETAIN), at_s=55.0), "no mail", at_s=56.0)
     for at_s, top in ((60.0, "first"), (70.0, "second")):
@@ -281,7 +284,7 @@ LOOKED = DrainSample(
 )
 
 
-def test_copying_while_a_drain_moves_files_is_told_apart(ledger: Ledger) -> None:
+def test_copying_while_a_drain_moves_files_is_told_apart(ledger: MigrationLedger) -> None:
     def copied(at_s: float, files: int, *, streams: int = 2) -> Sample:
         return Sample(at_s=at_s, interval_s=5.0, attempt_id=None, streams=streams, files=files, size_bytes=files * 10)
 
@@ -311,13 +314,13 @@ def test_copying_while_a_drain_moves_files_is_told_apart(ledger: Ledger) -> None
 R = RetirementState
 
 
-def retire(ledger: Ledger, *, volume_id: str = "v", catalog: str = "c", at_s: float = 1.0) -> Retirement:
+def retire(ledger: MigrationLedger, *, volume_id: str = "v", catalog: str = "c", at_s: float = 1.0) -> Retirement:
     return ledger.retirements.begin(
         volume="vol1", volume_id=volume_id, catalog=catalog, files=2, size_bytes=2**60, at_s=at_s
     )
 
 
-def test_a_retirement_that_has_not_ended_is_taken_up_and_another_volume_has_its_own(ledger: Ledger) -> None:
+def test_a_retirement_that_has_not_ended_is_taken_up_and_another_volume_has_its_own(ledger: MigrationLedger) -> None:
     assert ledger.retirements.newest() is None
     first = retire(ledger)
     facts = {"volume": "vol1", "volume_id": "v", "catalog": "c", "files": 2, "size_bytes": 2**60}
@@ -337,7 +340,9 @@ def test_a_retirement_that_has_not_ended_is_taken_up_and_another_volume_has_its_
 
 
 @pytest.mark.parametrize("end", [R.RETIRED, R.GIVEN_UP])
-def test_the_end_of_a_retirement_is_written_once_and_nothing_follows_it(ledger: Ledger, end: RetirementState) -> None:
+def test_the_end_of_a_retirement_is_written_once_and_nothing_follows_it(
+    ledger: MigrationLedger, end: RetirementState
+) -> None:
     record = ledger.retirements.enter(retire(ledger).id, R.STOPPING, at_s=2.0)
     done = ledger.retirements.enter(record.id, end, at_s=3.0, failure="why")
     assert (done.state, done.since_s, done.failure) == (end, 3.0, "why")

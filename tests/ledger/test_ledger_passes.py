@@ -6,17 +6,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import ChunkKind, ChunkState, PassKind, PassState
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
-from migrator.ledger.ledger import Ledger
-from migrator.ledger.model import PassRecord
 from migrator.plan.model import Chunk
 from migrator.report.records import LedgerFacts
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.transfer.model import FileProblem, FileProblemKind, ListedChunk, NotArrived, Sample, StreamCounters
+from migrator.transfer.model import (
+    FileProblem,
+    FileProblemKind,
+    ListedChunk,
+    NotArrived,
+    PassRecord,
+    Sample,
+    StreamCounters,
+)
 from tests.support.plans import small_plan
 from tests.support.records import attempt, begin, end, files, waiting
 
@@ -42,7 +49,7 @@ OF_BOB = replace(CHANGES, trees=CHANGES.trees[1:])
 
 
 @pytest.fixture
-def ledger(ledger: Ledger) -> Ledger:
+def ledger(ledger: MigrationLedger) -> MigrationLedger:
     trees = (UserTree(path=ALICE, user="alice"), UserTree(path=BOB, user="bob"))
     ledger.plans.record(small_plan(trees=trees), path="plans/plan.json", checksum="c")
     return ledger
@@ -52,12 +59,12 @@ def chunks_of(*numbers: int, tree: bytes = ALICE) -> list[Chunk]:
     return [files(number, 10, tree=tree) for number in numbers]
 
 
-def seed(ledger: Ledger, chunks: Sequence[Chunk] = (), batch: int = 1) -> int:
+def seed(ledger: MigrationLedger, chunks: Sequence[Chunk] = (), batch: int = 1) -> int:
     lists: dict[str, Any] = {"catalog": "catalog-1", "chunk_list": SEED_LIST, "chunks": chunks}
     return ledger.passes.start(plan="plan", batch=batch, kind=PassKind.SEED, at_s=5.0, **lists).id
 
 
-def delta(ledger: Ledger, number: int = 1, chunks: Sequence[Chunk] = (), **other: Any) -> PassRecord:
+def delta(ledger: MigrationLedger, number: int = 1, chunks: Sequence[Chunk] = (), **other: Any) -> PassRecord:
     facts: dict[str, Any] = {
         "kind": PassKind.DELTA,
         "catalog": "catalog-2",
@@ -69,12 +76,12 @@ def delta(ledger: Ledger, number: int = 1, chunks: Sequence[Chunk] = (), **other
     return ledger.passes.start(plan="plan", batch=1, number=number, chunks=chunks, at_s=50.0, **(facts | other))
 
 
-def end_chunk(ledger: Ledger, chunk_id: int, *problems: FileProblem, failed: bool = False) -> None:
+def end_chunk(ledger: MigrationLedger, chunk_id: int, *problems: FileProblem, failed: bool = False) -> None:
     state, chunk = ("failed", ChunkState.FAILED) if failed else ("succeeded", ChunkState.DONE)
     end(ledger, attempt(ledger, chunk_id, f"t{chunk_id}"), state=state, chunk=chunk, problems=problems)
 
 
-def done(ledger: Ledger, pass_id: int, *problems: FileProblem) -> None:
+def done(ledger: MigrationLedger, pass_id: int, *problems: FileProblem) -> None:
     """All chunks of a pass, and the pass, are done."""
     for chunk in waiting(ledger, pass_id):
         end_chunk(ledger, chunk.id, *problems)
@@ -85,14 +92,14 @@ def problem(path: bytes, kind: FileProblemKind = FileProblemKind.BAD) -> FilePro
     return FileProblem(path=path, kind=kind, errno=None, reason="r")
 
 
-def not_arrived(ledger: Ledger, *trees: bytes, batch: int = 1) -> NotArrived:
+def not_arrived(ledger: MigrationLedger, *trees: bytes, batch: int = 1) -> NotArrived:
     return ledger.passes.not_arrived("plan", batch, trees or None)
 
 
 # Passes.
 
 
-def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledger: Ledger) -> None:
+def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledger: MigrationLedger) -> None:
     whole = seed(ledger)
     both, bobs = delta(ledger, 1, changes=CHANGES).id, delta(ledger, 2, changes=OF_BOB).id
     assert [one.id for one in ledger.passes.over_tree(ALICE)] == [whole, both]
@@ -111,7 +118,7 @@ def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledg
         {"changes": OF_BOB},
     ],
 )
-def test_started_again_with_something_else_is_refused(ledger: Ledger, other: dict[str, Any]) -> None:
+def test_started_again_with_something_else_is_refused(ledger: MigrationLedger, other: dict[str, Any]) -> None:
     made = delta(ledger, chunks=chunks_of(1, 2), changes=CHANGES)
     with pytest.raises(LedgerCorrupt, match="delta 1 pass over batch 1"):
         delta(ledger, **{"chunks": chunks_of(1, 2), **other})
@@ -121,12 +128,12 @@ def test_started_again_with_something_else_is_refused(ledger: Ledger, other: dic
 @pytest.mark.parametrize(
     ("kind", "number"), [(PassKind.SEED, 1), (PassKind.DELTA, 0), (PassKind.FINAL, 0), (PassKind.DELTA, -1)]
 )
-def test_the_seed_alone_is_number_0(ledger: Ledger, kind: PassKind, number: int) -> None:
+def test_the_seed_alone_is_number_0(ledger: MigrationLedger, kind: PassKind, number: int) -> None:
     with pytest.raises(LedgerCorrupt):
         delta(ledger, number, kind=kind)
 
 
-def test_changes_are_recorded_with_their_pass_or_later(ledger: Ledger) -> None:
+def test_changes_are_recorded_with_their_pass_or_later(ledger: MigrationLedger) -> None:
     made = delta(ledger)
     assert ledger.passes.changes(made.id) is None
     for _ in range(2):
@@ -142,7 +149,7 @@ def test_changes_are_recorded_with_their_pass_or_later(ledger: Ledger) -> None:
 # What has not arrived.
 
 
-def test_the_lists_of_chunks_that_failed_are_named(ledger: Ledger) -> None:
+def test_the_lists_of_chunks_that_failed_are_named(ledger: MigrationLedger) -> None:
     made = seed(ledger, chunks_of(1, 2, 3))
     first, second, third = waiting(ledger, made)
     end_chunk(ledger, first.id, problem(b"x"), failed=True)
@@ -158,13 +165,15 @@ def test_the_lists_of_chunks_that_failed_are_named(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("state", [PassState.RUNNING, PassState.STOPPED])
-def test_nothing_is_known_of_the_trees_of_a_pass_that_has_not_gone_through(ledger: Ledger, state: PassState) -> None:
+def test_nothing_is_known_of_the_trees_of_a_pass_that_has_not_gone_through(
+    ledger: MigrationLedger, state: PassState
+) -> None:
     done(ledger, seed(ledger, chunks_of(1)), problem(b"x"))
     ledger.passes.set_state(delta(ledger, chunks=chunks_of(1, 2)).id, state, 60.0)
     assert not_arrived(ledger) == NotArrived(paths=(b"x",), trees=(ALICE,))
 
 
-def test_a_later_pass_that_went_through_settles_it(ledger: Ledger) -> None:
+def test_a_later_pass_that_went_through_settles_it(ledger: MigrationLedger) -> None:
     first = seed(ledger, chunks_of(1, 2))
     end_chunk(ledger, waiting(ledger, first)[0].id, failed=True)
     done(ledger, first, problem(b"old"))
@@ -186,7 +195,7 @@ OF_BOB_LEFT = NotArrived(paths=(BOB + b"/bad",), chunks=(FAILED[3],))
 
 
 @pytest.fixture
-def seeded(ledger: Ledger) -> Ledger:
+def seeded(ledger: MigrationLedger) -> MigrationLedger:
     """A bad file in each tree, and a chunk of each that failed."""
     made = seed(ledger, [*chunks_of(1, 2), *chunks_of(3, 4, tree=BOB)])
     for chunk in waiting(ledger, made):
@@ -195,7 +204,7 @@ def seeded(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def test_a_pass_over_one_tree_settles_that_one_alone(seeded: Ledger) -> None:
+def test_a_pass_over_one_tree_settles_that_one_alone(seeded: MigrationLedger) -> None:
     final = delta(seeded, kind=PassKind.FINAL, chunks=chunks_of(1), changes=OVER_ALICE)
     done(seeded, final.id, problem(ALICE + b"/new", FileProblemKind.CHANGED))
     assert not_arrived(seeded, ALICE) == NotArrived(paths=(ALICE + b"/new",))
@@ -206,7 +215,7 @@ def test_a_pass_over_one_tree_settles_that_one_alone(seeded: Ledger) -> None:
     assert not_arrived(seeded) == not_arrived(seeded, ALICE) == not_arrived(seeded, BOB) == NotArrived()
 
 
-def test_of_a_pass_that_was_cut_off_counts_what_it_had_not_brought(seeded: Ledger) -> None:
+def test_of_a_pass_that_was_cut_off_counts_what_it_had_not_brought(seeded: MigrationLedger) -> None:
     cut = delta(seeded, kind=PassKind.FINAL, chunks=chunks_of(1, 2, 3), changes=OVER_ALICE, move_list=None)
     first, second, _ = waiting(seeded, cut.id)
     end_chunk(seeded, first.id)
@@ -217,7 +226,7 @@ def test_of_a_pass_that_was_cut_off_counts_what_it_had_not_brought(seeded: Ledge
     assert not_arrived(seeded, BOB) == OF_BOB_LEFT
 
 
-def test_nothing_is_known_of_the_trees_of_one_that_was_cut_off_while_it_renamed(seeded: Ledger) -> None:
+def test_nothing_is_known_of_the_trees_of_one_that_was_cut_off_while_it_renamed(seeded: MigrationLedger) -> None:
     cut = delta(seeded, kind=PassKind.FINAL, chunks=chunks_of(1), changes=OVER_ALICE)
     assert (not_arrived(seeded).trees, not_arrived(seeded, BOB).trees) == ((ALICE,), ())
     seeded.passes.moves_done(cut.id, 8.0)
@@ -238,7 +247,7 @@ def sample(at_s: float, attempt_id: int | None = None, size_bytes: int = 1, *, s
 # Passes and chunks.
 
 
-def test_ranges_bring_the_bytes_and_ranged_files_the_names(ledger: Ledger) -> None:
+def test_ranges_bring_the_bytes_and_ranged_files_the_names(ledger: MigrationLedger) -> None:
     ranges = [Chunk(number=n, kind=ChunkKind.RANGES, tree=b"t", files=0, size_bytes=50) for n in (1, 2)]
     made = begin(ledger, [*ranges, replace(files(3, 0, tree=b"t"), kind=ChunkKind.RANGED_FILES)])
     totals = ledger.passes.totals(made)
@@ -252,7 +261,7 @@ def test_ranges_bring_the_bytes_and_ranged_files_the_names(ledger: Ledger) -> No
     assert ledger.passes.arrived(before_plan="q") == {b"t": Need(size_bytes=100, inodes=1)}
 
 
-def test_failed_chunks_are_given_out_again_and_the_times_of_their_trees_are_set_again(ledger: Ledger) -> None:
+def test_failed_chunks_are_given_out_again_and_the_times_of_their_trees_are_set_again(ledger: MigrationLedger) -> None:
     trees = (b"home/a", b"home/b", b"home/c")
     times = [replace(files(n, 0, tree=tree), kind=ChunkKind.DIRECTORY_TIMES) for n, tree in enumerate(trees, 4)]
     made = begin(ledger, [*(files(number, 1, tree=tree) for number, tree in enumerate(trees, 1)), *times])
@@ -272,7 +281,7 @@ def test_failed_chunks_are_given_out_again_and_the_times_of_their_trees_are_set_
 # Attempts.
 
 
-def test_an_attempt_runs_its_course(ledger: Ledger) -> None:
+def test_an_attempt_runs_its_course(ledger: MigrationLedger) -> None:
     made = begin(ledger, [files(1, 100)])
     (chunk,) = waiting(ledger, made)
     attempt_id = attempt(ledger, chunk.id)
@@ -298,7 +307,7 @@ def test_an_attempt_runs_its_course(ledger: Ledger) -> None:
     assert (totals.done_files, totals.done_bytes, totals.chunks) == (1, 100, {ChunkState.DONE: 1})
 
 
-def test_attempts_go_one_after_another(ledger: Ledger) -> None:
+def test_attempts_go_one_after_another(ledger: MigrationLedger) -> None:
     made = begin(ledger, [files(1, 100)])
     (chunk,) = waiting(ledger, made)
     for token, state in (("a", "interrupted"), ("b", "failed")):
@@ -322,7 +331,7 @@ def test_attempts_go_one_after_another(ledger: Ledger) -> None:
 HALVES = [(files(0, 60, 2), "splits/a"), (files(0, 40, 2), "splits/b")]
 
 
-def test_a_chunk_is_replaced_by_its_halves(ledger: Ledger) -> None:
+def test_a_chunk_is_replaced_by_its_halves(ledger: MigrationLedger) -> None:
     made = begin(ledger, [files(1, 100, 4), files(2, 10, 1)])
     chunk, other = waiting(ledger, made)
     attempt_id = attempt(ledger, chunk.id)
@@ -348,7 +357,7 @@ def test_a_chunk_is_replaced_by_its_halves(ledger: Ledger) -> None:
 # Samples.
 
 
-def test_ended_attempts_give_the_cost_of_streams(ledger: Ledger) -> None:
+def test_ended_attempts_give_the_cost_of_streams(ledger: MigrationLedger) -> None:
     assert ledger.samples.measured_cost() is None
     sizes = [(10, 1_000_000), (1000, 2_000_000), (500, 80_000_000), (1, 2**33), (3000, 5_000)]
     made = begin(ledger, [files(number, size, count) for number, (count, size) in enumerate(sizes, 1)])

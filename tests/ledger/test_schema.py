@@ -18,12 +18,12 @@ from sqlalchemy import MetaData
 
 import migrator
 from migrator.app import Wiring
+from migrator.app.ledger import MigrationLedger
 from migrator.core.clock import SystemClock
 from migrator.core.errors import LedgerCorrupt, LockHeld, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.ledger import schema
 from migrator.ledger.database import Database
-from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
 from migrator.ledger.tables import Base
 from migrator.site.load import load_site
@@ -64,10 +64,10 @@ UPGRADE = """
 import sys
 from pathlib import Path
 from migrator.ledger import schema
-from migrator.ledger.ledger import open_ledger
+from migrator.app.ledger import MigrationLedger
 
 schema.MIGRATIONS, schema.REVISIONS = Path(sys.argv[1]), (*schema.REVISIONS, "9999")
-open_ledger(Path(sys.argv[2]))
+MigrationLedger.open(Path(sys.argv[2]))
 """
 
 
@@ -147,14 +147,14 @@ class TestRevisions:
         from alembic.autogenerate import compare_metadata
         from alembic.migration import MigrationContext
 
-        open_ledger(file, create=True).close()
+        MigrationLedger.open(file, create=True).close()
         with closing(Database(file)) as database, database.read() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
             assert compare_metadata(context, tables_of_features()) == []
 
     def test_keep_keys_checks_and_conditions(self, file: Path) -> None:
         """What `compare_metadata` does not compare: foreign keys' targets, checks, WITHOUT ROWID, conditions of indexes."""
-        open_ledger(file, create=True).close()
+        MigrationLedger.open(file, create=True).close()
         with closing(sqlite3.connect(":memory:")) as connection:
             for table in tables_of_features().sorted_tables:
                 for statement in statements_of(table):
@@ -197,7 +197,7 @@ def schema_of(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 class TestFixtures:
     def test_are_opened_by_status_and_report(self, fixture: Path, file: Path, tmp_path: Path) -> None:
         fill(file, fixture)
-        open_ledger(file).close()
+        MigrationLedger.open(file).close()
         assert revision(file) == schema.REVISIONS[-1]
         site = site_of(tmp_path)
         status = run_program(["--site", str(site), "status", "--json"], within_s=60.0)
@@ -210,7 +210,7 @@ class TestFixtures:
     def test_keep_what_was_interrupted(self, fixture: Path, file: Path) -> None:
         fill(file, fixture)
         before = counts(file)
-        with open_ledger(file) as ledger:
+        with MigrationLedger.open(file) as ledger:
             (run,) = [one for one in ledger.passes.runs_with_attempts() if one.finished_at_s is None]
             (attempt,) = ledger.passes.unfinished_attempts()
             (drain,) = ledger.drains.all()
@@ -225,7 +225,7 @@ class TestUpgrade:
     def test_is_made_once_after_a_backup(self, older: Path) -> None:
         before = counts(older)
         for _ in range(2):
-            open_ledger(older).close()
+            MigrationLedger.open(older).close()
         assert revision(older) == "9999"
         assert counts(older) == before
         assert rows_of(older, "SELECT DISTINCT note FROM runs") == [("",)]
@@ -235,7 +235,7 @@ class TestUpgrade:
 
     @pytest.mark.usefixtures("later")
     def test_keeps_foreign_keys(self, older: Path) -> None:
-        with open_ledger(older) as ledger:
+        with MigrationLedger.open(older) as ledger:
             assert rows_of(older, "PRAGMA foreign_key_check") == []
             run = ledger.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
             event = Event(at_s=0.0, kind=EventKind.HOST_LOST, severity=Severity.INFO, subject="h", message="m")
@@ -246,7 +246,7 @@ class TestUpgrade:
     def test_is_not_made_by_commands_that_only_read(self, older: Path) -> None:
         before = older.read_bytes()
         with pytest.raises(UsageError) as caught:
-            open_ledger(older, read_only=True)
+            MigrationLedger.open(older, read_only=True)
         assert "migrator init" in caught.value.hint
         assert older.read_bytes() == before
         assert backups(older) == []
@@ -255,15 +255,15 @@ class TestUpgrade:
     def test_is_not_made_while_a_command_runs(self, older: Path) -> None:
         with holding(HOLD_A_LOCK, older.parent / "locks"):
             with pytest.raises(LockHeld):
-                open_ledger(older)
+                MigrationLedger.open(older)
             assert (revision(older), backups(older)) == (schema.REVISIONS[-2], [])
-        open_ledger(older).close()
+        MigrationLedger.open(older).close()
         assert revision(older) == "9999"
 
     @pytest.mark.usefixtures("later")
     def test_is_made_by_the_command_that_holds_the_lock(self, older: Path) -> None:
         with Locks(older.parent / "locks", SystemClock()).hold("run", "tree home/bob1"):
-            open_ledger(older).close()
+            MigrationLedger.open(older).close()
         assert revision(older) == "9999"
 
     def test_that_is_killed_leaves_the_ledger_whole(self, older: Path, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ class TestUpgrade:
             assert worker.stdout is not None
             assert worker.stdout.readline() == b"in the middle\n"
             worker.send_signal(signal.SIGKILL)
-        with open_ledger(older) as ledger:
+        with MigrationLedger.open(older) as ledger:
             assert len(ledger.drains.all()) == 1
         assert (revision(older), counts(older)) == (schema.REVISIONS[-1], before)
 
@@ -284,7 +284,7 @@ class TestUpgrade:
         with monkeypatch.context() as of_later:
             of_later.setattr(schema, "REVISIONS", (*schema.REVISIONS, "9999"))
             with pytest.raises(ValueError, match="9999"):
-                open_ledger(older)
+                MigrationLedger.open(older)
         assert (revision(older), counts(older)) == (schema.REVISIONS[-1], before)
 
     @pytest.mark.usefixtures("later")
@@ -316,7 +316,7 @@ class TestRefusal:
             connection.commit()
         before = older.read_bytes()
         with pytest.raises(UsageError) as caught:
-            open_ledger(older, **opening)
+            MigrationLedger.open(older, **opening)
         assert "7.5.1" in caught.value.hint
         assert older.read_bytes() == before
 
@@ -327,11 +327,11 @@ class TestRefusal:
             connection.execute("PRAGMA user_version = 15")
         before = older.read_bytes()
         with pytest.raises(UsageError):
-            open_ledger(older, **opening)
+            MigrationLedger.open(older, **opening)
         assert older.read_bytes() == before
 
 
 def test_a_ledger_at_the_newest_revision_is_opened_without_alembic(older: Path) -> None:
-    script = "import sys; from pathlib import Path; from migrator.ledger.ledger import open_ledger\n"
-    script += "open_ledger(Path(sys.argv[1])).close(); sys.exit('alembic' in sys.modules)"
+    script = "import sys; from pathlib import Path; from migrator.app.ledger import MigrationLedger\n"
+    script += "MigrationLedger.open(Path(sys.argv[1])).close(); sys.exit('alembic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script, str(older)], check=False).returncode == 0

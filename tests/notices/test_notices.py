@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
 from migrator.core.windows import OpenTimes, Window
 from migrator.cutover.model import AnnouncementRecord, CutoverRecord, CutoverState
 from migrator.cutover.records import AnnouncementRecords
 from migrator.fs.model import SurpriseKind
-from migrator.ledger.ledger import open_ledger
 from migrator.notices.files import AnnouncedNotices, file_name, read_facts, write_notices
 from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
 from migrator.notices.rules import FOR_OPERATORS, user_notices
@@ -254,7 +254,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NoticeFacts]:
         made_of.plan,
         surprises=tuple(replace(surprise, tree=one.path, examples=(one.path + b"/x",)) for one in made_of.trees),
     )
-    with open_ledger(directory / "ledger.db") as ledger:
+    with MigrationLedger.open(directory / "ledger.db") as ledger:
         for one in made_of.trees:
             AnnouncementRecords(ledger.database).record(announced(made_of.now_s + DAY_S, made_of.now_s, one))
         status = read_status(ledger, now_s=made_of.now_s)

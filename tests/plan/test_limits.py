@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.beegfs.model import LimitState, OwnerLimit, TreeOwner
 from migrator.beegfs.rules_limits import owner_limits
 from migrator.beegfs.tool import BeegfsTargets
@@ -19,7 +20,6 @@ from migrator.core.events import Severity
 from migrator.cutover.model import act_of
 from migrator.fs.model import SurpriseKind
 from migrator.hosts.process import LocalProcesses
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.limits import LimitsSeen, limit_problems, recreate_limits, set_confirmed
 from migrator.plan.model import Plan, Surprise
 from migrator.plan.records import LimitRecords
@@ -91,7 +91,7 @@ def test_no_limit_is_dropped_or_counted_twice(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    ledger: Ledger
+    ledger: MigrationLedger
     tool: FakeTool
     storage: BeegfsTargets
 
@@ -131,7 +131,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     storage = BeegfsTargets(
         processes=LocalProcesses(), mount=b"/mnt/beegfs", root=b"/mnt/beegfs", path=f"{tool.directory}:/usr/bin:/bin"
     )
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         yield World(ledger=ledger, tool=tool, storage=storage)
 
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as change
 
+from migrator.app.ledger import MigrationLedger
 from migrator.beegfs.model import LayoutRule, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.files import ClosedCatalogs, read_record, write_record
@@ -17,7 +18,6 @@ from migrator.core.entry import Entry
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState, PassKind
 from migrator.fs.model import Capacity, MountIdentity, SurpriseKind, TargetCapabilities
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Account, Accounts, Order, Plan
@@ -57,7 +57,7 @@ class World:
     """A site in a temporary directory."""
 
     root: Path
-    ledger: Ledger
+    ledger: MigrationLedger
     lists: ChunkListFiles
     documents: PlanFiles
     site: config.Site
@@ -114,7 +114,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    ledger = open_ledger(tmp_path / "ledger.db", create=True)
+    ledger = MigrationLedger.open(tmp_path / "ledger.db", create=True)
     site = config.Site(
         file=tmp_path / "site.toml",
         site=config.SiteSection(

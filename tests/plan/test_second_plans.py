@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MIB
-from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
 
 pytestmark = pytest.mark.needs_root
@@ -54,7 +54,7 @@ def test_plans_are_for_root_and_the_group_of_their_directory(planned: Site) -> N
 
 @pytest.mark.exhaustive
 def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(planned: Site) -> None:
-    with open_ledger(planned.directory / "state" / "ledger.db") as ledger:
+    with MigrationLedger.open(planned.directory / "state" / "ledger.db") as ledger:
         record = ledger.passes.start(
             plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
         )

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from migrator.app import new_token
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.model import VerificationRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
@@ -19,7 +20,6 @@ from migrator.cutover import model as cutover
 from migrator.cutover.writers import WriterSearch, local_writers
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.process import LocalProcesses
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from migrator.operations.run_files import RunFiles
 from migrator.purge.files import MountedPlaces
@@ -41,7 +41,7 @@ DAY_S = 86_400.0
 
 
 def retain(
-    ledger: Ledger,
+    ledger: MigrationLedger,
     plan: str,
     tree: UserTree,
     verification: int,

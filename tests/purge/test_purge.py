@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.cutover.model import CutoverState, LinkSeen
+from migrator.fs.model import SourceHealth
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
-from migrator.gluster.model import SourceHealth
 from migrator.lab.odd import odd_files
-from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import TreeOutcome
@@ -393,7 +393,7 @@ def cli_site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> RealS
     for words in (("run", "--all", "--deltas", "0"), ("verify", "--all")):
         done = made.migrator(*words)
         assert done.returncode == 0, done.stderr
-    with open_ledger(made.ledger) as ledger:
+    with MigrationLedger.open(made.ledger) as ledger:
         plan = ledger.plans.active()
         assert plan is not None
         (proof,) = ledger.verifications.of_plan(plan.name)
@@ -443,7 +443,7 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(cli_site: RealSite) -
     assert not (cli_site.source.path / ".migrator-purge").exists()
     assert len(list(bob.rglob("f*"))) == 60
     assert len(list((cli_site.target.path / "home/alice").rglob("f*"))) == 60
-    with open_ledger(cli_site.ledger, read_only=True) as ledger:
+    with MigrationLedger.open(cli_site.ledger, read_only=True) as ledger:
         record = ledger.cutovers.latest(b"home/alice")
         assert record is not None
         assert (record.state, record.notes.purge is not None) == (CutoverState.PURGED, True)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.cutover.model import CutoverState
-from migrator.ledger.ledger import Ledger
 from migrator.purge import removal
 from migrator.purge.model import TreeOutcome
 from migrator.purge.removal import PurgeRequest, PurgeWorld
@@ -101,7 +101,7 @@ def test_it_goes_on_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None
     bob, there = snapshot(os.fsencode(site.world.source_path / "home/bob")), snapshot(os.fsencode(site.target))
     died_in: set[S] = set()
 
-    def again(ledger: Ledger) -> Dying:
+    def again(ledger: MigrationLedger) -> Dying:
         """The same beginning: the tree as it was verified."""
         for left in (site.source, site.closed.parent):
             shutil.rmtree(left, ignore_errors=True)

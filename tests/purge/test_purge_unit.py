@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
 from migrator.core.errors import Refused
@@ -19,7 +20,6 @@ from migrator.core.units import GIB
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, LinkSeen
 from migrator.fs.model import PURGE_NAME, TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
-from migrator.ledger.ledger import Ledger
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import Archive, Item, Judgement, ManifestSum, Position, Proof
 from migrator.purge.removal import Pace
@@ -263,7 +263,7 @@ LIMIT_S = 0.05
 class Purge:
     """A pace with a brake over a real ledger, and what was told."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     clock: VirtualClock = field(default_factory=VirtualClock)
     told: list[tuple[Severity, str]] = field(default_factory=list)
     max_latency_s: float | None = LIMIT_S
@@ -302,7 +302,7 @@ class Purge:
             await self.pace.take(500)
 
 
-def test_it_slows_down_and_goes_on_as_before(ledger: Ledger) -> None:
+def test_it_slows_down_and_goes_on_as_before(ledger: MigrationLedger) -> None:
     purge = Purge(ledger)
     assert purge.rate() == pytest.approx(MOST, rel=0.05)
     purge.probe(2 * LIMIT_S, OVER_PROBES)
@@ -323,7 +323,7 @@ def test_it_slows_down_and_goes_on_as_before(ledger: Ledger) -> None:
     ids=["no limit", "tuned", "tuned after the probes"],
 )
 def test_probes_count_from_the_time_that_there_is_a_limit(
-    ledger: Ledger, before: int, tuned: bool, after: int, slows: bool
+    ledger: MigrationLedger, before: int, tuned: bool, after: int, slows: bool
 ) -> None:
     purge = Purge(ledger, max_latency_s=None)
     purge.probe(2 * LIMIT_S, before)
@@ -335,7 +335,7 @@ def test_probes_count_from_the_time_that_there_is_a_limit(
     assert bool(purge.told) is slows
 
 
-def test_it_never_stops(ledger: Ledger) -> None:
+def test_it_never_stops(ledger: MigrationLedger) -> None:
     purge = Purge(ledger)
     purge.probe(2 * LIMIT_S, 40 * OVER_PROBES)
     assert 0 < purge.rate(100) <= 1

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from migrator.app.ledger import MigrationLedger
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.clock import SystemClock
 from migrator.core.entry import UserTree
@@ -15,7 +16,6 @@ from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEn
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.locks import Locks
 from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
 from migrator.reap.files import MemberReader, MountedArchiveFolders
@@ -103,7 +103,7 @@ def make_odd_tree(tree: bytes) -> None:
 class World:
     source_path: Path
     target_path: Path
-    ledger: Ledger
+    ledger: MigrationLedger
     source: PosixSource
     target: MountedTarget
     progress: FakeProgress = field(default_factory=FakeProgress)
@@ -192,7 +192,7 @@ def archive_world(directory: Path) -> Iterator[World]:
     (source_path / os.fsdecode(TREE)).mkdir(parents=True, exist_ok=True)
     target_path.mkdir(exist_ok=True)
     source, target = PosixSource(os.fsencode(source_path)), MountedTarget(os.fsencode(target_path))
-    with open_ledger(directory / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(directory / "ledger.db", create=True) as ledger:
         if ledger.site.read() is None:
             ledger.site.create(site_record(source.identity(), target.identity()))
         try:

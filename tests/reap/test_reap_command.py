@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.clock import SystemClock
 from migrator.core.states import PassKind
-from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.records import ReleaseRecords
@@ -119,7 +119,7 @@ def test_releasing_needs_a_confirmation_and_a_name_that_is_skipped(scanned: Site
     done = json.loads(scanned.call(*release, "--glob", "t?ny", "--confirm-loss", "--json").stdout)
     assert (done["files"], done["size_bytes"]) == (1, 10)
     scanned.works(*release, "home/ann/old/", "--confirm-loss")
-    with open_ledger(scanned.directory / "state" / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(scanned.directory / "state" / "ledger.db", read_only=True) as ledger:
         kept = [(one.pattern, one.is_glob) for one in ReleaseRecords(ledger.database).of_trees([b"home/ann"])]
     assert kept == [(b"t?ny", True), (b"old", False)]
 
@@ -133,7 +133,7 @@ def test_moved_users_are_found_although_later_plans_omit_them(scanned: Site) -> 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["plan"] == "plan-0001"
     assert "plan: plan-0001, not the active one" in done.stderr
-    with open_ledger(ledger_file) as ledger:
+    with MigrationLedger.open(ledger_file) as ledger:
         ledger.passes.start(
             plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
         )

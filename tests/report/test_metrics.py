@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.drain.model import DrainSample
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import ChunkKind, ChunkState
 from migrator.core.windows import WindowStanding
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import Document
 from migrator.render.html import to_html
 from migrator.render.metrics import MetricFamily, MetricKind
@@ -54,12 +54,12 @@ BRICK = 'gl1:/b"\\{}\n\u202e\udcff'
 def site_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     file = site_of_weeks(tmp_path_factory.mktemp("site"), weeks)
-    with open_ledger(file.parent / "state" / "ledger.db") as ledger:
+    with MigrationLedger.open(file.parent / "state" / "ledger.db") as ledger:
         fill(ledger, weeks.now_s)
     return file
 
 
-def fill(ledger: Ledger, now_s: float) -> None:
+def fill(ledger: MigrationLedger, now_s: float) -> None:
     run = ledger.runs.start(verb="run", pid=1, at_s=now_s - 50, directory="runs/1")
     ledger.runs.finish(run, now_s - 20, 4)
     ledger.runs.start(verb="run", pid=os.getpid(), at_s=now_s, directory="runs/2")
@@ -91,7 +91,7 @@ def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, f
 
 
 def read(site_file: Path, now_s: float) -> tuple[MetricFamily, ...]:
-    with open_ledger(site_file.parent / "state" / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(site_file.parent / "state" / "ledger.db", read_only=True) as ledger:
         return read_metrics(ledger, now_s=now_s, holders=at_work((os.getpid(), "runs/2")))
 
 
@@ -149,7 +149,7 @@ def test_counters_never_go_down_whatever_comes(site_file: Path, tmp_path: Path) 
     weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     site_file = shutil.copytree(site_file.parent, tmp_path / "own") / "site.toml"
     before = read(site_file, weeks.now_s)
-    with open_ledger(site_file.parent / "state" / "ledger.db") as ledger:
+    with MigrationLedger.open(site_file.parent / "state" / "ledger.db") as ledger:
         go_on(ledger, weeks.now_s)
     after = read(site_file, weeks.now_s + 600)
     risen = set()
@@ -167,7 +167,7 @@ def test_counters_never_go_down_whatever_comes(site_file: Path, tmp_path: Path) 
     assert values(after, "streams") == {}
 
 
-def go_on(ledger: Ledger, now_s: float) -> None:
+def go_on(ledger: MigrationLedger, now_s: float) -> None:
     """A run is killed and comes again, a chunk fails, a drain is stopped and begun anew."""
     newest = ledger.runs.latest()
     assert newest is not None
@@ -286,7 +286,7 @@ def look_at(file: Path, share: float) -> Look:
     weeks = Weeks(users=8, chunks=80, names=HOSTILE, drained=0)
     weeks.fill(file, share=share)
     now_s = weeks.now_s
-    with open_ledger(file) as ledger:
+    with MigrationLedger.open(file) as ledger:
         fill(ledger, now_s)
         plans = OnePlan(plan=weeks.plan)
         return Look(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionNotes, AdditionSide, TargetRoom
 from migrator.bricks.retire.model import RetirementState
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report.model import ForecastSettings, Goal, Milestone
 from migrator.report.report import read_report
 from tests.report.serving import site_of_weeks
@@ -29,24 +29,24 @@ from tests.support.warm_program import run_program
 
 KEPT = ForecastSettings(retain_s=KEPT_S)
 ROOM = AdditionNotes(room_before=TargetRoom(total_bytes=1, storage_targets=None))
-Change = Callable[[Ledger], object]
+Change = Callable[[MigrationLedger], object]
 
 
 def dates(directory: Path, change: Change, *, share: float = 1.01, **world: Any) -> dict[Goal, Milestone]:
     weeks = Weeks(**({"days": 56, "moved": 24, "drained": 4, "purged": 24} | world))
     weeks.fill(directory / "ledger.db", share=share)
-    with open_ledger(directory / "ledger.db") as ledger:
+    with MigrationLedger.open(directory / "ledger.db") as ledger:
         change(ledger)
         facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s, settings=KEPT)
     return {one.goal: one for one in facts.milestones}
 
 
-def nothing(_ledger: Ledger) -> None:
+def nothing(_ledger: MigrationLedger) -> None:
     """Nothing is changed."""
 
 
 def add(*bricks: str) -> Change:
-    def change(ledger: Ledger) -> None:
+    def change(ledger: MigrationLedger) -> None:
         for number, brick in enumerate(bricks):
             at_s = BEGAN_S + (40 + number) * DAY_S
             record = plan_addition(ledger, (brick,), side=AdditionSide.TARGET, at_s=at_s)
@@ -85,7 +85,7 @@ def test_sources_are_kept_and_then_purged(tmp_path: Path) -> None:
 
 
 def test_a_failed_drain_leaves_the_last_brick_without_a_date(tmp_path: Path) -> None:
-    def fail(ledger: Ledger) -> None:
+    def fail(ledger: MigrationLedger) -> None:
         do(ledger.drains, plan_drain(ledger, (BRICKS[3],), at_s=BEGAN_S), CHECK, START, GIVE_UP, at_s=BEGAN_S)
 
     found = dates(tmp_path, fail, drained=3)
@@ -94,7 +94,7 @@ def test_a_failed_drain_leaves_the_last_brick_without_a_date(tmp_path: Path) -> 
 
 
 def test_a_volume_that_is_retired_has_no_bricks_left(tmp_path: Path) -> None:
-    def retire(ledger: Ledger) -> None:
+    def retire(ledger: MigrationLedger) -> None:
         begun = ledger.retirements.begin(
             volume="vol1", volume_id="v", catalog="c", files=1, size_bytes=1, at_s=BEGAN_S + 50 * DAY_S
         )

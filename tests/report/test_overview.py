@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionStanding, AdditionState
 from migrator.bricks.drain.model import DrainStanding, DrainState
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.ledger.ledger import open_ledger
 from migrator.render.document import (
     Block,
     Chart,
@@ -196,7 +196,7 @@ def test_many_batches_share_lanes_and_lose_no_time(tmp_path: Path) -> None:
 def test_a_clock_that_was_set_back(tmp_path: Path, back_days: float) -> None:
     weeks = Weeks()
     weeks.fill(tmp_path / "ledger.db")
-    with open_ledger(tmp_path / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", read_only=True) as ledger:
         facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s - back_days * DAY_S)
     drawn = timeline(facts)
     assert all(span.from_s <= span.to_s for lane in drawn.lanes for span in lane.spans)
@@ -213,7 +213,7 @@ def test_a_range_of_years_does_not_squeeze_the_drawing(late: ReportFacts) -> Non
 
 
 def test_no_plan_no_timeline(tmp_path: Path) -> None:
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         facts = read_report(ledger, OnePlan(plan=Weeks().plan), now_s=Weeks().now_s)
     assert list(timeline_blocks(facts)) == []
     assert not any(section.overview for section in report_document(facts).sections)

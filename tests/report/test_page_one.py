@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.states import BatchState, ChunkState
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.ledger.ledger import open_ledger
 from migrator.render.document import Bar, Facts, Paragraph, Section, Table
 from migrator.report import model, rules_week
 from migrator.report.model import ReportFacts, TreeState
@@ -210,7 +210,7 @@ def test_what_could_not_be_copied_of_a_moved_user_blocks_nothing() -> None:
 
 def test_before_the_first_plan(tmp_path: Path) -> None:
     weeks = Weeks()
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
     found = page(facts)
     assert list(found) == ["Verdict", "Blocked", "Next steps of operators"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.app.ledger import MigrationLedger
 from migrator.plan.model import ThroughputPoint
 from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule
 from migrator.report import model, rules_promise
@@ -137,18 +137,18 @@ WEEKS = Weeks()
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MigrationLedger]:
     file = tmp_path_factory.mktemp("weeks") / "ledger.db"
     WEEKS.fill(file, share=0.6)
-    with open_ledger(file, read_only=True) as opened:
+    with MigrationLedger.open(file, read_only=True) as opened:
         yield opened
 
 
-def read(ledger: Ledger, now_s: float = WEEKS.now_s, against: EarlierReports | None = None) -> ReportFacts:
+def read(ledger: MigrationLedger, now_s: float = WEEKS.now_s, against: EarlierReports | None = None) -> ReportFacts:
     return read_report(ledger, OnePlan(plan=WEEKS.plan), now_s=now_s, against=against or EarlierReports())
 
 
-def test_the_first_plan_is_the_promise_until_a_report_is_the_baseline(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_first_plan_is_the_promise_until_a_report_is_the_baseline(ledger: MigrationLedger, tmp_path: Path) -> None:
     facts = read(ledger)
     assert facts.promise is not None
     assert facts.verdict is not None
@@ -171,9 +171,9 @@ def test_the_first_plan_is_the_promise_until_a_report_is_the_baseline(ledger: Le
     assert later.since.earlier.at_s == WEEKS.now_s
 
 
-def test_a_later_plan_is_no_new_promise(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_later_plan_is_no_new_promise(ledger: MigrationLedger, tmp_path: Path) -> None:
     WEEKS.fill(tmp_path / "ledger.db", share=0.6)
-    with open_ledger(tmp_path / "ledger.db") as opened:
+    with MigrationLedger.open(tmp_path / "ledger.db") as opened:
         second = replace(WEEKS.plan, name="week5", created_at_s=WEEKS.now_s, forecast_s=90 * DAY_S, schedule=None)
         opened.plans.record(second, path="plans/week5.json", checksum="c")
         opened.plans.activate("week5", WEEKS.now_s)
@@ -187,7 +187,7 @@ def test_a_later_plan_is_no_new_promise(ledger: Ledger, tmp_path: Path) -> None:
     assert facts.promise == read(ledger).promise
 
 
-def test_a_broken_report_is_passed_over(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_broken_report_is_passed_over(ledger: MigrationLedger, tmp_path: Path) -> None:
     reports = KeptReports(directory=tmp_path)
     good = reports.keep(read(ledger, WEEKS.now_s - 60), asked=True)
     broken = reports.keep(read(ledger), asked=True)
@@ -223,7 +223,7 @@ NEVER = tuple(replace(one, cleared_day=None) for one in scheduled().orders[0].ou
     ],
     ids=("none", "problem", "obstacle"),
 )
-def test_drained_bricks_are_not_all_bricks(ledger: Ledger, schedule: Schedule | None) -> None:
+def test_drained_bricks_are_not_all_bricks(ledger: MigrationLedger, schedule: Schedule | None) -> None:
     """Without a schedule that ends, nothing says when the others are cleared."""
     plan = replace(WEEKS.plan, schedule=schedule)
     facts = read_report(ledger, OnePlan(plan=plan), now_s=WEEKS.now_s)
@@ -235,7 +235,7 @@ def test_drained_bricks_are_not_all_bricks(ledger: Ledger, schedule: Schedule | 
     assert dates[Goal.MOVED].at_s is not None, "users move at their own pace"
 
 
-def test_a_migration_that_was_left_alone_for_a_year_has_no_expected_end(ledger: Ledger) -> None:
+def test_a_migration_that_was_left_alone_for_a_year_has_no_expected_end(ledger: MigrationLedger) -> None:
     facts = read(ledger, WEEKS.now_s + 365 * DAY_S)
     assert facts.status.forecast is None
     assert facts.verdict is not None

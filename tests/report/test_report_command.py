@@ -18,9 +18,9 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import show
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.kept import read_earlier
@@ -313,18 +313,18 @@ WEEKS = Weeks()
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MigrationLedger]:
     file = tmp_path_factory.mktemp("weeks") / "ledger.db"
     WEEKS.fill(file, share=0.6)
-    with open_ledger(file, read_only=True) as opened:
+    with MigrationLedger.open(file, read_only=True) as opened:
         yield opened
 
 
-def read(ledger: Ledger, now_s: float = WEEKS.now_s) -> ReportFacts:
+def read(ledger: MigrationLedger, now_s: float = WEEKS.now_s) -> ReportFacts:
     return read_report(ledger, OnePlan(plan=WEEKS.plan), now_s=now_s)
 
 
-def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: MigrationLedger, tmp_path: Path) -> None:
     before = read(ledger)
     (tmp_path / "report.json").write_text(to_json(before))
     later = read_report(
@@ -343,7 +343,7 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
     assert " later than in the last report" in later.verdict.sentence
 
 
-def test_every_form_shows_the_same_end_for_the_same_instant(ledger: Ledger) -> None:
+def test_every_form_shows_the_same_end_for_the_same_instant(ledger: MigrationLedger) -> None:
     read_plan = OnePlan(plan=WEEKS.plan).read
     facts = read(ledger)
     forecast, dates = facts.status.forecast, facts.status.milestones
@@ -385,11 +385,11 @@ def bounds(one: Milestone) -> tuple[float, float, float]:
     return one.earliest_at_s, one.at_s, one.latest_at_s
 
 
-def test_configured_growth_counts_until_it_is_measured(ledger: Ledger, tmp_path: Path) -> None:
+def test_configured_growth_counts_until_it_is_measured(ledger: MigrationLedger, tmp_path: Path) -> None:
     few = Weeks(days=5)
     few.fill(tmp_path / "ledger.db", share=0.2)
     settings = ForecastSettings(growth_bytes_per_day=sum(few.sizes) // 100)
-    with open_ledger(tmp_path / "ledger.db", read_only=True) as young:
+    with MigrationLedger.open(tmp_path / "ledger.db", read_only=True) as young:
         ends = {
             at_s: [read_status(one, now_s=at_s, settings=how).forecast for how in (DEFAULT_SETTINGS, settings)]
             for one, at_s in ((young, few.now_s), (ledger, WEEKS.now_s))
@@ -399,10 +399,10 @@ def test_configured_growth_counts_until_it_is_measured(ledger: Ledger, tmp_path:
     assert ends[WEEKS.now_s][0] == ends[WEEKS.now_s][1], "a month of samples of the source shows none"
 
 
-def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:
+def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: MigrationLedger, tmp_path: Path) -> None:
     assert read(ledger, BEGAN_S).status.forecast is None
     WEEKS.fill(tmp_path / "ledger.db", share=1.01)
-    with open_ledger(tmp_path / "ledger.db", read_only=True) as done:
+    with MigrationLedger.open(tmp_path / "ledger.db", read_only=True) as done:
         facts = read(done)
         assert facts.status.forecast is None
         assert "everything that is planned was copied" in to_markdown(report_document(facts))

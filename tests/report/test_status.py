@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.fs.model import DigestPolicy
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import of_tree
 from migrator.ledger.model import Holder
 from migrator.plan.model import Chunk
@@ -33,18 +33,18 @@ T0_S = 1_763_600_000.0
 PLAN = small_plan("week1")
 
 
-def scanned(ledger: Ledger) -> None:
+def scanned(ledger: MigrationLedger) -> None:
     scan_id = ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
     times = {"started_at_s": T0_S - 500, "finished_at_s": T0_S - 400}
     held = {"rows": 21, "files": 15, "directories": 6, "size_bytes": 1500}
     ledger.scans.finish(whole_catalog(name="catalog-1", scan_id=scan_id, via="mount", **held, **times))
 
 
-def planned(ledger: Ledger) -> None:
+def planned(ledger: MigrationLedger) -> None:
     ledger.plans.record(PLAN, path="plans/week1.json", checksum="c")
 
 
-def seed(ledger: Ledger) -> int:
+def seed(ledger: MigrationLedger) -> int:
     """Begin batch 1 in three chunks of files (of 10), and bring two of them over, a minute each."""
     tree = PLAN.batches[0].trees[0].path
     chunks = [Chunk(number=1, kind=ChunkKind.DIRECTORIES, tree=tree, files=3, size_bytes=0)]
@@ -62,7 +62,7 @@ def seed(ledger: Ledger) -> int:
     return made.id
 
 
-def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: FileProblem) -> None:
+def copy(ledger: MigrationLedger, pass_id: int, chunk_id: int, at_s: float, *problems: FileProblem) -> None:
     made = attempt(ledger, chunk_id, f"{chunk_id}-{at_s}", at_s=at_s)
     ledger.samples.add(
         pass_id,
@@ -75,7 +75,7 @@ def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: Fi
     end(ledger, made, counters=StreamCounters(files=1, size_bytes=600), problems=problems, at_s=at_s + 60)
 
 
-def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: Ledger) -> None:
+def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: MigrationLedger) -> None:
     for second, severity in enumerate((Severity.WARNING, Severity.INFO, Severity.WARNING)):
         facts = {"kind": EventKind.LIMITS_SET, "severity": severity, "subject": "pause"}
         ledger.events.add(made(Event, at_s=T0_S + second, message=f"pause {second}", **facts))
@@ -86,7 +86,7 @@ def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: Ledger) -> Non
     }
 
 
-def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
+def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: MigrationLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)
     alice, bob, carol = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob", "carol"))
@@ -102,7 +102,7 @@ def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
         assert {one.subject for one in facts.blocked} >= {"bob: cutover", "carol: cutover"}
 
 
-def test_only_what_no_command_is_at_work_on_waits_for_somebody(ledger: Ledger) -> None:
+def test_only_what_no_command_is_at_work_on_waits_for_somebody(ledger: MigrationLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)
     ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
@@ -121,7 +121,7 @@ def test_only_what_no_command_is_at_work_on_waits_for_somebody(ledger: Ledger) -
     assert "scan, cutover of bob" in to_markdown(status_document(status))
 
 
-def test_status_begins_with_frozen_users(ledger: Ledger) -> None:
+def test_status_begins_with_frozen_users(ledger: MigrationLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)
     users = [UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob", "carol", "dave")]
@@ -143,7 +143,7 @@ def test_status_begins_with_frozen_users(ledger: Ledger) -> None:
     assert next(iter(change_lines(None, WatchFacts(status=status)))).endswith(status.frozen[0].hint)
 
 
-def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: Ledger) -> None:
+def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: MigrationLedger) -> None:
     """Cutovers, plans and rollbacks never change what there is to move."""
     ledger.site.create(SITE)
     planned(ledger)
@@ -161,7 +161,7 @@ def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: 
         assert ("rolled back: home/alice" in {one.subject for one in facts.blocked}) == back
 
 
-def test_before_and_after_init(ledger: Ledger) -> None:
+def test_before_and_after_init(ledger: MigrationLedger) -> None:
     status = read_status(ledger, now_s=T0_S)
     assert (status.site, status.scan, status.plan, status.batches) == (None, None, None, ())
     assert ([one.hint for one in status.next_steps], status.blocked) == (["migrator init"], ())
@@ -179,13 +179,13 @@ def test_before_and_after_init(ledger: Ledger) -> None:
 
 class TestHalfWay:
     @pytest.fixture
-    def pass_id(self, ledger: Ledger) -> int:
+    def pass_id(self, ledger: MigrationLedger) -> int:
         ledger.site.create(SITE)
         scanned(ledger)
         planned(ledger)
         return seed(ledger)
 
-    def test_rate_and_pace(self, ledger: Ledger, pass_id: int) -> None:
+    def test_rate_and_pace(self, ledger: MigrationLedger, pass_id: int) -> None:
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/long")
         ledger.runs.heartbeat(run, T0_S + 125)
         for _ in range(6):
@@ -202,7 +202,7 @@ class TestHalfWay:
         text = to_markdown(status_document(status)).replace("\\", "")
         assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min of work within 2 min 10 s." in text
 
-    def test_now_is_what_the_present_run_does(self, ledger: Ledger, pass_id: int) -> None:
+    def test_now_is_what_the_present_run_does(self, ledger: MigrationLedger, pass_id: int) -> None:
         earlier = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
         ledger.runs.finish(earlier, T0_S + 61, 130)
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S + 61, directory="runs/2")
@@ -219,7 +219,7 @@ class TestHalfWay:
         assert "Nothing is being copied now. Last, until" in text
         assert "Now:" not in text
 
-    def test_a_run_whose_lock_nobody_holds_was_killed(self, ledger: Ledger, pass_id: int) -> None:
+    def test_a_run_whose_lock_nobody_holds_was_killed(self, ledger: MigrationLedger, pass_id: int) -> None:
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
 
         def ends_meanwhile() -> list[Holder]:
@@ -246,7 +246,7 @@ class TestHalfWay:
         assert "interrupted, resumable" in blocker.on
         assert "runs/1" in blocker.hint
 
-    def test_attention_is_cut_and_counted(self, ledger: Ledger, pass_id: int) -> None:
+    def test_attention_is_cut_and_counted(self, ledger: MigrationLedger, pass_id: int) -> None:
         (chunk,) = ledger.passes.pending(pass_id, ChunkKind.FILES, 5)
         bad = [
             FileProblem(path=b"home/alice/\xff%02d" % n, kind=FileProblemKind.BAD, errno=5, reason="Input/output error")
@@ -269,14 +269,16 @@ class TestHalfWay:
             (OnePlan(plan=PLAN, checksum="other"), "is not the recorded plan"),
         ],
     )
-    def test_a_bad_plan_stops_no_report(self, ledger: Ledger, pass_id: int, documents: OnePlan, said: str) -> None:
+    def test_a_bad_plan_stops_no_report(
+        self, ledger: MigrationLedger, pass_id: int, documents: OnePlan, said: str
+    ) -> None:
         report = read_report(ledger, documents, now_s=T0_S + 130)
         assert report.plan is None
         assert said in report.plan_problem
         assert report.status.overall.done_bytes == 900
         assert "The plan cannot be shown" in to_markdown(report_document(report))
 
-    def test_verified_batches_count_as_verified(self, ledger: Ledger, pass_id: int) -> None:
+    def test_verified_batches_count_as_verified(self, ledger: MigrationLedger, pass_id: int) -> None:
         (chunk,) = ledger.passes.pending(pass_id, ChunkKind.FILES, 5)
         copy(ledger, pass_id, chunk.id, T0_S + 120)
         ledger.passes.set_state(pass_id, PassState.DONE, T0_S + 200)
@@ -327,7 +329,7 @@ TREE = PLAN.batches[0].trees[0].path
 BAD, WORSE = TREE + b"/bad\n", TREE + b"/worse"
 
 
-def end_chunk(ledger: Ledger, pass_id: int, *bad: bytes) -> None:
+def end_chunk(ledger: MigrationLedger, pass_id: int, *bad: bytes) -> None:
     """The next chunk of a pass is done, or failed with these files."""
     chunk = ledger.passes.pending(pass_id, ChunkKind.FILES, 1)[0]
     end(
@@ -339,7 +341,7 @@ def end_chunk(ledger: Ledger, pass_id: int, *bad: bytes) -> None:
     )
 
 
-def delta(ledger: Ledger, number: int) -> int:
+def delta(ledger: MigrationLedger, number: int) -> int:
     changed = {ChangeKind.NEW: ChangeTally(paths=5, size_bytes=500)}
     trees = (TreeChanges(tree=TREE, names_before=10, bytes_before=1000, by_kind=changed),)
     before, now = f"catalog-{number}", f"catalog-{number + 1}"
@@ -360,7 +362,7 @@ def delta(ledger: Ledger, number: int) -> int:
     return made.id
 
 
-def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: Ledger) -> None:
+def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: MigrationLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)
     first = seed(ledger)

@@ -21,12 +21,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.screen import Screen
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.blocker import Blocker
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState
 from migrator.cutover.rules import frozen_users
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.document import Bar
 from migrator.report.model import RunLife, StatusFacts, Tally, WatchFacts
 from migrator.report.view_status import status_document
@@ -189,12 +189,12 @@ def test_first_everything_is_printed_then_changes_and_events() -> None:
 
 
 @pytest.fixture
-def ledger(ledger: Ledger) -> Ledger:
+def ledger(ledger: MigrationLedger) -> MigrationLedger:
     ledger.site.create(SITE)
     return ledger
 
 
-def copying(ledger: Ledger, *spans: float) -> int:
+def copying(ledger: MigrationLedger, *spans: float) -> int:
     """A run that began at T0_S, and was sampled so many seconds later."""
     run_id = ledger.runs.start(verb="run", pid=1, at_s=T0_S, directory="d")
     pass_id = ledger.passes.start(
@@ -207,12 +207,12 @@ def copying(ledger: Ledger, *spans: float) -> int:
     return run_id
 
 
-def add_event(ledger: Ledger, message: str) -> None:
+def add_event(ledger: MigrationLedger, message: str) -> None:
     event = Event(at_s=T0_S, kind=EventKind.RUN_STARTED, severity=Severity.INFO, subject="s", message=message)
     ledger.events.add(event)
 
 
-def test_rates_have_a_place_for_pauses_and_stay_when_the_run_has_ended(ledger: Ledger) -> None:
+def test_rates_have_a_place_for_pauses_and_stay_when_the_run_has_ended(ledger: MigrationLedger) -> None:
     run_id = copying(ledger, 5.0, 125.0)
     rates = read_watch(ledger, now_s=T0_S + 126.0, holders=at_work((1, "d"))).rates
     assert [rate > 0 for rate in rates] == [True, False, True]
@@ -220,11 +220,13 @@ def test_rates_have_a_place_for_pauses_and_stay_when_the_run_has_ended(ledger: L
     assert read_watch(ledger, now_s=T0_S + 9e5).rates == rates
 
 
-def test_between_two_looks_nothing_keeps_the_log_from_being_written_back(ledger: Ledger, tmp_path: Path) -> None:
+def test_between_two_looks_nothing_keeps_the_log_from_being_written_back(
+    ledger: MigrationLedger, tmp_path: Path
+) -> None:
     copying(ledger, 5.0)
     add_event(ledger, "before it is watched")
     file = tmp_path / "ledger.db"
-    with open_ledger(file, read_only=True) as reader:
+    with MigrationLedger.open(file, read_only=True) as reader:
         before = read_watch(reader, now_s=T0_S + 6.0)
         assert before.news == ()
         add_event(ledger, "while it is watched")

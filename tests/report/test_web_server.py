@@ -14,8 +14,8 @@ from threading import Thread, active_count
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.ledger.ledger import open_ledger
 from migrator.report.serve import MOST_CONNECTIONS, Answer, Route, Server, Shared, listen, text
 from tests.report.serving import Reply, Served, reply, rest_of, serving, site_of_weeks
 from tests.support.report_world import Weeks
@@ -327,7 +327,7 @@ def test_a_ledger_that_is_gone_is_said_and_a_killed_run_too(tmp_path: Path) -> N
     weeks = Weeks(users=3, chunks=30)
     site_file = site_of_weeks(tmp_path, weeks)
     ledger_file = tmp_path / "state" / "ledger.db"
-    with open_ledger(ledger_file) as ledger:
+    with MigrationLedger.open(ledger_file) as ledger:
         ledger.runs.start(verb="run", pid=1, at_s=weeks.now_s, directory="runs/1")
     with serving(site_file, "serve", "--listen", "127.0.0.1:0", "--interval", "1s") as made:
         assert json.loads(made.get("/healthz").body)["status"] == "silent"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from migrator.catalog.model import ScanTimes
 from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
-from migrator.gluster.model import SourceHealth
+from migrator.fs.model import SourceHealth
 from migrator.lab.model import OddFiles
 from migrator.native.program import NativeProgram, native_program
 from tests.support.answering_mount import AnsweringMount, answering_mount

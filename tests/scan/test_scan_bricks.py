@@ -18,8 +18,8 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused
 from migrator.core.progress import ScanProgress
-from migrator.fs.model import SENTINEL_NAME
-from migrator.gluster.model import Brick, SourceHealth
+from migrator.fs.model import SENTINEL_NAME, SourceHealth
+from migrator.gluster.model import Brick
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.gluster.walks import BrickListener, BrickTotals, HostBrickWalks
 from migrator.hosts.ports import Host

@@ -15,7 +15,8 @@ from migrator.catalog.model import BrickFindings, PathFinding, ScanTimes, Strang
 from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, UsageError
 from migrator.core.paths import is_beneath
-from migrator.gluster.model import Brick, BrickHeal, BrickRules, Mark, SourceHealth, VolumeState
+from migrator.fs.model import SourceHealth
+from migrator.gluster.model import Brick, BrickHeal, BrickRules, Mark, VolumeState
 from migrator.gluster.rules import brick_rules, copies, subvolumes
 from migrator.scan import rules as scan_rules
 from migrator.scan.rules import (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from migrator.app.ledger import MigrationLedger
 from migrator.cli.main import main
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import EventKind
@@ -17,7 +18,6 @@ from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.volume import GlusterSource
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.site import init as site_init
 from migrator.site.config import Site
 from migrator.site.load import load_site
@@ -43,9 +43,9 @@ def make_site(directory: Path, *, source: Path | None = None, target: Path | Non
 
 
 @contextmanager
-def ledger_of(site: Site) -> Iterator[Ledger]:
+def ledger_of(site: Site) -> Iterator[MigrationLedger]:
     site_init.make_state_directory(site)
-    with open_ledger(site.ledger_file, create=True) as ledger:
+    with MigrationLedger.open(site.ledger_file, create=True) as ledger:
         yield ledger
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from migrator.core.errors import Refused, UsageError
 from migrator.core.units import GIB
-from migrator.fs.model import Capacity, MountIdentity
-from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.fs.model import Capacity, MountIdentity, SourceHealth
+from migrator.gluster.model import VolumeHealth, VolumeState
 from migrator.site.load import load_site
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems, same_place_problem
 from tests.support.volumes import brick, volume
@@ -61,7 +61,9 @@ STATE = volume("gl1:/b/1", "gl2:/b/1")
 
 
 def health(state: VolumeState | None = STATE, *problems: str, fingerprint: str = "f") -> SourceHealth:
-    return SourceHealth(problems=problems, fingerprint=fingerprint, state=state)
+    if state is None:
+        return SourceHealth(problems=problems, fingerprint=fingerprint)
+    return VolumeHealth(problems=problems, fingerprint=fingerprint, state=state)
 
 
 @pytest.mark.parametrize("online", [False, None])

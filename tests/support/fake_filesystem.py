@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
-from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.fs.model import Capacity, MountIdentity, SourceHealth, TargetCapabilities
 from migrator.fs.ports import Block, Digest
-from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.gluster.model import VolumeHealth, VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from tests.support.volumes import volume
 
@@ -81,7 +81,7 @@ class FakeFileSystem:
 
     async def health(self) -> SourceHealth:
         state = self.volume or volume(volume_id="v", tasks=self.tasks)
-        return SourceHealth(problems=self.sick, fingerprint=volume_fingerprint(state), state=state)
+        return VolumeHealth(problems=self.sick, fingerprint=volume_fingerprint(state), state=state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         return ()

@@ -12,11 +12,11 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
 from migrator.hooks.stage import Hooks
 from migrator.hosts.ports import Processes
-from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.records import site_record
@@ -93,7 +93,7 @@ def ticking(function: Callable[P, R], death: Death) -> Callable[P, R]:
 
 def new_ledger(path: Path) -> Path:
     """A ledger that knows a site and one whole catalog of its bricks."""
-    with open_ledger(path, create=True) as ledger:
+    with MigrationLedger.open(path, create=True) as ledger:
         ledger.site.create(
             site_record(IDENTITY, site_id="s", capabilities=TargetCapabilities(), capabilities_probed_at_s=1.0)
         )
@@ -106,10 +106,10 @@ def new_ledger(path: Path) -> Path:
 
 
 @contextmanager
-def copied(ledger: Path, to: Path) -> Iterator[Ledger]:
+def copied(ledger: Path, to: Path) -> Iterator[MigrationLedger]:
     """The same beginning once more."""
     shutil.copyfile(ledger, to)
-    with open_ledger(to) as opened:
+    with MigrationLedger.open(to) as opened:
         yield opened
     to.unlink()
 
@@ -146,7 +146,7 @@ SiteT = TypeVar("SiteT", bound=Killable)
 
 
 def killed_everywhere(
-    prepared: Path, make: Callable[[Ledger], SiteT], run: Callable[[SiteT, Death], object], died_in: set[Any]
+    prepared: Path, make: Callable[[MigrationLedger], SiteT], run: Callable[[SiteT, Death], object], died_in: set[Any]
 ) -> Iterator[tuple[SiteT, bool]]:
     """A site for all that a command killed before every call can leave, and whether it was killed."""
     left, at = Left(), prepared.parent / "ledger.db"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionRecord, AdditionSide
 from migrator.bricks.add.model import AdditionState as A
 from migrator.bricks.add.model import AdditionStep as ToAdd
@@ -15,7 +16,6 @@ from migrator.cutover.model import CutoverNotes, CutoverRecord, act_of
 from migrator.cutover.model import CutoverState as C
 from migrator.cutover.model import CutoverStep as ToCut
 from migrator.gluster.model import ChangedOption
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.operations.model import Act
 
 SET = ("gl1:/b'\n", "gl2:/b\\", "gl3:/ü")
@@ -84,13 +84,13 @@ def do(store: Any, record: Any, *moves: Move, at_s: float = 10.0, reason: str = 
     return record
 
 
-def plan_drain(ledger: Ledger, bricks: tuple[str, ...] = SET, *, at_s: float = 1.0) -> DrainRecord:
+def plan_drain(ledger: MigrationLedger, bricks: tuple[str, ...] = SET, *, at_s: float = 1.0) -> DrainRecord:
     record = DrainRecord(id=0, volume="vol1", volume_id="v", bricks=bricks, state=D.PLANNED, times={D.PLANNED: at_s})
     return ledger.drains.plan(record, anew=False)
 
 
 def plan_addition(
-    ledger: Ledger,
+    ledger: MigrationLedger,
     bricks: tuple[str, ...] = SET,
     *,
     side: AdditionSide = AdditionSide.SOURCE,
@@ -113,7 +113,7 @@ def plan_addition(
 
 
 def plan_cutover(
-    ledger: Ledger, *, name: str = "p", batch: int = 1, tree: UserTree = TREE, at_s: float = 1.0
+    ledger: MigrationLedger, *, name: str = "p", batch: int = 1, tree: UserTree = TREE, at_s: float = 1.0
 ) -> CutoverRecord:
     return ledger.cutovers.plan(plan=name, batch=batch, tree=tree, predicted_freeze_s=12.5, at_s=at_s)
 
@@ -125,7 +125,7 @@ REVERTED = (ToCut.FREEZE, ToCut.REVERT)
 
 def cut_over(ledger_file: Path, user: str, steps: Sequence[ToCut] = MOVED) -> None:
     """A new attempt at the tree of a user in the ledger of a real site, through these steps, each done."""
-    with open_ledger(ledger_file) as ledger:
+    with MigrationLedger.open(ledger_file) as ledger:
         plan = ledger.plans.active()
         assert plan is not None
         planned = next(one for one in ledger.plans.trees(plan.name) if one.tree.user == user)

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.model import VerificationRecord
 from migrator.core.states import ChunkKind, ChunkState, PassKind
 from migrator.fs.model import DigestPolicy, MountIdentity
 from migrator.hosts.model import ProcessIdentity
-from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Holders, of_call
 from migrator.ledger.model import Holder, SiteRecord
 from migrator.plan.model import Chunk
@@ -51,13 +51,13 @@ def files(number: int, size_bytes: int, count: int = 1, tree: bytes = b"home/ali
     return Chunk(number=number, kind=ChunkKind.FILES, tree=tree, files=count, size_bytes=size_bytes)
 
 
-def begin(ledger: Ledger, chunks: Iterable[Chunk]) -> int:
+def begin(ledger: MigrationLedger, chunks: Iterable[Chunk]) -> int:
     return ledger.passes.start(
         plan="p", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks, at_s=5.0
     ).id
 
 
-def waiting(ledger: Ledger, pass_id: int) -> list[ChunkRecord]:
+def waiting(ledger: MigrationLedger, pass_id: int) -> list[ChunkRecord]:
     return list(ledger.passes.pending(pass_id, ChunkKind.FILES, 1000))
 
 
@@ -66,7 +66,7 @@ def at_work(*calls: tuple[int, str]) -> Holders:
     return lambda: [Holder(pid, "run", 0.0, (of_call(directory),)) for pid, directory in calls]
 
 
-def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, host: str = "here", at_s: float = 6.0) -> int:
+def attempt(ledger: MigrationLedger, chunk_id: int, token: str = "t1", *, host: str = "here", at_s: float = 6.0) -> int:
     run = ledger.runs.latest()
     if run is None:
         run_id = ledger.runs.start(verb="run", pid=1, at_s=at_s, directory="runs/1")
@@ -79,7 +79,7 @@ def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, host: str = "he
 
 
 def end(
-    ledger: Ledger,
+    ledger: MigrationLedger,
     attempt_id: int,
     *,
     state: str = "succeeded",

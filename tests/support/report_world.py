@@ -9,20 +9,20 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import insert
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, PassKind, PassState
 from migrator.fs.model import CapacitySample, Side
-from migrator.ledger import tables
 from migrator.ledger.database import Database
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
 from migrator.plan.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report
 from migrator.transfer.model import FileProblem, FileProblemKind
+from migrator.transfer.tables import AttemptRow, ChunkRow, SampleRow
 from tests.support.catalogs import whole_catalog
 from tests.support.making import made
 from tests.support.operations import AUDIT, CHECK, COMMIT, PURGE, RETAIN, START, THERE, WATCH, do, plan_drain
@@ -120,7 +120,7 @@ class Weeks:
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
         """Write the ledger; so much of the bytes is done by now."""
-        with open_ledger(file, create=True) as ledger:
+        with MigrationLedger.open(file, create=True) as ledger:
             self._record(ledger)
             passes = self._passes(ledger, share)
             self._cut_over(ledger)
@@ -131,11 +131,11 @@ class Weeks:
             self._samples(database, next(iter(passes.values())), share, samples_every_s)
         finally:
             database.close()
-        with open_ledger(file) as ledger:
+        with MigrationLedger.open(file) as ledger:
             for batch, at_s in ends.items():
                 ledger.passes.set_state(passes[batch], PassState.DONE, at_s)
 
-    def _record(self, ledger: Ledger) -> None:
+    def _record(self, ledger: MigrationLedger) -> None:
         ledger.site.create(SITE)
         scan_id = ledger.scans.start(catalog="catalog-1", via="bricks", at_s=BEGAN_S - 9000)
         files, total = sum(self.files), sum(self.sizes)
@@ -171,7 +171,7 @@ class Weeks:
             event = Event(at_s=BEGAN_S + day * DAY_S, kind=kind, severity=severity, subject=subject, message=message)
             ledger.events.add(event)
 
-    def _passes(self, ledger: Ledger, share: float) -> dict[int, int]:
+    def _passes(self, ledger: MigrationLedger, share: float) -> dict[int, int]:
         found, so_far, until = {}, 0.0, share * sum(self.sizes)
         ledger.runs.finish(ledger.runs.start(verb="run", pid=1, at_s=BEGAN_S, directory="runs/0"), BEGAN_S, 0)
         for batch in self.plan.batches:
@@ -203,7 +203,7 @@ class Weeks:
         ledger.verifications.finish(verification(id=number, plan="week1", proven_gone=3, **files, **sizes, **times))
         return found
 
-    def _cut_over(self, ledger: Ledger) -> None:
+    def _cut_over(self, ledger: MigrationLedger) -> None:
         for turn, tree in enumerate(self.trees[: self.moved]):
             begins_s = BEGAN_S + (14 + turn) * DAY_S
             if begins_s + DAY_S > self.now_s:
@@ -217,7 +217,7 @@ class Weeks:
             for move in (RETAIN, PURGE) if turn < self.purged and purged_s < self.now_s else ():
                 do(ledger.cutovers, record, move, at_s=purged_s)
 
-    def _drain(self, ledger: Ledger) -> None:
+    def _drain(self, ledger: MigrationLedger) -> None:
         for number, brick in enumerate(BRICKS[: self.drained]):
             begins_s = BEGAN_S + (20 + 5 * number) * DAY_S
             if begins_s + DAY_S < self.now_s:
@@ -227,9 +227,9 @@ class Weeks:
         """The ends of the batches that are copied."""
         for block in self._rows(passes, share):
             with database.write() as connection:
-                connection.execute(insert(tables.ChunkRow), [chunk for chunk, _ in block])
+                connection.execute(insert(ChunkRow), [chunk for chunk, _ in block])
                 if attempts := [attempt for _, attempt in block if attempt is not None]:
-                    connection.execute(insert(tables.AttemptRow), attempts)
+                    connection.execute(insert(AttemptRow), attempts)
         ends, so_far, until = {}, 0.0, share * sum(self.sizes)
         for batch, size in enumerate(self.sizes, 1):
             so_far += size
@@ -303,12 +303,12 @@ class Weeks:
         ]
         for begin in range(0, len(rows), 20_000):
             with database.write() as connection:
-                connection.execute(insert(tables.SampleRow), rows[begin : begin + 20_000])
+                connection.execute(insert(SampleRow), rows[begin : begin + 20_000])
 
 
 def facts_of(directory: Path, *, days: float, share: float, **world: Any) -> ReportFacts:
     """The report of `Weeks`, whose ledger is made in a directory."""
     weeks = Weeks(days=days, **world)
     weeks.fill(directory / "ledger.db", share=share)
-    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(directory / "ledger.db", read_only=True) as ledger:
         return read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.model import ListedPath
 from migrator.core.entry import UserTree
@@ -17,7 +18,6 @@ from migrator.core.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, P
 from migrator.core.tasks import Blocking
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.stage import Hooks
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
@@ -56,7 +56,7 @@ def listed(path: bytes, size_bytes: int = 1, group: int | None = None, link_to: 
 class World:
     """Everything outside the program, over several runs of it."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     source: FakeFileSystem = field(default_factory=lambda: FakeFileSystem(b"/src"))
     target: FakeFileSystem = field(default_factory=lambda: FakeFileSystem(b"/dst"))
     lists: fakes.FakeChunkLists = field(default_factory=fakes.FakeChunkLists)
@@ -173,7 +173,7 @@ def small_world(
     bricks: Sequence[str | None] = (None,),
 ) -> World:
     """A batch of some trees with so many files each, one link group in the first and a link between trees."""
-    ledger = open_ledger(directory / "ledger.db", create=True)
+    ledger = MigrationLedger.open(directory / "ledger.db", create=True)
     world = World(ledger=ledger)
     for tree in trees:
         world.source.add(tree)

@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.walk_rows import decode_listings
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry
+from migrator.fs.model import SourceHealth
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource
-from migrator.gluster.model import SourceHealth
 from migrator.gluster.walks import (
     BrickHello,
     BrickListener,
@@ -27,7 +28,6 @@ from migrator.gluster.walks import (
     WalkProblems,
     walk_whole_mount,
 )
-from migrator.ledger.ledger import open_ledger
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
 from tests.support.fakes import FakeProgress
@@ -54,7 +54,7 @@ class ScanSite:
         self.shown = FakeProgress()
         self.root.mkdir(exist_ok=True)
         self.source = PosixSource(os.fsencode(self.root))
-        self.ledger = open_ledger(directory / "ledger.db", create=True)
+        self.ledger = MigrationLedger.open(directory / "ledger.db", create=True)
         if self.ledger.site.read() is None:
             self.ledger.site.create(site_record(self.source.identity()))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import VerificationRecord
@@ -18,12 +19,10 @@ from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.states import BatchState
-from migrator.fs.model import DigestPolicy
+from migrator.fs.model import DigestPolicy, SourceHealth
 from migrator.fs.ports import Digest
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
-from migrator.gluster.model import SourceHealth
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, Plan
 from migrator.verify.stage import Verification
 from tests.support.fakes import FakeProgress
@@ -87,7 +86,7 @@ class World:
     directory: Path
     source_path: Path
     target_path: Path
-    ledger: Ledger
+    ledger: MigrationLedger
     manifests: ManifestDirectories
     plan: Plan
     progress: FakeProgress
@@ -188,7 +187,7 @@ def verify_world(directory: Path, source: Path | None = None, target: Path | Non
         side.mkdir(exist_ok=True)
     source_side = Source(os.fsencode(source))
     target_side = MountedTarget(os.fsencode(target))
-    with open_ledger(state / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(state / "ledger.db", create=True) as ledger:
         ledger.site.create(site_record(source_side.identity(), target_side.identity()))
         ledger.site.record_capabilities(target_side.probe(), 11.0)
         manifests = ManifestDirectories(

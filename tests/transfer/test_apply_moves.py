@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
-from migrator.gluster.model import SourceHealth
+from migrator.fs.model import SourceHealth
 from migrator.transfer.model import StopReason
 from tests.transfer.delta.move_world import MTIME_NS, TREE, MoveWorld
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
 from migrator.fs.model import DigestPolicy
-from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import PassRecord
 from migrator.plan.model import Chunk, TransferCost
 from migrator.render.text import to_json, to_markdown
 from migrator.report.status import read_status
@@ -27,6 +26,7 @@ from migrator.transfer.model import (
     FreezeCheck,
     PassFacts,
     PassLimits,
+    PassRecord,
     Prediction,
     StreamCounters,
 )
@@ -313,9 +313,9 @@ WANTED = PassLimits(max_freeze_s=600.0, max_delta_passes=5)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
+def ledger(tmp_path: Path) -> Iterator[MigrationLedger]:
     """A site whose batch 1 was seeded within two hours after a scan of ten minutes."""
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as made:
         made.site.create(SITE)
         made.plans.record(small_plan(), path="plans/plan.json", checksum="c")
         scanned(made, 0, T0_S, 600.0)
@@ -336,7 +336,7 @@ def chunk(files: int, size_bytes: int) -> Chunk:
     return Chunk(number=1, kind=ChunkKind.FILES, tree=TREE, files=files, size_bytes=size_bytes)
 
 
-def scanned(ledger: Ledger, number: int, at_s: float, took_s: float) -> None:
+def scanned(ledger: MigrationLedger, number: int, at_s: float, took_s: float) -> None:
     name = f"catalog-{number}"
     scan_id = ledger.scans.start(catalog=name, via="mount", at_s=at_s)
     ledger.scans.finish(
@@ -351,14 +351,14 @@ def scanned(ledger: Ledger, number: int, at_s: float, took_s: float) -> None:
     )
 
 
-def copied(ledger: Ledger, record: PassRecord, at_s: float) -> None:
+def copied(ledger: MigrationLedger, record: PassRecord, at_s: float) -> None:
     for one in ledger.passes.pending(record.id, ChunkKind.FILES, 9):
         begun = attempt(ledger, one.id, f"t{one.id}", at_s=record.started_at_s)
         end(ledger, begun, counters=StreamCounters(files=one.files, size_bytes=one.size_bytes), at_s=at_s)
     ledger.passes.set_state(record.id, PassState.DONE, at_s)
 
 
-def delta_pass(ledger: Ledger, number: int, *, at_s: float, files: int) -> float:
+def delta_pass(ledger: MigrationLedger, number: int, *, at_s: float, files: int) -> float:
     """A delta pass with a scan of 50 s, 10 s of copying, and 2 paths renamed; returns when it ended."""
     scanned(ledger, number, at_s, 45.0)
     by_kind = {
@@ -388,7 +388,7 @@ def delta_pass(ledger: Ledger, number: int, *, at_s: float, files: int) -> float
     return at_s + 60.0
 
 
-def judged_in(ledger: Ledger, at_s: float, limits: PassLimits = WANTED, made: int = 1) -> Decision:
+def judged_in(ledger: MigrationLedger, at_s: float, limits: PassLimits = WANTED, made: int = 1) -> Decision:
     return judge_passes(
         ledger,
         plan="plan",
@@ -403,7 +403,7 @@ def judged_in(ledger: Ledger, at_s: float, limits: PassLimits = WANTED, made: in
     )
 
 
-def test_a_delta_pass_is_judged_and_its_prediction_recorded_and_shown(ledger: Ledger) -> None:
+def test_a_delta_pass_is_judged_and_its_prediction_recorded_and_shown(ledger: MigrationLedger) -> None:
     ended_s = delta_pass(ledger, 1, at_s=T0_S + 7200, files=400)
     decision = judged_in(ledger, ended_s)
     assert decision.outcome is ConvergenceOutcome.CONVERGED
@@ -430,7 +430,7 @@ def test_a_delta_pass_is_judged_and_its_prediction_recorded_and_shown(ledger: Le
     assert json.loads(to_json(status))["batches"][0]["convergence"]["prediction"]["freeze_s"] == found.freeze_s
 
 
-def test_the_freeze_is_compared_with_the_one_after_the_pass_before(ledger: Ledger) -> None:
+def test_the_freeze_is_compared_with_the_one_after_the_pass_before(ledger: MigrationLedger) -> None:
     short = PassLimits(max_freeze_s=1.0, max_delta_passes=5)
     first_s = delta_pass(ledger, 1, at_s=T0_S + 7200, files=400)
     first = judged_in(ledger, first_s, short)
@@ -446,7 +446,7 @@ def test_the_freeze_is_compared_with_the_one_after_the_pass_before(ledger: Ledge
     assert second.prediction.churn_files_per_h == pytest.approx((2 * 400 / 60 * HOUR_S + 200) / 3)
 
 
-def test_the_directory_of_a_tree_is_counted_once(ledger: Ledger) -> None:
+def test_the_directory_of_a_tree_is_counted_once(ledger: MigrationLedger) -> None:
     """The usage of a tree counts its own directory, a batch does not, and a verification compares it."""
     plan = small_plan()
     usage = next(usage for usage in plan.ranking if usage.tree.path == TREE)
@@ -454,7 +454,7 @@ def test_the_directory_of_a_tree_is_counted_once(ledger: Ledger) -> None:
     assert check_of_trees(ledger, plan, 1, [TREE]).files == usage.files + usage.directories
 
 
-def test_the_freeze_verifies_what_was_sent_since_the_last_verification(ledger: Ledger) -> None:
+def test_the_freeze_verifies_what_was_sent_since_the_last_verification(ledger: MigrationLedger) -> None:
     plan = small_plan()
     usage = next(usage for usage in plan.ranking if usage.tree.path == TREE)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.events import EventKind
-from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
 from tests.support.waiting import wait_for
 
@@ -55,7 +55,7 @@ def test_what_is_set_is_shown_kept_and_put_back(planned: Site) -> None:
     assert "There are no windows" in shown.stdout
     assert "Tuned by" in shown.stdout
     assert asked(site, "tune", "--reset")["controls"]["tuned"] is None
-    with open_ledger(site.directory / "state" / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(site.directory / "state" / "ledger.db", read_only=True) as ledger:
         said = [event.message for event in ledger.events.latest(20) if event.kind is EventKind.LIMITS_SET]
     assert [message.partition(": ")[2] for message in reversed(said)] == [
         "2 streams on each host, 10.0 MiB/s for all streams together",

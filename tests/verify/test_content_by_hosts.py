@@ -20,7 +20,7 @@ from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, Pa
 from migrator.core.units import NS_PER_S
 from migrator.fs.model import DifferenceKind
 from migrator.fs.reading import ReadingFileSystem
-from migrator.gluster.model import BrickRules, SourceHealth
+from migrator.gluster.model import BrickRules, VolumeHealth
 from migrator.hosts.local import LocalHost
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Completed, Host, HostLost
@@ -233,7 +233,7 @@ def test_what_was_digested_while_it_was_copied_is_read_on_the_target_only(
 @pytest.mark.usefixtures("each_alone")
 def test_the_hosts_of_all_copies_read(site: Site) -> None:
     state = volume(BRICK, "gl2:/copy", replica_count=2)
-    site.world.source.answers = (SourceHealth(problems=(), fingerprint="f", state=state),)
+    site.world.source.answers = (VolumeHealth(problems=(), fingerprint="f", state=state),)
     site.list_files(*([name] for name in NAMES))
     assert site.verify().digested_files == 4
     assert ({host for host, *_ in site.calls}, site.reads) == ({"gl1", "gl2"}, [])

@@ -23,11 +23,10 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, 
 from migrator.core.events import EventKind
 from migrator.core.paths import is_beneath
 from migrator.core.states import BatchState
-from migrator.fs.model import DifferenceKind, ScanProblem
+from migrator.fs.model import DifferenceKind, ScanProblem, SourceHealth
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster import walks
-from migrator.gluster.model import SourceHealth
 from migrator.reap.model import archive_directory
 from migrator.verify.joined import Listing, ListingWriter
 from tests.support.catalogs import whole_catalog

@@ -22,7 +22,7 @@ from migrator.hooks.stage import find_hooks
 from migrator.operations.model import Act, Finished, Halt
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.bricks.records import BrickLedger
 
 VERB = "brick-add"
 
@@ -85,7 +85,7 @@ def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model
 
 
 def forget_addition(
-    bricks: Sequence[str], side: model.AdditionSide, ledger: "Ledger", *, accept_hooks: bool, at_s: float
+    bricks: Sequence[str], side: model.AdditionSide, ledger: "BrickLedger", *, accept_hooks: bool, at_s: float
 ) -> model.AdditionRecord:
     """End a mistaken addition that has changed neither the volume nor the target. `accept_hooks`: also if pre-add hooks were
     called, which may have changed the host. May be called again. Raises UsageError and Refused.

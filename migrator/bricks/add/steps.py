@@ -33,7 +33,7 @@ from migrator.operations.engine import Around, Done, Events
 from migrator.operations.model import Act, Finished
 
 if TYPE_CHECKING:
-    from migrator.ledger.operations import AdditionRecords
+    from migrator.bricks.add.records import AdditionRecords
 
 # Steps of a brick that gets a new disk at its own path.
 

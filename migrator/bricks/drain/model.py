@@ -23,6 +23,7 @@ from migrator.gluster.model import (
     VolumeTask,
 )
 from migrator.operations.model import Act, Finished, Halt, Kind, added
+from migrator.plan.schedule.model import CopyTally
 
 # States, steps and records. One drain is of one subvolume: a single brick, or a whole replica set.
 
@@ -83,6 +84,9 @@ DRAIN_ENDED_STATES = frozenset({_S.STOPPED, _S.HANDED_OVER})
 
 OUT_STATES = frozenset({_S.COMMITTED, _S.WIPING, _S.WIPED, _S.HANDING_OVER, _S.HANDED_OVER})
 """The bricks have left the volume."""
+
+MOVED_STATES = OUT_STATES | {_S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING}
+"""States in which Gluster has moved all files, so the drain's time is a valid measurement."""
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED, _S.PREFLIGHT})
 """The volume was not changed yet."""
@@ -253,24 +257,6 @@ def is_drained(records: Iterable[DrainRecord], before: str, after: str, *, since
             if before == after:
                 return True
     return False
-
-
-# Copy throughput while drains move files, and at other times.
-
-
-class CopyTally(Struct, frozen=True, kw_only=True):
-    """The sum of all streams, over the `busy_s` seconds in which any stream was copying."""
-
-    files: int = 0
-    size_bytes: int = 0
-    busy_s: float = 0.0
-
-
-class DrainCopying(Struct, frozen=True, kw_only=True):
-    """The sampled copying of a site: while a drain moved files, and while none did."""
-
-    in_drains: CopyTally
-    outside: CopyTally
 
 
 # Facts for the preflight checks. None always means unknown.
@@ -529,3 +515,19 @@ def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:
             ended.append(lost)
         newest[key] = one
     return (*ended, *dropped.values(), *newest.values())
+
+
+def drain_tally(samples: Sequence[DrainSample]) -> CopyTally:
+    """Sum up the files that one drain moved, from its samples, in order of time. A task takes as long as its slowest host; time between tasks
+    does not count.
+    """
+    last = last_counts(samples)
+    by_task: dict[str, dict[str, float]] = {}
+    for one in last:
+        hosts = by_task.setdefault(one.task_id, {})
+        hosts[one.host] = hosts.get(one.host, 0.0) + one.runtime_s
+    return CopyTally(
+        files=sum(one.files for one in last),
+        size_bytes=sum(one.size_bytes for one in last),
+        busy_s=sum(max(hosts.values()) for hosts in by_task.values()),
+    )

@@ -36,7 +36,7 @@ from migrator.operations.engine import LOOKS, Around, Done, Events, reason_of
 from migrator.operations.model import Act, Finished, Halt
 
 if TYPE_CHECKING:
-    from migrator.ledger.operations import DrainRecords
+    from migrator.bricks.drain.records import DrainRecords
 
 # Polling Gluster's counters until the rebalance processes have ended. Each poll is recorded and shown.
 

@@ -14,8 +14,8 @@ from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverRecord, CutoverState, Writers
 from migrator.cutover.rules import hosts_of
-from migrator.fs.model import BENCH_NAME, PURGE_NAME, SENTINEL_NAME, TRASH_NAME
-from migrator.gluster.model import ClientSeen, SourceHealth, VolumeTask
+from migrator.fs.model import BENCH_NAME, PURGE_NAME, SENTINEL_NAME, TRASH_NAME, SourceHealth
+from migrator.gluster.model import ClientSeen, VolumeTask, volume_state
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import Proof
 from migrator.purge.rules import NO_DIGEST, changed
@@ -171,7 +171,7 @@ def retire_problems(facts: RetireFacts) -> Iterator[str]:
 
 
 def _tasks(facts: RetireFacts) -> Iterator[str]:
-    state = facts.health.state
+    state = volume_state(facts.health)
     if state is None:
         yield "which hosts of the pool are connected is not known: see `gluster pool list`"
     else:

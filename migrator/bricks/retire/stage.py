@@ -33,7 +33,7 @@ from migrator.cutover.rules import newest_attempts
 from migrator.cutover.writers import Endpoints, WriterSearch, other_clients
 from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
-from migrator.gluster.model import VolumeState
+from migrator.gluster.model import VolumeHealth, VolumeState
 from migrator.hooks.model import HookState, HookStep
 from migrator.hooks.stage import HookedStep
 from migrator.ledger.locks import VOLUME
@@ -45,8 +45,8 @@ from migrator.scan.rules import strange_sentences
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
+    from migrator.bricks.retire.records import RetirementRecords
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.ledger.operations import RetirementRecords
 
 
 # Joining every path of a catalog with the manifest that proves it.
@@ -494,7 +494,7 @@ class _Retirement(
         bricks = () if found is None else tuple(one.name for one in found[0].bricks)
         clients, own = await other_clients(world.volume.clients, world.endpoints, bricks=bricks, clock=world.clock)
         health = await world.source.health()
-        if found is not None and health.state is not None:
+        if found is not None and isinstance(health, VolumeHealth):
             state = found[0]
             health = replace(health, state=replace(health.state, peers_down=state.peers_down, heals=state.heals))
         return rules.retire_problems(

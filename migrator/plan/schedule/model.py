@@ -266,3 +266,21 @@ class ScheduleFacts(Struct, frozen=True, kw_only=True):
         """Growth per day as a share of the present content, the same for every user."""
         every = sum(batch.placed.all_bytes for batch in self.batches) + sum(kept.placed.all_bytes for kept in self.kept)
         return self.growth_bytes_per_day / every if every else 0.0
+
+
+# Copy throughput while drains move files, and at other times.
+
+
+class CopyTally(Struct, frozen=True, kw_only=True):
+    """The sum of all streams, over the `busy_s` seconds in which any stream was copying."""
+
+    files: int = 0
+    size_bytes: int = 0
+    busy_s: float = 0.0
+
+
+class DrainCopying(Struct, frozen=True, kw_only=True):
+    """The sampled copying of a site: while a drain moved files, and while none did."""
+
+    in_drains: CopyTally
+    outside: CopyTally

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from migrator.core.collected import collected
 from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, local_datetime, several
-from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import Need
 from migrator.gluster.model import Brick, BrickRoom, VolumeState
 from migrator.gluster.rules import subvolumes
+from migrator.operations.ports import TreeMove
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
 from migrator.plan.schedule import model
@@ -520,14 +520,14 @@ def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
 
 
 def kept_facts(
-    records: Mapping[bytes, CutoverRecord], placement: Placement, *, now_s: float, retain_s: float
+    records: Mapping[bytes, TreeMove], placement: Placement, *, now_s: float, retain_s: float
 ) -> tuple[model.KeptFacts, ...]:
     """The sources, not yet purged, of users who work on the target."""
     found = []
     for tree, record in sorted(records.items()):
-        if record.state is CutoverState.PURGED:
+        if record.is_purged:
             continue
-        since_s = record.times.get(CutoverState.THAWED, now_s)
+        since_s = now_s if record.settled_at_s is None else record.settled_at_s
         due_day = max(since_s + retain_s - now_s, 0.0) / DAY_S
         found.append(model.KeptFacts(placed=placement.of([tree]), freed_day=due_day))
     return tuple(found)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from migrator.bricks.drain.model import OUT_STATES, CopyTally, DrainCopying, DrainSample, DrainState, last_counts
 from migrator.core.units import HOUR_S, MIB, format_duration, format_size, several
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import choose_cost, copy_s
+from migrator.plan.schedule.model import CopyTally, DrainCopying
 
 # --- Cost of a drain per file and byte
 
@@ -21,9 +21,6 @@ ASSUMED_S_PER_FILE = 0.014
 ENOUGH_S = HOUR_S
 """Moving time of all drains together, and copying time during drains and outside of them; less measures momentary load."""
 
-MOVED_STATES = OUT_STATES | {DrainState.DRAINED, DrainState.AUDITING, DrainState.AUDITED, DrainState.COMMITTING}
-"""States in which Gluster has moved all files, so the drain's time is a valid measurement."""
-
 
 def assumed_drain_cost() -> TransferCost:
     """The cost before any drain has ended."""
@@ -35,22 +32,6 @@ def assumed_drain_cost() -> TransferCost:
             f"assumed, {ASSUMED_BYTES_PER_S // MIB} MiB/s and {ASSUMED_S_PER_FILE * 1000:.0f} ms a file, as in a file system "
             "that is in use; no drain has ended here yet"
         ),
-    )
-
-
-def drain_tally(samples: Sequence[DrainSample]) -> CopyTally:
-    """Sum up the files that one drain moved, from its samples, in order of time. A task takes as long as its slowest host; time between tasks
-    does not count.
-    """
-    last = last_counts(samples)
-    by_task: dict[str, dict[str, float]] = {}
-    for one in last:
-        hosts = by_task.setdefault(one.task_id, {})
-        hosts[one.host] = hosts.get(one.host, 0.0) + one.runtime_s
-    return CopyTally(
-        files=sum(one.files for one in last),
-        size_bytes=sum(one.size_bytes for one in last),
-        busy_s=sum(max(hosts.values()) for hosts in by_task.values()),
     )
 
 

@@ -8,21 +8,21 @@ from msgspec.structs import replace
 
 from migrator.core.states import PassKind
 from migrator.core.units import DAY_S, HOUR_S
-from migrator.cutover.model import SETTLED_STATES, CutoverRecord
 from migrator.fs.model import Capacity, Need
 from migrator.gluster.volume import VolumeOverview
+from migrator.operations.ports import TreeMove
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_growth, copy_s
 from migrator.plan.schedule import rules
 from migrator.plan.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
-from migrator.plan.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
+from migrator.plan.schedule.rules_drains import drain_cost, slower_in_drains
 from migrator.plan.schedule.rules_habits import Habits, habits
 from migrator.reap.model import PlanReap, ReapedTree
 from migrator.site.config import Site
 from migrator.site.model import ReapAction
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.plan.records import PlanLedger
     from migrator.plan.store import CatalogQueries
 
 
@@ -36,7 +36,7 @@ class PlanScheduling(Struct, frozen=True, kw_only=True):
 def schedule_for_plan(
     queries: "CatalogQueries",
     scheduling: PlanScheduling,
-    ledger: "Ledger",
+    ledger: "PlanLedger",
     *,
     site: Site,
     ranking: Sequence[TreeUsage],
@@ -44,7 +44,7 @@ def schedule_for_plan(
     cost: TransferCost,
     reap: PlanReap | None,
     arrived: Mapping[bytes, Need],
-    settled: Mapping[bytes, CutoverRecord],
+    settled: Mapping[bytes, TreeMove],
     capacity: Capacity,
     now_s: float,
 ) -> Schedule:
@@ -59,8 +59,7 @@ def schedule_for_plan(
     reaped = {tree.tree.path: tree for tree in (reap.trees if reap else ())}
     usages = {usage.tree.path: usage for usage in ranking}
     slower = slower_in_drains(ledger.drains.copying(), cost)
-    moved = [one for one in ledger.drains.all() if one.state in MOVED_STATES]
-    drains = drain_cost([drain_tally(ledger.drains.samples(one.id)) for one in moved])
+    drains = drain_cost(ledger.drains.tallies())
     growth = choose_growth(
         ledger.capacity.all(span_s=HOUR_S),
         ledger.scans.all(),
@@ -110,7 +109,7 @@ def schedule_for_plan(
     return replace(schedule, growth_basis=growth.basis)
 
 
-def _habits(ledger: "Ledger") -> Habits:
+def _habits(ledger: "PlanLedger") -> Habits:
     """How the site has worked under all plans."""
     span = ledger.samples.sampled_span()
     days = []
@@ -122,7 +121,7 @@ def _habits(ledger: "Ledger") -> Habits:
         ends = {one.batch: one.finished_at_s for one in ledger.passes.of_plan(plan) if one.kind is PassKind.SEED}
         for cutover in ledger.cutovers.of_plan(plan):
             copied_at_s, moved_at_s = ends.get(cutover.batch), cutover.let_in_s
-            if copied_at_s is not None and moved_at_s is not None and cutover.state in SETTLED_STATES:
+            if copied_at_s is not None and moved_at_s is not None and cutover.is_settled:
                 waits.append((moved_at_s, moved_at_s - copied_at_s))
     return habits([(day.busy_s, day.span_s) for day in days], [wait_s for _, wait_s in sorted(waits)])
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import is_drained
 from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.catalog.rules_packing import ChunkLimits, pack
 from migrator.core.entry import EntryType
@@ -24,7 +23,7 @@ from migrator.core.units import format_count, format_duration, format_size, seve
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, Need, trash_place
 from migrator.fs.moving import MovingTarget, Standing
 from migrator.fs.rules import shows_time
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
 from migrator.site.rules_guards import health_problems, shrink_losses, shrink_remedy
@@ -34,15 +33,23 @@ from migrator.transfer.context import Invocation, PassUnderWay, World
 from migrator.transfer.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import mount_findings, mounts_changed
-from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason, TreeApart
+from migrator.transfer.model import (
+    BatchSummary,
+    FileProblem,
+    FileProblemKind,
+    PassLimits,
+    PassRecord,
+    StopReason,
+    TreeApart,
+)
 from migrator.transfer.passes import Copying, remaining
 from migrator.transfer.rules import stop_reason
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.ledger.ledger import Ledger, PassRecords
     from migrator.reap.store import ReapListFiles
     from migrator.transfer.delta.store import Comparisons, Extras, FoundExtras, MoveListFiles
+    from migrator.transfer.records import PassRecords, TransferLedger
 
 # Applying a move list to the target: renames, and moves to the trash.
 #
@@ -627,7 +634,7 @@ def _extras_words(trees: Sequence[TreeChanges]) -> str:
     return f"{several(names, 'path')} that the source has no more, and no pass of this plan removed"
 
 
-def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
+def extras_of(ledger: "TransferLedger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
     """The catalogs and the manifest to search for extras of a tree before the next pass after the seed of this plan.
     Blocking.
     """
@@ -651,7 +658,7 @@ def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfT
     )
 
 
-def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
+def standing_verification(ledger: "TransferLedger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
     """The newest verification of a tree, if it found differences and no pass after the seed has covered the
     tree since.
     """
@@ -668,7 +675,7 @@ def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) 
 
 
 def found_to_differ(
-    ledger: "Ledger", differing: "ManifestDirectories", *, plan: str, batch: int, trees: Collection[bytes]
+    ledger: "TransferLedger", differing: "ManifestDirectories", *, plan: str, batch: int, trees: Collection[bytes]
 ) -> Sequence[bytes]:
     """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the
     tree since. Blocking. Raises Refused if the list of differences is missing or was changed.
@@ -942,9 +949,7 @@ class DeltaPass(Copying):
         before = scans.get(base)
         then, now = None if before is None else before.health_fingerprint, catalog.health_fingerprint
         # A recorded drain is no reason against deletions: it has moved every file before its commit.
-        if before and is_drained(
-            world.ledger.drains.all(), before.health_fingerprint, now, since_s=before.started_at_s
-        ):
+        if before and world.ledger.drains.explain(before.health_fingerprint, now, since_s=before.started_at_s):
             then = now
         return deletion_problems(
             changes,
@@ -1012,7 +1017,7 @@ _MOST_PASSES = 3
 
 
 async def final_passes(
-    ledger: "Ledger", plan: Plan, batch: Batch, run: Callable[[], Awaitable[BatchSummary]]
+    ledger: "TransferLedger", plan: Plan, batch: Batch, run: Callable[[], Awaitable[BatchSummary]]
 ) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
     """Make final passes until every rename succeeds. Raises MigratorError if one is skipped or stops.
 
@@ -1113,7 +1118,7 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
         _warn(invocation, problem)
 
 
-def unfinished_places(ledger: "Ledger") -> frozenset[str]:
+def unfinished_places(ledger: "TransferLedger") -> frozenset[str]:
     """The trash places of all unfinished passes, which may still need them. An interrupted final pass needs its place
     only until its renames are complete, because it is never resumed.
     """

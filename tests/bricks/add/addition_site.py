@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
 from migrator.bricks.add.stage import AdditionWorld
@@ -17,7 +18,6 @@ from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide
 from migrator.gluster.model import BrickRoom, NewPlace, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
-from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.add.addition_world import NEW, ROOM, World
 from tests.bricks.brick_worlds import SimulatedShields, world_of
 from tests.support.fakes import FakeLocks, VirtualClock, empty_disks
@@ -34,7 +34,7 @@ class Glusterd:
     """
 
     volume: World
-    ledger: Ledger
+    ledger: MigrationLedger
     clock: VirtualClock
     latency_s_at: Callable[[int], float] = lambda _: 0.2
     options: dict[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ PORTS: dict[str, Any] = {"disks": empty_disks, "versions": same_versions, "targe
 class Site:
     """Everything that an addition works with; `ports` take the place of others."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     volume: Any = field(default_factory=World)
     side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
     wish: add_model.Wish = field(default_factory=add_model.Wish)
@@ -147,7 +147,7 @@ class Site:
     hooks: DoingHooks = field(default_factory=DoingHooks)
     throttle: str | None = "aggressive"
     max_latency_s: float | None = 0.05
-    glusterd_of: Callable[[Any, Ledger, VirtualClock], Any] = Glusterd
+    glusterd_of: Callable[[Any, MigrationLedger, VirtualClock], Any] = Glusterd
     ports: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -182,5 +182,5 @@ class Site:
 
 @contextmanager
 def addition_site(tmp_path: Path) -> Iterator[Site]:
-    with open_ledger(new_ledger(tmp_path / "ledger.db")) as ledger:
+    with MigrationLedger.open(new_ledger(tmp_path / "ledger.db")) as ledger:
         yield Site(ledger)

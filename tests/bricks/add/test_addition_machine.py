@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionSide, AdditionState, TargetRoom, Wish
 from migrator.bricks.model import Ending
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.units import GIB
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
-from migrator.ledger.ledger import Ledger
 from tests.bricks.add.addition_site import Glusterd, Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW, World
 from tests.support.fakes import VirtualClock
@@ -140,7 +140,7 @@ class Dying(Site):
 
     throttle: str | None = "normal"
     max_latency_s: float | None = None
-    glusterd_of: Callable[[Any, Ledger, VirtualClock], Any] = Quick
+    glusterd_of: Callable[[Any, MigrationLedger, VirtualClock], Any] = Quick
     given: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:

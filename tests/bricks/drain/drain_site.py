@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.drain import model as drain_model
 from migrator.bricks.drain.directory_times import KeptTimes
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
@@ -36,7 +37,6 @@ from migrator.gluster.model import (
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.hooks.model import HookStep
-from migrator.ledger.ledger import Ledger
 from tests.bricks.brick_worlds import SimulatedShields, world_of
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
@@ -197,7 +197,7 @@ class Source:
 class Site:
     """Everything that a drain works with."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     volume: Volume = field(default_factory=Volume)
     locks: FakeLocks = field(default_factory=FakeLocks)
     progress: FakeProgress = field(default_factory=FakeProgress)
@@ -317,7 +317,7 @@ class HookedSite(Site):
         """What is simulated, as it lies there."""
         return (self.glusterd, self.hooks)
 
-    def again(self, ledger: Ledger) -> "HookedSite":
+    def again(self, ledger: MigrationLedger) -> "HookedSite":
         """One like this, over a copy of its ledger."""
         site = HookedSite(ledger, volume=deepcopy(self.volume))
         site.hooks.tokens_given = self.hooks.tokens_given

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.model import Ending
 from migrator.core.errors import Refused, ToolFailed
 from migrator.gluster.model import PlaceSeen
 from migrator.hooks.model import HookCall, HookResult, HookStep
-from migrator.ledger.ledger import open_ledger
 from tests.bricks.drain.drain_site import WORD, HookedSite, S
 from tests.bricks.drain.drain_world import LEAVING
 from tests.support.kills import Killed, WaitingHooks, new_ledger
@@ -26,7 +26,7 @@ TOLD_OF_THE_WAY_OUT = [
 
 @pytest.fixture
 def site(memory: Path) -> Iterator[HookedSite]:
-    with open_ledger(new_ledger(memory / "ledger.db")) as ledger:
+    with MigrationLedger.open(new_ledger(memory / "ledger.db")) as ledger:
         yield HookedSite(ledger)
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainState, DrainStep
 from migrator.bricks.drain.stage import DrainCall
 from migrator.bricks.model import Ending
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.gluster.model import PlaceSeen, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.hooks.model import HookOutcome, HookStep
-from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.drain.drain_site import EVERYTHING, WORD, Glusterd, HookedSite, S
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE, World
 from tests.support.kills import Death, Killed, killed_everywhere, new_ledger
@@ -98,7 +98,7 @@ class Disturbed(Glusterd):
     """Something happens at some looks: so many looks after the one before."""
 
     events: list[tuple[int, str]] | None = None
-    ledger: Ledger | None = None
+    ledger: MigrationLedger | None = None
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         while self.events and self.events[0][0] <= 0:
@@ -173,7 +173,7 @@ def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
     shared = Path("/dev/shm")
     with (
         TemporaryDirectory(dir=shared if shared.is_dir() else None) as directory,
-        open_ledger(new_ledger(Path(directory) / "ledger.db")) as ledger,
+        MigrationLedger.open(new_ledger(Path(directory) / "ledger.db")) as ledger,
     ):
         site = HookedSite(ledger)
         world, touched = site.volume, any(name == "the option is set by hand" for _, name in events)
@@ -236,7 +236,7 @@ def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: P
 def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(memory: Path) -> None:
     """Begun, and taken back by a call that is killed; then by one that is not."""
     prepared, died_in = new_ledger(memory / "prepared.db"), set[DrainState | None]()
-    with open_ledger(prepared) as ledger:
+    with MigrationLedger.open(prepared) as ledger:
         begun = HookedSite(ledger)
         begun.drain(commit=False)
     for site, _ in killed_everywhere(prepared, begun.again, stop, died_in):
@@ -252,7 +252,7 @@ def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(me
 def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None:
     """Gluster has more files that it cannot move than a call tries again by itself. The same command is given once more."""
     prepared, died_in = new_ledger(memory / "prepared.db"), set[DrainState | None]()
-    with open_ledger(prepared) as ledger:
+    with MigrationLedger.open(prepared) as ledger:
         begun = HookedSite(ledger)
         begun.volume.unmovable = set(range(10, 22))
         begun.volume.bricks[LEAVING] |= begun.volume.unmovable
@@ -290,11 +290,11 @@ def dies() -> None:
     raise Killed
 
 
-def given_up(ledger: Ledger) -> list[int]:
+def given_up(ledger: MigrationLedger) -> list[int]:
     return [step.id for step in ledger.drains.steps(1) if step.step is DrainStep.GIVE_UP]
 
 
-def told_of(ledger: Ledger) -> list[str]:
+def told_of(ledger: MigrationLedger) -> list[str]:
     """The failures whose hook has ended, one entry per call."""
     keys = [f"drain 1: failure at step {step.id}" for step in ledger.drains.steps(1)]
     hooked = [(key, ledger.hooks.latest(HookStep.FAIL, key)) for key in keys]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.rules import standing as addition_standing
 from migrator.bricks.drain import rules_progress
 from migrator.bricks.drain.model import DrainSample, last_counts
@@ -15,7 +16,6 @@ from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, audit_of, lost_a
 from migrator.core.progress import DrainProgress
 from migrator.core.units import GIB
 from migrator.gluster.model import TaskStatus
-from migrator.ledger.ledger import open_ledger
 from migrator.render.progress import snapshot_line
 from tests.support.making import made
 from tests.support.operations import CHECK, START, do, plan_addition, plan_drain
@@ -213,7 +213,7 @@ def looks(seed: int) -> list[DrainSample]:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_few_samples_tell_what_all_do(tmp_path: Path, seed: int) -> None:
     every = looks(seed)
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         drain = do(ledger.drains, plan_drain(ledger), CHECK, START)
         addition = plan_addition(ledger)
         other = plan_drain(ledger, ("gl9:/b",))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionNotes
 from migrator.bricks.model import Ending
 from migrator.bricks.shared import read_bricks
@@ -16,7 +17,6 @@ from migrator.core.events import Event, EventKind
 from migrator.core.units import GIB
 from migrator.core.windows import Window
 from migrator.gluster.model import BrickMarks, ChangedOption, TaskStatus
-from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import VOLUME, of_brick
 from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, THROTTLE
@@ -27,7 +27,7 @@ from tests.support.operations import THERE, do, plan_addition, plan_cutover
 
 @pytest.fixture
 def site(memory: Path) -> Iterator[Site]:
-    with open_ledger(new_ledger(memory / "ledger.db")) as ledger:
+    with MigrationLedger.open(new_ledger(memory / "ledger.db")) as ledger:
         yield Site(ledger)
 
 

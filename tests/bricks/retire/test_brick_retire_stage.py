@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from migrator.app.ledger import MigrationLedger
 from migrator.bricks.model import Ending
 from migrator.bricks.retire import model as retire_model
 from migrator.bricks.retire.model import RetirementState, UncoveredKind
@@ -25,7 +26,6 @@ from migrator.cutover.writers import OwnClients
 from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import ClientSeen, VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
-from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.locks import VOLUME
 from migrator.purge.model import Proof
 from migrator.render.text import to_markdown
@@ -66,7 +66,7 @@ class Volume:
     addresses: tuple[str, ...] = (OWN,)
     stops: int = 0
     intents: list[retire_model.RetirementState | None] = field(default_factory=list)
-    ledger: Ledger | None = None
+    ledger: MigrationLedger | None = None
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         self.fault("state")
@@ -89,7 +89,7 @@ class Volume:
 class Site:
     """What is asked and what is there; `looks` are the paths that one scan after the other finds (the last one again)."""
 
-    ledger: Ledger
+    ledger: MigrationLedger
     volume: Volume
     looks: list[list[tuple[retire_model.CatalogedPath, Proof | None]]]
     source: FakeFileSystem = field(default_factory=Rooted)
@@ -185,7 +185,7 @@ class Site:
 S = RetirementState
 
 
-def covered(ledger: Ledger) -> Site:
+def covered(ledger: MigrationLedger) -> Site:
     """Everything in the volume is in a manifest; one path was touched since, and has to be read."""
     site = Site(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(b"home/alice/y", ctime_ns=2)]])
     site.source.add(b"home/alice/y", b"content")
@@ -195,7 +195,7 @@ def covered(ledger: Ledger) -> Site:
 @pytest.fixture
 def site(memory: Path) -> Iterator[Site]:
     """Nothing was scanned yet."""
-    with open_ledger(memory / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(memory / "ledger.db", create=True) as ledger:
         ledger.site.create(
             site_record(IDENTITY, site_id="s", capabilities=TargetCapabilities(), capabilities_probed_at_s=1.0)
         )
@@ -417,7 +417,7 @@ def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site) -> None:
 def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(memory: Path) -> None:
     died_in: set[RetirementState | None] = set()
 
-    def make(ledger: Ledger) -> Site:
+    def make(ledger: MigrationLedger) -> Site:
         site = covered(ledger)
         site.hooks = DoingHooks({HookStep.RETIRE: lambda: None})
         return site

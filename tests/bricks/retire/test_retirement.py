@@ -20,7 +20,8 @@ from migrator.catalog.ports import Scratch, VerifiedPath
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
-from migrator.gluster.model import BrickHeal, ClientSeen, SourceHealth, TaskKind, TaskStatus
+from migrator.fs.model import SourceHealth
+from migrator.gluster.model import BrickHeal, ClientSeen, TaskKind, TaskStatus, VolumeHealth
 from migrator.purge.model import Archive, Proof
 from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 from tests.support.making import made
@@ -34,7 +35,7 @@ PROOF = made(Proof, path=FOUND.path, type=FOUND.type, xattr_digest=b"x", digest=
 STATE = volume("gl1:/b", volume_id="v", heals=(), peers_down=())
 FACTS = made(
     retire_rules.RetireFacts,
-    health=SourceHealth(problems=(), fingerprint="f", state=STATE),
+    health=VolumeHealth(problems=(), fingerprint="f", state=STATE),
     tasks=(),
     clients=(),
     purge_left=False,

@@ -8,12 +8,12 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import CopyTally, DrainCopying
+from migrator.bricks.drain.model import drain_tally
 from migrator.core.units import DAY_S, TIB
 from migrator.core.windows import OpenTimes, Window
 from migrator.plan.model import TransferCost
 from migrator.plan.schedule import model, rules, rules_drains
-from migrator.plan.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
+from migrator.plan.schedule.model import CopyTally, DrainCopying, KeptFacts, Outcome, Placed, ScheduleFacts
 from migrator.plan.schedule.rules import best_outcome, drain_orders, is_possible, with_room
 from migrator.plan.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
 from migrator.plan.schedule.rules_habits import habits
@@ -210,11 +210,11 @@ def test_a_drain_is_counted_by_its_last_looks() -> None:
         # Begun again after a failure, an hour later.
         drain_sample(3, 30, at_s=3600, task_id="u", runtime_s=7),
     ]
-    assert rules_drains.drain_tally(samples) == CopyTally(files=10, size_bytes=100, busy_s=27)
-    assert rules_drains.drain_tally([]) == CopyTally(files=0, size_bytes=0, busy_s=0)
+    assert drain_tally(samples) == CopyTally(files=10, size_bytes=100, busy_s=27)
+    assert drain_tally([]) == CopyTally(files=0, size_bytes=0, busy_s=0)
 
 
-drain_tally = st.builds(
+drain_tallies = st.builds(
     CopyTally,
     files=st.integers(0, 10**8),
     size_bytes=st.integers(1, 10**14),
@@ -222,7 +222,7 @@ drain_tally = st.builds(
 )
 
 
-@given(st.lists(drain_tally, min_size=1, max_size=6))
+@given(st.lists(drain_tallies, min_size=1, max_size=6))
 def test_in_sum_it_gives_what_was_measured(tallies: list[CopyTally]) -> None:
     found = rules_drains.drain_cost(tallies)
     assert found.s_per_file > 0

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, sync_playwright
 
-from migrator.ledger.ledger import open_ledger
+from migrator.app.ledger import MigrationLedger
 from migrator.render.html import to_html
 from migrator.report.report import read_report
 from migrator.report.view import report_document
@@ -44,7 +44,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("report")
     weeks = Weeks(names=HOSTILE)
     weeks.fill(directory / "ledger.db")
-    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(directory / "ledger.db", read_only=True) as ledger:
         facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
     hostile = report(HOSTILE[0], HOSTILE[0].decode())
     names = ("since", "bricks", "reaped", "benchmarks", "verifications")

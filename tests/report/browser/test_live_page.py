@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.events import Event, EventKind, Severity
-from migrator.ledger.ledger import open_ledger
 from tests.report.browser.conftest import DEADLINE_MS, HOSTILE
 from tests.report.serving import serving, site_of_weeks
 from tests.support.making import made
@@ -46,7 +46,7 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
             wide.evaluate("one => { one.scrollLeft = 40; one.focus(); }")
             shift = wide.evaluate("one => one.scrollLeft")
 
-            with open_ledger(tmp_path / "state" / "ledger.db") as ledger:
+            with MigrationLedger.open(tmp_path / "state" / "ledger.db") as ledger:
                 facts = {"kind": EventKind.STORAGE_LOST, "severity": Severity.ERROR, "message": NEWS}
                 ledger.events.add(made(Event, at_s=weeks.now_s, **facts))
             expect(page.locator("main")).to_contain_text(NEWS)

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import Browser
 
-from migrator.ledger.ledger import open_ledger
+from migrator.app.ledger import MigrationLedger
 from migrator.render.html import to_html
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report
@@ -30,7 +30,7 @@ OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(one => !one.c
 
 
 def empty(directory: Path) -> ReportFacts:
-    with open_ledger(directory / "ledger.db", create=True) as ledger:
+    with MigrationLedger.open(directory / "ledger.db", create=True) as ledger:
         return read_report(ledger, OnePlan(plan=Weeks().plan), now_s=Weeks().now_s)
 
 
@@ -47,7 +47,7 @@ def clock_set_back(directory: Path) -> ReportFacts:
 def at_time(directory: Path, now_s: float) -> ReportFacts:
     weeks = Weeks()
     weeks.fill(directory / "ledger.db")
-    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+    with MigrationLedger.open(directory / "ledger.db", read_only=True) as ledger:
         return read_report(ledger, OnePlan(plan=weeks.plan), now_s=now_s)
 
 

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from migrator.core.entry import EntryType
-from migrator.fs.model import TRASH_NAME, TargetCapabilities, trash_place
+from migrator.fs.model import TRASH_NAME, SourceHealth, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
-from migrator.gluster.model import SourceHealth
 from migrator.transfer.delta.delta import Moved, apply_moves
 from migrator.transfer.delta.model import Gone, Rename, WrittenMoves
 from tests.support.fake_filesystem import FakeFileSystem

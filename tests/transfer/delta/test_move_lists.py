@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import GIB
-from migrator.ledger.ledger import Ledger
 from migrator.site.rules_guards import SHRINK_FLOOR_BYTES, SHRINK_FLOOR_NAMES
 from migrator.transfer.bases import base_catalog
 from migrator.transfer.delta.delta import against_trees, deletion_problems, shrunk_trees, unfinished_places
@@ -210,7 +210,7 @@ def test_a_share_that_is_no_number_allows_no_loss_above_the_floor() -> None:
 ANN, BOB = b"home/ann", b"home/bob"
 
 
-def passed(ledger: Ledger, kind: PassKind, number: int, trees: Sequence[bytes]) -> None:
+def passed(ledger: MigrationLedger, kind: PassKind, number: int, trees: Sequence[bytes]) -> None:
     """A pass over some trees; the seed has no base."""
     name, seed = f"{kind.value}-{number}", kind is PassKind.SEED
     found = tuple(TreeChanges(tree=tree, names_before=1, bytes_before=1, by_kind={}) for tree in trees)
@@ -228,7 +228,7 @@ def passed(ledger: Ledger, kind: PassKind, number: int, trees: Sequence[bytes]) 
     )
 
 
-def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: Ledger) -> None:
+def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: MigrationLedger) -> None:
     def base(*trees: bytes) -> str:
         return base_catalog(ledger.passes, "p", 1, trees)
 
@@ -247,7 +247,7 @@ def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: Le
     assert base(ANN) == base(BOB) == base(BOB, ANN) == "delta-2"
 
 
-def test_the_trash_of_a_pass_that_was_killed_is_kept_until_it_has_ended(ledger: Ledger) -> None:
+def test_the_trash_of_a_pass_that_was_killed_is_kept_until_it_has_ended(ledger: MigrationLedger) -> None:
     """Renamed files lie in it and nowhere else, however old it is."""
     ledger.site.create(SITE)
     ledger.plans.record(small_plan(), path="plan.json", checksum="c")

@@ -1,4 +1,4 @@
-"""Passes over batches, the changes before each, paths that did not arrive, and predictions."""
+"""The records of passes over batches, the changes before each, paths that did not arrive, and predictions."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.paths import tree_of
 from migrator.core.states import PASS_TRANSITIONS, ChunkKind, ChunkState, PassKind, PassState
-from migrator.ledger import tables
-from migrator.ledger.chunks import content_sum, insert_chunks
 from migrator.ledger.database import missing
-from migrator.ledger.model import PassRecord
 from migrator.ledger.rows import AnyRow, AnySelect, Records, States, add, change, columns_of, record_of
 from migrator.plan.model import Chunk
+from migrator.plan.tables import BatchTreeRow
+from migrator.transfer import tables
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
+from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived, PassRecord
+from migrator.transfer.records_chunks import content_sum, insert_chunks
 
 # Passes, and the changes before each.
 
@@ -107,7 +107,7 @@ class PassTable(Records):
 
     def over_tree(self, tree: bytes) -> Sequence[PassRecord]:
         """Every pass over a user tree, of any plan and batch, oldest first."""
-        in_batch, of_pass = tables.BatchTreeRow, tables.PassTreeRow
+        in_batch, of_pass = BatchTreeRow, tables.PassTreeRow
         planned = select(in_batch.tree).where(
             in_batch.plan == _passes.plan, in_batch.batch == _passes.batch, in_batch.tree == tree
         )
@@ -270,7 +270,7 @@ def unsettled(path: SQLColumnExpression[bytes]) -> ColumnElement[bool]:
 
 def _trees(connection: Connection, plan: str, batch: int, passes: Sequence[_Pass]) -> set[bytes]:
     """All trees of the batch: those of the plan, and those of its chunks."""
-    in_batch, chunks = tables.BatchTreeRow, tables.ChunkRow
+    in_batch, chunks = BatchTreeRow, tables.ChunkRow
     planned = select(in_batch.tree).where(in_batch.plan == plan, in_batch.batch == batch)
     in_chunks = select(chunks.tree).where(chunks.pass_id.in_([one.id for one in passes])).distinct()
     return {*connection.execute(planned).scalars(), *connection.execute(in_chunks).scalars()}

@@ -1,4 +1,4 @@
-"""Chunks of passes, attempts at them, and files that need attention."""
+"""The records of chunks of passes, attempts at them, and files that need attention."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -13,17 +13,19 @@ from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
-from migrator.ledger import tables
 from migrator.ledger.database import missing
-from migrator.ledger.model import PassTotals, RunRecord
+from migrator.ledger.model import RunRecord
 from migrator.ledger.rows import Records, States, add, change, columns_of, record_of
+from migrator.ledger.tables import RunRow
 from migrator.plan.model import Chunk
+from migrator.transfer import tables
 from migrator.transfer.model import (
     AttemptRecord,
     ChunkRecord,
     CopiedChunk,
     FileProblem,
     FileProblemKind,
+    PassTotals,
     StreamCounters,
 )
 
@@ -91,9 +93,9 @@ class ChunkTable(Records):
         succeeded = (_attempts.chunk_id == _chunks.id, _attempts.state == AttemptState.SUCCEEDED.value)
         last = select(func.max(_attempts.id)).where(*succeeded).correlate(tables.ChunkRow).scalar_subquery()
         rows = self._rows(
-            select(tables.ChunkRow, last.label("attempt_id"), tables.RunRow.directory)
+            select(tables.ChunkRow, last.label("attempt_id"), RunRow.directory)
             .outerjoin(tables.AttemptRow, _attempts.id == last)
-            .outerjoin(tables.RunRow, tables.RunRow.id == _attempts.run_id)
+            .outerjoin(RunRow, RunRow.id == _attempts.run_id)
             .where(
                 _chunks.pass_id == pass_id,
                 _chunks.kind.in_([kind.value for kind in kinds]),
@@ -363,7 +365,7 @@ class AttemptTable(Records):
     def runs_with_attempts(self) -> Sequence[RunRecord]:
         """The runs with unfinished attempts, oldest first: runs at work, and those that were killed."""
         ids = select(_attempts.run_id).where(tables.UNFINISHED)
-        return self._all(RunRecord, select(tables.RunRow).where(tables.RunRow.id.in_(ids)).order_by(tables.RunRow.id))
+        return self._all(RunRecord, select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.id))
 
     def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]:
         """Every attempt at a chunk, oldest first."""

@@ -1,18 +1,16 @@
-"""Samples of throughput, probes, capacity, limits set by operators, benchmarks."""
+"""The records of throughput, probes, and limits that operators and the governor set."""
 
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Float, Integer, cast, delete, func, select
 
-from migrator.beegfs.model import StorageSample
 from migrator.core.probe import Probe, ProbeSide
 from migrator.core.states import AttemptState, ChunkKind
 from migrator.core.units import DAY_S, HOUR_S
-from migrator.fs.model import CapacitySample
-from migrator.ledger import tables
 from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
 from migrator.plan.model import CostSums, ThroughputPoint, TransferCost, fit_cost
 from migrator.transfer import model as transfer
+from migrator.transfer import tables
 from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample
 
 # Throughput, and the measured cost of transfers.
@@ -156,38 +154,6 @@ class ProbeRecords(Records):
         newest = select(tables.ProbeRow).order_by(_probes.at_s.desc(), _probes.id.desc())
         found = (self._first(Probe, newest.where(_probes.side == side.value)) for side in ProbeSide)
         return [probe for probe in found if probe is not None]
-
-
-# Capacity.
-
-
-_capacity = tables.CapacitySampleRow
-
-
-class CapacityRecords(Records):
-    """Capacity samples of both sides."""
-
-    def add(self, samples: Sequence[CapacitySample]) -> None:
-        """Store samples, replacing those of the same side and time."""
-        self._put(tables.CapacitySampleRow, [columns_of(tables.CapacitySampleRow, sample) for sample in samples])
-
-    def all(self, *, span_s: float = 0.0) -> Sequence[CapacitySample]:
-        """All samples in order of time; with `span_s` only the last one of each side per span."""
-        query = select(tables.CapacitySampleRow).order_by(_capacity.at_s, _capacity.side)
-        if span_s > 0:
-            # SQLite takes the other columns from the row that has the maximum; that is documented.
-            query = query.add_columns(func.max(_capacity.at_s).label("newest"))
-            query = query.group_by(_capacity.side, cast(_capacity.at_s / span_s, Integer))
-        return self._all(CapacitySample, query)
-
-    def add_storage(self, sample: StorageSample) -> None:
-        """Store a sample of the storage targets, replacing that of the same day."""
-        self._put(tables.StorageSampleRow, [columns_of(tables.StorageSampleRow, sample)])
-
-    def storage(self) -> Sequence[StorageSample]:
-        """The first and the newest sample of the storage targets."""
-        samples = self._all(StorageSample, select(tables.StorageSampleRow).order_by(tables.StorageSampleRow.day))
-        return (*samples[:1], *samples[1:][-1:])
 
 
 # Limits that operators set, and the limits that the governor set for runs.

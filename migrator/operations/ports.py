@@ -1,0 +1,59 @@
+"""What features read about operations of features above them."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from migrator.core.entry import UserTree
+
+
+class TreeMove(Protocol):
+    """An attempt to move the user of a tree to the target. Times are None for a state that was never entered."""
+
+    @property
+    def tree(self) -> UserTree: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def state(self) -> StrEnum: ...
+    @property
+    def has_begun(self) -> bool:
+        """Whether the user was frozen, and does not work on the source again."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the user may be frozen."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the user works on the target."""
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether the source is freed."""
+
+    @property
+    def let_in_s(self) -> float | None:
+        """When the user was first let in on the target."""
+
+    @property
+    def settled_at_s(self) -> float | None:
+        """When the user was last thawed on the target."""
+
+    @property
+    def purging_at_s(self) -> float | None: ...
+    @property
+    def purged_at_s(self) -> float | None: ...
+
+
+class TreeMoves(Protocol):
+    """Every attempt to move a user."""
+
+    def latest(self, tree: bytes, /) -> TreeMove | None:
+        """The newest attempt of a tree, of any plan."""
+
+    def of_plan(self, plan: str, /) -> Sequence[TreeMove]:
+        """Every attempt of a plan, oldest first."""
+
+    def require_apart(self, trees: Iterable[bytes], /) -> None:
+        """Raise Refused if a tree contains, or lies in, another tree that was moved or is being moved."""
