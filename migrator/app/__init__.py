@@ -116,7 +116,7 @@ class Wiring:
         from migrator.app.ledger import MigrationLedger
 
         for made in sorted(self.rollbacks.glob("*/made")):
-            MigrationLedger.open(made.with_name("ledger.db")).close()
+            MigrationLedger.open(made.with_name("ledger.db"), clock=self.clock).close()
 
     def ledger(self, *, create: bool = False, read_only: bool = False) -> "MigrationLedger":
         """The ledger; the caller closes it. Raises UsageError if there is none, or if it belongs to a site of another
@@ -124,10 +124,8 @@ class Wiring:
         """
         from migrator.app.ledger import MigrationLedger
 
-        ledger, name = (
-            MigrationLedger.open(self.site.ledger_file, create=create, read_only=read_only),
-            self.site.site.name,
-        )
+        name = self.site.site.name
+        ledger = MigrationLedger.open(self.site.ledger_file, create=create, read_only=read_only, clock=self.clock)
         known = ledger.site.read()
         if known is not None and known.name != name:
             ledger.close()

@@ -10,7 +10,6 @@ from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, reached
 from migrator.bench.hosts import HostWorkloads
 from migrator.bench.model import Place, host_of, mount_of
-from migrator.bench.records import BenchmarkRecords
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.paths import show
@@ -64,7 +63,7 @@ async def benchmark_world(
     async with reached(wiring.site, specs) as hosts:
         yield BenchmarkWorld(
             workloads=HostWorkloads(hosts, benchmark_script),
-            records=BenchmarkRecords(ledger.database),
+            records=ledger.benchmarks,
             locks=wiring.locks(),
             progress=progress,
             clock=wiring.clock,

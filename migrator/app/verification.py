@@ -15,7 +15,6 @@ from migrator.hosts.site import SiteHosts
 from migrator.plan.model import Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.reap.records import ArchiveRecords
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
@@ -31,7 +30,7 @@ def archive_folders(wiring: Wiring, ledger: "MigrationLedger") -> MountedArchive
 
 def proven_archives(wiring: Wiring, ledger: "MigrationLedger") -> ProvenArchives:
     """Archived paths, for verification and purge."""
-    return ProvenArchives(ArchiveRecords(ledger.database), archive_folders(wiring, ledger))
+    return ProvenArchives(ledger.archives, archive_folders(wiring, ledger))
 
 
 def verification(

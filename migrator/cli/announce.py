@@ -12,7 +12,6 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
 from migrator.cutover.announce import AnnouncePorts, AnnounceRequest, announce
 from migrator.cutover.model import BackupTold
-from migrator.cutover.records import BackupRecords
 from migrator.cutover.view import announce_document
 from migrator.render.document import Document, page, paragraph, when
 from migrator.report.status import read_status
@@ -124,7 +123,7 @@ def backup_command(
             else {plan.name: choice.trees(plan)}
         )
         trees = tuple(tree for by_batch in chosen.values() for some in by_batch.values() for tree in some)
-        BackupRecords(ledger.database).record([tree.path for tree in trees], at_s=began_at_s, note=note)
+        ledger.backups.record([tree.path for tree in trees], at_s=began_at_s, note=note)
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
         message = f"{message}: {note}" if note else message
         ledger.events.note(now_s, EventKind.BACKUP_TOLD, Severity.INFO, f"plan {plan.name}", message)

@@ -116,7 +116,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
     site = open_site(invocation) if invocation.site_file.exists() else None
     if site is not None and site.ledger_file.exists():
         with app.Wiring(site).ledger(read_only=True) as ledger:
-            records = tuple(BenchmarkRecords(ledger.database).all())
+            records = tuple(ledger.benchmarks.all())
     listing = bench_model.BenchmarkListing(
         scale=scale,
         suites=tuple(suite(name, scale) for name in bench_model.SuiteName),
@@ -138,7 +138,7 @@ def compare_command(
     `bench list` has the numbers. Without any: the newest benchmark of each suite that was measured.
     """
     with open_wiring(invocation).ledger(read_only=True) as ledger:
-        results = _chosen(BenchmarkRecords(ledger.database), numbers, suites)
+        results = _chosen(ledger.benchmarks, numbers, suites)
     comparisons = compare(results)
     if html is not None:
         _write(html, comparisons)

@@ -113,7 +113,10 @@ async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Noti
         ),
     ) as (calls, run):
         planned = {one.tree.path: one for one in world.ledger.plans.trees(request.plan)}
-        told = [await _tell(request, calls, one, planned.get(one.tree.path), notices) for one in due]
+        told = [
+            await _tell(request, calls, one, planned.get(one.tree.path), notices, records=world.ledger.announcements)
+            for one in due
+        ]
         summary = _summary(request, told)
         run.exit_code = summary.exit_code
     return summary
@@ -189,17 +192,19 @@ async def _tell(
     one: model.Announcement,
     planned: PlannedTree | None,
     notices: Notices,
+    *,
+    records: AnnouncementRecords,
 ) -> model.Announcement:
     """Pass the facts of one user to the hooks. Raises Refused if one of them refuses."""
     if one.outcome is not model.Announced.WOULD_TELL:
         return one
     tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)
-    ledger, now_s = calls.ports.ledger, calls.ports.clock.now_s()
+    now_s = calls.ports.clock.now_s()
     record = model.AnnouncementRecord(plan=request.plan, tree=tree.path, begins_at_s=request.begins_at_s, at_s=now_s)
     with MigratorError.of_files(
         "the notice of a user cannot be written", hint="make room, then run the same command again"
     ):
-        notice = notices.write(tree, (*AnnouncementRecords(ledger.database).all(), record))
+        notice = notices.write(tree, (*records.all(), record))
     facts = HookFacts(
         run_id=calls.run_id,
         plan=request.plan,
@@ -223,7 +228,7 @@ async def _tell(
     if not told:
         reason = "a hook that tells users failed: see the events of `migrator status`"
         return replace(one, outcome=model.Announced.FAILED, reason=reason)
-    AnnouncementRecords(ledger.database).record(record)
+    records.record(record)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
     begins = model.begins_words(request.begins_at_s)
     message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"

@@ -33,7 +33,7 @@ from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
 from migrator.cutover.places import CutoverPlace
-from migrator.cutover.records import BackupRecords, SpeedUpRecords
+from migrator.cutover.records import SpeedUpRecords
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
@@ -50,7 +50,6 @@ from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ReapRow, same_file
-from migrator.reap.records import ArchiveRecords
 from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
@@ -223,9 +222,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         """
         passes = self.ledger.passes.of_batch(self.plan.name, batch)
         ended = [one.finished_at_s or 0.0 for one in passes if one.kind is not PassKind.FINAL]
-        return self.request.wants_backup and BackupRecords(self.ledger.database).lack(
-            tree, since_s=max(ended, default=0.0)
-        )
+        return self.request.wants_backup and self.ledger.backups.lack(tree, since_s=max(ended, default=0.0))
 
     def wanted_top(
         self, record: model.CutoverRecord, source: Entry | None, target: Entry | None
@@ -369,7 +366,7 @@ def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
     """Let the owner of the tree's top on the target read its archives, or restrict them to root. Blocking; may be
     called again. Raises OSError.
     """
-    if not ArchiveRecords(sight.ledger.database).of_tree(tree):
+    if not sight.ledger.archives.of_tree(tree):
         return
     folders = _archive_folders(sight)
     if not to_user:
@@ -387,7 +384,7 @@ def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
     count, archived = 0, None
     try:
         for rows in sight.world.to_archive(sight.plan, tree.path):
-            archived = archived or ProvenArchives(ArchiveRecords(sight.ledger.database), _archive_folders(sight))
+            archived = archived or ProvenArchives(sight.ledger.archives, _archive_folders(sight))
             known = archived.of_block(tree.path, [row.path for row in rows])
             count += sum(_lacks_archive(sight.run, row, known.get(row.path)) for row in rows)
             if count >= COUNTED:
@@ -994,7 +991,7 @@ class TreeComparison:
 
     @property
     def _speed_ups(self) -> SpeedUpRecords:
-        return SpeedUpRecords(self.cutting.ledger.database)
+        return self.cutting.ledger.speed_ups
 
     async def before(self, tree: UserTree) -> None:
         """Measure on the source. A failure is only an event; a cancellation is raised, before anything has begun."""

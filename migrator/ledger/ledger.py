@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
 from migrator.ledger import schema
@@ -15,6 +16,7 @@ from migrator.ledger.calls import EventRecords, JournalRecords, RunRecords, Site
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, keep_backup
 
 T = TypeVar("T")
+_SYSTEM_CLOCK = SystemClock()
 
 
 class Ledger:
@@ -32,7 +34,13 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
+        cls,
+        file: Path,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        clock: Clock = _SYSTEM_CLOCK,
     ) -> Self:
         """Open a ledger, or create its tables (`create`). One of an earlier release is upgraded, after a backup.
 
@@ -42,7 +50,7 @@ class Ledger:
         _require(file, create=create)
         database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
         try:
-            schema.prepare(database, create=create)
+            schema.prepare(database, clock, create=create)
         except BaseException:
             database.close()
             raise

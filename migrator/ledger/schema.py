@@ -4,7 +4,6 @@ A ledger records its revision (`alembic_version`), and which version of the prog
 """
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, create_engine, insert, select
 
-from migrator.core.clock import SystemClock
+from migrator.core.clock import Clock
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.core.version import version_and_commit
 from migrator.ledger import tables
@@ -32,7 +31,7 @@ _APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
 
 
-def prepare(database: Database, *, create: bool) -> None:
+def prepare(database: Database, clock: Clock, *, create: bool) -> None:
     """Make the tables of an empty ledger (`create`), or upgrade one of an earlier release.
 
     Raises UsageError if it is empty, or of a later release, or of an earlier one and opened to read; LockHeld if it needs
@@ -43,7 +42,7 @@ def prepare(database: Database, *, create: bool) -> None:
     if found == REVISIONS[-1]:
         return
     if found is not None:
-        _upgrade(database)
+        _upgrade(database, clock)
         return
     if not create:
         raise UsageError(
@@ -53,7 +52,7 @@ def prepare(database: Database, *, create: bool) -> None:
         )
     with database.write() as connection:
         if _revision(connection, database.file) is None:  # otherwise another process was faster
-            _make(connection)
+            _make(connection, clock.now_s())
 
 
 def _revision(connection: Connection, file: Path) -> str | None:
@@ -96,22 +95,22 @@ def _statements() -> Sequence[str]:
     return found
 
 
-def _make(connection: Connection) -> None:
+def _make(connection: Connection, at_s: float) -> None:
     """Create all tables in the caller's transaction: a kill leaves an empty file."""
     for statement in _statements():
         connection.exec_driver_sql(statement)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (REVISIONS[-1],))
     connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
-    _note(connection)
+    _note(connection, at_s)
 
 
-def _note(connection: Connection) -> None:
+def _note(connection: Connection, at_s: float) -> None:
     """Record that this program made or upgraded the ledger."""
-    row = {"revision": REVISIONS[-1], "program": version_and_commit(), "at_s": time.time()}
+    row = {"revision": REVISIONS[-1], "program": version_and_commit(), "at_s": at_s}
     connection.execute(insert(tables.SchemaVersionRow).values(row))
 
 
-def _upgrade(database: Database) -> None:
+def _upgrade(database: Database, clock: Clock) -> None:
     """Back up the ledger, then upgrade it in one transaction: a kill leaves it as it was."""
     file = database.file
     if database.read_only:
@@ -125,18 +124,18 @@ def _upgrade(database: Database) -> None:
         before = _revision(connection, file)
         if before == REVISIONS[-1]:
             return  # another process was faster
-        _refuse_while_in_use(file)
+        _refuse_while_in_use(file, clock)
         with MigratorError.of_files(f"the ledger {file} is not upgraded, because it cannot be backed up"):
             keep_backup(file, file.parent, f"before-upgrade-from-{before}")
         _carry_forward(connection)
         if connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
             raise damaged(f"the ledger {file} is not upgraded: a record refers to one that is missing")
-        _note(connection)
+        _note(connection, clock.now_s())
 
 
-def _refuse_while_in_use(file: Path) -> None:
+def _refuse_while_in_use(file: Path, clock: Clock) -> None:
     """Raise LockHeld if another process holds a lock of the site."""
-    others = [one for one in Locks(file.parent / "locks", SystemClock()).holders() if one.pid != os.getpid()]
+    others = [one for one in Locks(file.parent / "locks", clock).holders() if one.pid != os.getpid()]
     if others:
         raise LockHeld(
             f"the ledger {file} is not upgraded, because a command is running: {others[0]}",

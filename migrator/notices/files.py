@@ -11,7 +11,6 @@ from migrator.core.durable import replacing, sync, write_durably
 from migrator.core.entry import UserTree
 from migrator.core.paths import percent_escape
 from migrator.cutover.model import AnnouncementRecord
-from migrator.cutover.records import AnnouncementRecords
 from migrator.notices.model import CALENDAR, USERS, CalendarEvent, NoticeFacts, NoticePlace, UserNotice
 from migrator.notices.rules import user_notices
 from migrator.notices.rules_calendar import to_calendar
@@ -34,7 +33,7 @@ def read_facts(ledger: "ReportLedger", status: StatusFacts, plan: Plan | None, p
         place=place,
         status=status,
         plan=plan,
-        announcements=AnnouncementRecords(ledger.database).all(),
+        announcements=ledger.announcements.all(),
         cutovers={one.tree.path: one for one in status.cutovers},
     )
 

@@ -17,7 +17,6 @@ from migrator.core.errors import ExitCode, Refused, ToolFailed
 from migrator.core.events import Severity
 from migrator.fs.model import SurpriseKind
 from migrator.plan.model import Plan
-from migrator.plan.records import LimitRecords
 from migrator.plan.rules import settled_trees
 
 if TYPE_CHECKING:
@@ -82,12 +81,12 @@ async def recreate_limits(
         )
     if confirm:
         known = {one.uid for one in limits}
-        stale = [one for one in LimitRecords(ledger.database).all() if one.uid not in known and not _moved(ledger, one)]
-        LimitRecords(ledger.database).confirm(limits, withdrawn=[one.uid for one in stale])
+        stale = [one for one in ledger.limits.all() if one.uid not in known and not _moved(ledger, one)]
+        ledger.limits.confirm(limits, withdrawn=[one.uid for one in stale])
     seen = await _look(ledger, limits, None if problem else storage)
     if confirm:
         seen = await _set_due(seen, storage)
-    confirmed = set(LimitRecords(ledger.database).all())
+    confirmed = set(ledger.limits.all())
     shown = tuple(
         LimitSeen(
             limit=limit,
@@ -108,7 +107,7 @@ async def set_confirmed(
     """Set the confirmed limit of a tree's owner if the users of all of the owner's trees work on the target; sentences
     about it. A failure is among them. May be called again.
     """
-    wanted = [one for one in LimitRecords(ledger.database).all() if tree in one.trees]
+    wanted = [one for one in ledger.limits.all() if tree in one.trees]
     if storage is None or not wanted:
         return ()
     try:
@@ -125,7 +124,7 @@ async def set_confirmed(
 
 async def limit_problems(ledger: "PlanLedger", storage: StorageTargets | None) -> Sequence[str]:
     """Sentences about confirmed limits that the target does not have, of owners whose users work there."""
-    wanted = [one for one in LimitRecords(ledger.database).all() if _moved(ledger, one)]
+    wanted = [one for one in ledger.limits.all() if _moved(ledger, one)]
     if storage is None or not wanted:
         return ()
     try:

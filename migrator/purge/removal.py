@@ -38,7 +38,6 @@ from migrator.purge.records import PurgeLedger
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
-from migrator.reap.records import ReleaseRecords
 from migrator.reap.rules import Releases
 from migrator.scan.marks import ReadMarks
 from migrator.transfer.records_measures import ControlRecords, ProbeRecords
@@ -314,7 +313,7 @@ class Judge:
         self._reread = not trusted
         self._surveys = surveys
         self._wanted = call.request.reread
-        self._releases = Releases(ReleaseRecords(world.ledger.database).of_trees((placed.tree,)))
+        self._releases = Releases(world.ledger.releases.of_trees((placed.tree,)))
         self._lock = threading.Lock()
         self._known: OrderedDict[_Content, None] = OrderedDict()
         self._above: OrderedDict[bytes, int] = OrderedDict()

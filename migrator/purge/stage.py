@@ -20,7 +20,7 @@ from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.places import CutoverPlace
-from migrator.cutover.records import BackupRecords, CutoverRecords
+from migrator.cutover.records import CutoverRecords
 from migrator.cutover.rules import why_not_frozen
 from migrator.fs.model import PURGE_NAME, SourceHealth
 from migrator.fs.ports import FileSystem
@@ -35,11 +35,9 @@ from migrator.operations.model import Finished, Halt
 from migrator.purge import model, rules
 from migrator.purge.copies import Answers
 from migrator.purge.proofs import IndexedProofs, open_proofs
-from migrator.purge.records import SecondCopyRecords
 from migrator.purge.removal import LOG, Call, Found, Judge, Pace, Placed, PurgeRequest, PurgeWorld, Removal, Survey
 from migrator.purge.reread import Rereading
 from migrator.reap.model import ArchiveState, archive_directory
-from migrator.reap.records import ArchiveRecords
 from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.transfer.rules_convergence import check_cost
 
@@ -315,7 +313,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             record.tree.path,
             archives={
                 one.number: one.written.archive_bytes
-                for one in ArchiveRecords(world.ledger.database).of_tree(record.tree.path)
+                for one in world.ledger.archives.of_tree(record.tree.path)
                 if one.state is ArchiveState.PROVEN
             },
             archive_directory=archive_directory(record.tree.path, world.ledger.site.required().name_seed),
@@ -351,7 +349,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             total=total,
             scan_whole=self._scan_whole(record),
             lacks_backup=self.call.request.wants_backup
-            and BackupRecords(world.ledger.database).lack(tree.path, since_s=record.thawed_at_s),
+            and world.ledger.backups.lack(tree.path, since_s=record.thawed_at_s),
         )
         return (
             *problems,
@@ -536,12 +534,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         do not.
         """
         lost = await asyncio.to_thread(answers.lost, self._proven())
-        SecondCopyRecords(self.call.world.ledger.database).remove(lost)
+        self.call.world.ledger.second_copies.remove(lost)
         for one in lost:
             words = f"the archive {one.name} ({one.place}) no longer counts: the hooks have lost it"
             self.say(EventKind.BACKUP_TOLD, Severity.WARNING, record, words)
         whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.clock.now_s())
-        SecondCopyRecords(self.call.world.ledger.database).add(whole)
+        self.call.world.ledger.second_copies.add(whole)
         answers.recorded(whole)
         for one in whole:
             more = f", and {several(one.extra, 'other file')}" if one.extra else ""
@@ -554,9 +552,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     def _proven(self) -> Sequence[model.SecondCopy]:
         """The archives that hold the tree as its present manifests have it."""
-        return SecondCopyRecords(self.call.world.ledger.database).of_tree(
-            self.item.record.tree.path, rules.proofs_named(self.item)
-        )
+        return self.call.world.ledger.second_copies.of_tree(self.item.record.tree.path, rules.proofs_named(self.item))
 
     def _hooked_step(self, record: CutoverRecord) -> HookedStep:
         return CutoverPlace(step=HookStep.PURGE, record=record).hooked

@@ -263,7 +263,7 @@ class _Tree:
 
     @property
     def _records(self) -> "ArchiveRecords":
-        return ArchiveRecords(self.world.ledger.database)
+        return self.world.ledger.archives
 
     def _recover(self, folder: HeldFolder, records: Sequence[model.ArchiveRecord]) -> None:
         """Recover from a killed call: remove partial archives, read back written ones, and make void (and remove)

@@ -10,7 +10,6 @@ from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_cost
 from migrator.reap import model
-from migrator.reap.records import ReleaseRecords
 from migrator.reap.robinhood import policy_text
 from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
 from migrator.site.config import Site
@@ -192,7 +191,7 @@ def release(
             f"nothing was released: {several(files, 'file')} with {format_size(size_bytes)} would be lost with the source",
             hint="give --confirm-loss where that is meant",
         )
-    ReleaseRecords(ledger.database).add(releases)
+    ledger.releases.add(releases)
     return model.Released(
         user=user,
         plan=names,

@@ -24,7 +24,6 @@ from migrator.reap.archive import EXAMPLES, ProvenArchives, check
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
 from migrator.reap.model import NotRestored, Restored, archive_name
-from migrator.reap.records import ArchiveRecords
 from migrator.reap.rules import GlobMatcher
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
 
 
 def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Event) -> tuple[Restored, ...]:
-    archives = ProvenArchives(ArchiveRecords(world.ledger.database), world.folders)
+    archives = ProvenArchives(world.ledger.archives, world.folders)
     matches = ((tree, _choose(archives, tree, request.patterns)) for tree in request.trees)
     chosen = [(tree, choices) for tree, choices in matches if choices]
     if not chosen:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
-from migrator.bench.records import BenchmarkRecords
 from migrator.bricks.add.model import AdditionState
 from migrator.bricks.drain.model import DrainState
 from migrator.core.errors import ExitCode, Interrupted, Refused
@@ -16,7 +15,6 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.cutover.announce import hook_calls
 from migrator.cutover.freezes import ended_freezes
-from migrator.cutover.records import SpeedUpRecords
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
@@ -26,9 +24,7 @@ from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, ThroughputPoint, UsageRanking
 from migrator.plan.usage import compare_usage
-from migrator.reap.records import ArchiveRecords, ReleaseRecords
 from migrator.report import model, rules, rules_promise, rules_week
-from migrator.report.records import LedgerFacts
 from migrator.report.status import chosen_plan, first_start, read_document, read_done, status_by, work_between
 
 if TYPE_CHECKING:
@@ -97,14 +93,14 @@ def read_report(
         servers=rules.server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
         incidents=rules.incidents(
-            LedgerFacts(ledger.database).event_groups(INCIDENTS),
-            LedgerFacts(ledger.database).endings(rules.ENDING_KINDS),
+            ledger.facts.event_groups(INCIDENTS),
+            ledger.facts.endings(rules.ENDING_KINDS),
         ),
         benchmarks=_benchmarks(ledger),
         freezes=ended_freezes(ledger, now_s=now_s),
-        speed_ups=(users := users_of(SpeedUpRecords(ledger.database).settled())),
+        speed_ups=(users := users_of(ledger.speed_ups.settled())),
         speed_up_sums=sums(users),
-        streams=tuple(LedgerFacts(ledger.database).stream_sums()),
+        streams=tuple(ledger.facts.stream_sums()),
         usage=usage,
         usage_differences=() if usage is None else compare_usage(usage, document),
     )
@@ -124,15 +120,15 @@ def _days(ledger: "ReportLedger") -> Sequence[ThroughputPoint]:
 def _reaped(ledger: "ReportLedger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
     if status.plan is None:
         return None
-    archives = ArchiveRecords(ledger.database).of_plan(status.plan.name)
-    released = ReleaseRecords(ledger.database).of_trees({tree.tree.path for tree in status.trees})
+    archives = ledger.archives.of_plan(status.plan.name)
+    released = ledger.releases.of_trees({tree.tree.path for tree in status.trees})
     return rules.reaped_facts(plan.reap if plan is not None else None, archives, len(released))
 
 
 def _benchmarks(ledger: "ReportLedger") -> tuple[BenchmarkResult, ...]:
     return tuple(
-        BenchmarkResult(record=record, measurements=tuple(BenchmarkRecords(ledger.database).measurements(record.id)))
-        for record in BenchmarkRecords(ledger.database).all()
+        BenchmarkResult(record=record, measurements=tuple(ledger.benchmarks.measurements(record.id)))
+        for record in ledger.benchmarks.all()
         if record.state is BenchmarkState.DONE
     )
 
@@ -171,7 +167,7 @@ def _compared(
 
 def _weeks(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.WeekFacts, ...]:
     names = ledger.plans.names()
-    first = LedgerFacts(ledger.database).plan(names[0]) if names else None
+    first = ledger.facts.plan(names[0]) if names else None
     if first is None:
         return ()
     drains = [(one.times.get(DrainState.COMMITTED), len(one.bricks)) for one in ledger.drains.all()]
@@ -185,7 +181,7 @@ def _weeks(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.Wee
             cutovers=cutovers,
             cleared=[(at_s, bricks) for at_s, bricks in drains if at_s is not None],
             added=[(at_s, bricks) for at_s, bricks in additions if at_s is not None],
-            incidents=LedgerFacts(ledger.database).event_groups(INCIDENTS, span=span),
+            incidents=ledger.facts.event_groups(INCIDENTS, span=span),
         )
         for span in rules_week.spans(status.at_s, first.created_at_s)
     )
@@ -194,7 +190,7 @@ def _weeks(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.Wee
 def _promise(ledger: "ReportLedger", plans: PlanFiles, facts: model.ReportFacts) -> model.Promise | None:
     """The dates of the first plan: it was active as soon as it was made."""
     names = ledger.plans.names()
-    first = LedgerFacts(ledger.database).plan(names[0]) if names else None
+    first = ledger.facts.plan(names[0]) if names else None
     if first is None:
         return None
     document = facts.plan

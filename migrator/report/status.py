@@ -26,11 +26,8 @@ from migrator.plan.model import Plan, PlannedTree, ThroughputPoint, fit_cost, su
 from migrator.plan.rules import settled_trees
 from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
-from migrator.purge.records import SecondCopyRecords
 from migrator.render.metrics import MetricFamily
 from migrator.report import model, rules
-from migrator.report.records import LedgerFacts
-from migrator.report.records_live import MetricRecords
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
 from migrator.report.rules_milestones import is_copied, milestones, tree_courses
@@ -106,18 +103,14 @@ def read_batches(
     trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
     for tree in ledger.plans.trees(plan):
         trees_of[tree.batch].append(tree)
-    attention = LedgerFacts(ledger.database).attention_counts(plan)
+    attention = ledger.facts.attention_counts(plan)
     verified = {record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees}
     predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
     batches, trees = [], []
-    for planned in LedgerFacts(ledger.database).batches(plan):
+    for planned in ledger.facts.batches(plan):
         number = planned.number
         own = [one for one in passes if one.batch == number]
-        sums = {
-            one.id: LedgerFacts(ledger.database).chunk_sums(one.id)
-            for one in own
-            if one.kind is PassKind.SEED or one is own[-1]
-        }
+        sums = {one.id: ledger.facts.chunk_sums(one.id) for one in own if one.kind is PassKind.SEED or one is own[-1]}
         # The progress of a batch is that of its seed pass. Later passes carry changes.
         seed = next((one for one in reversed(own) if one.kind is PassKind.SEED), None)
         settled_sums = () if seed is None else _settled(ledger, sums[seed.id], own, trees_of[number])
@@ -153,7 +146,7 @@ def _settled(
             continue
         changes = ledger.passes.changes(one.id)
         its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
-        sums = rules.settled(sums, LedgerFacts(ledger.database).chunk_sums(one.id), its_own)
+        sums = rules.settled(sums, ledger.facts.chunk_sums(one.id), its_own)
         left = left - its_own
     return sums
 
@@ -316,13 +309,13 @@ def status_by(
         ),
         rate=rate,
         last_rate=last_rate,
-        attention=tuple(LedgerFacts(ledger.database).attention(chosen.name, attention_limit)) if chosen else (),
+        attention=tuple(ledger.facts.attention(chosen.name, attention_limit)) if chosen else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=tuple(runs),
         events=rules.seen_events(
-            LedgerFacts(ledger.database).incidents(events_limit),
-            LedgerFacts(ledger.database).endings(rules.ENDING_KINDS),
+            ledger.facts.incidents(events_limit),
+            ledger.facts.endings(rules.ENDING_KINDS),
         ),
         blocked=blocked,
         next_steps=next_steps(
@@ -348,7 +341,7 @@ def status_by(
 
 def _end_of_copying(ledger: "ReportLedger", trees: Sequence[model.TreeFacts], now_s: float) -> float | None:
     """When seed passes last copied something; None if no stream has."""
-    copied = LedgerFacts(ledger.database).copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
+    copied = ledger.facts.copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
     return min(copied[-1].at_s, now_s) if copied else None
 
 
@@ -394,9 +387,9 @@ def _forecast(
         return None
     width_s = slot_width_s(now_s - began_s)
     plans = trees_by_plan(trees).keys()
-    copied = LedgerFacts(ledger.database).copied(plans, span_s=width_s)
+    copied = ledger.facts.copied(plans, span_s=width_s)
     slots = slots_of([(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=now_s)
-    groups = LedgerFacts(ledger.database).cost_groups(plans)
+    groups = ledger.facts.cost_groups(plans)
     cost = fit_cost(sum_of(groups), streams=1)
     if cost is None:
         return None
@@ -424,7 +417,7 @@ def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_byte
 
 
 def _archives(ledger: "ReportLedger", cutovers: Sequence[CutoverRecord]) -> tuple[SecondCopy, ...]:
-    copies = SecondCopyRecords(ledger.database).all()
+    copies = ledger.second_copies.all()
     plans = {one.plan for one in cutovers} if copies else set()
     digests = {one.id: one.manifest_digest for plan in plans for one in ledger.verifications.of_plan(plan)}
     now = {one.tree.path: digests.get(one.notes.verification_id or 0) for one in cutovers}
@@ -485,15 +478,15 @@ def read_done(
     if started_at_s is None:
         return ()
     span_s = rules.span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
-    return rules.with_rests(LedgerFacts(ledger.database).done(trees_by_plan(trees), span_s=span_s), span_s)
+    return rules.with_rests(ledger.facts.done(trees_by_plan(trees), span_s=span_s), span_s)
 
 
 def chosen_plan(ledger: "ReportLedger", name: str | None) -> model.PlanFacts | None:
     """The plan of that name, or the active one. Raises UsageError if it is not in the ledger."""
     if name is None:
         active = ledger.plans.active()
-        return None if active is None else LedgerFacts(ledger.database).plan(active.name)
-    found = LedgerFacts(ledger.database).plan(name)
+        return None if active is None else ledger.facts.plan(active.name)
+    found = ledger.facts.plan(name)
     if found is None:
         raise UsageError(
             f"there is no plan named {name} in the ledger",
@@ -559,7 +552,7 @@ def read_metrics(
     shown = {run.id for run in status.runs}
     older = [
         run_facts(record, now_s, held=False)
-        for record in MetricRecords(ledger.database).newest_runs()
+        for record in ledger.metrics.newest_runs()
         if record.id < max(shown, default=0) and record.id not in shown
     ]
     runs = sorted((*status.runs, *older), key=lambda run: (run.life in model.ALIVE, run.id))
@@ -567,7 +560,7 @@ def read_metrics(
     frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
     facts = model.MetricFacts(
         status=status,
-        sums=MetricRecords(ledger.database).sums(),
+        sums=ledger.metrics.sums(),
         runs=tuple({run.verb: run for run in runs}.values()),
         capacity=tuple(newest[side] for side in Side if side in newest),
         governing=replace(status.governing, windows=tuple(windows)),

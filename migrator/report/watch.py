@@ -7,7 +7,6 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.ledger.locks import Holders
 from migrator.report.model import DEFAULT_SETTINGS, ForecastSettings, ReadPlan, StatusFacts, WatchFacts
-from migrator.report.records_live import WatchRecords
 from migrator.report.status import read_status
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def read_watch(
     """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises
     UsageError if the plan is not in the ledger.
     """
-    last_event = WatchRecords(ledger.database).last_event() if before is None else before.last_event
+    last_event = ledger.live.last_event() if before is None else before.last_event
     status = read_status(
         ledger,
         now_s=now_s,
@@ -47,8 +46,8 @@ def read_watch(
         read_plan=read_plan,
         settings=settings,
     )
-    streams = WatchRecords(ledger.database).streams(recent_s=_RECENT_S)
-    news = WatchRecords(ledger.database).events_after(before.last_event, _NEWS) if before is not None else ()
+    streams = ledger.live.streams(recent_s=_RECENT_S)
+    news = ledger.live.events_after(before.last_event, _NEWS) if before is not None else ()
     return WatchFacts(
         status=status,
         streams=tuple(streams),

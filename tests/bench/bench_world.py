@@ -13,7 +13,6 @@ from migrator.app.doctor import benchmark_script
 from migrator.app.ledger import MigrationLedger
 from migrator.bench.hosts import HostWorkloads, RootSeen, Seen, WorkDirectory
 from migrator.bench.model import HostRun, Place, Step, mount_of
-from migrator.bench.records import BenchmarkRecords
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.clock import SystemClock
 from migrator.fs.model import BENCH_NAME
@@ -86,7 +85,7 @@ class BenchSite:
     def world(self) -> BenchmarkWorld:
         return BenchmarkWorld(
             workloads=self.workloads,
-            records=BenchmarkRecords(self.ledger.database),
+            records=self.ledger.benchmarks,
             locks=self.locks,
             progress=self.progress,
             clock=SystemClock(),

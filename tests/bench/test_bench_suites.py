@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from migrator.app.ledger import MigrationLedger
 from migrator.bench import model as bench
 from migrator.bench.hosts import WorkDirectory
-from migrator.bench.records import BenchmarkRecords
 from migrator.bench.stage import LOCK, clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, LockHeld, Refused, ToolFailed
@@ -71,7 +70,7 @@ def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, nam
     ]
     assert [(one.place, one.step, one.unit) for one in result.measurements] == wanted
     assert all(one.value > 0 and one.run == 1 and one.cold for one in result.measurements)
-    assert tuple(BenchmarkRecords(site.ledger.database).measurements(result.record.id)) == result.measurements
+    assert tuple(site.ledger.benchmarks.measurements(result.record.id)) == result.measurements
     assert left_in(site) == []
     for one in result.measurements:
         if one.unit is bench.Unit.MILLISECONDS:
@@ -179,7 +178,7 @@ def test_what_is_refused_makes_nothing(
     with pytest.raises(Refused, match=said):
         ran(site, name, hosts=("one", "two"))
     assert left_in(site) == []
-    assert list(BenchmarkRecords(site.ledger.database).all()) == []
+    assert list(site.ledger.benchmarks.all()) == []
 
 
 def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) -> None:
@@ -194,14 +193,12 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
     assert planned.steps[-1].name == "one-read"
     assert summary.notes[-1].endswith("fio is not installed on localhost")
     assert left_in(site) == []
-    assert list(BenchmarkRecords(site.ledger.database).all()) == []
+    assert list(site.ledger.benchmarks.all()) == []
 
 
 def started(site: BenchSite, places: tuple[bench.Place, ...]) -> bench.BenchmarkRecord:
     running = {"state": bench.BenchmarkState.RUNNING, "hosts": ("localhost",), "token": TOKEN}
-    return BenchmarkRecords(site.ledger.database).start(
-        made(bench.BenchmarkRecord, scale=TINY, places=places, **running)
-    )
+    return site.ledger.benchmarks.start(made(bench.BenchmarkRecord, scale=TINY, places=places, **running))
 
 
 def begun(site: BenchSite) -> str:
@@ -217,7 +214,7 @@ def test_the_next_call_takes_away_what_a_killed_one_left(site: BenchSite) -> Non
     begun(site)
     ran(site, bench.SuiteName.LATENCY, places=site.places[:1])
     assert left_in(site) == []
-    states = [record.state for record in BenchmarkRecords(site.ledger.database).all()]
+    states = [record.state for record in site.ledger.benchmarks.all()]
     assert states == [bench.BenchmarkState.INTERRUPTED, bench.BenchmarkState.DONE]
 
 
@@ -309,6 +306,4 @@ def test_a_cancelled_call_removes_what_it_made(site: BenchSite, removing: bool) 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert left_in(site) == []
-    assert [record.state for record in BenchmarkRecords(site.ledger.database).all()] == [
-        bench.BenchmarkState.INTERRUPTED
-    ]
+    assert [record.state for record in site.ledger.benchmarks.all()] == [bench.BenchmarkState.INTERRUPTED]

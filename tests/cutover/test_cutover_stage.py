@@ -18,7 +18,6 @@ from migrator.beegfs.model import OwnerLimit
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.units import MIB, NS_PER_S
 from migrator.cutover.model import CutoverStep
-from migrator.plan.records import LimitRecords
 from tests.conftest import MakeXfs
 from tests.cutover.test_cutover_killed import INTENDED, death_at
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
@@ -169,7 +168,7 @@ def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(si
     site.site.file.write_text(before + target)
     with MigrationLedger.open(site.site.ledger) as ledger:
         limits = [OwnerLimit(uid=OWNERS[user], size_bytes=1 << 30, trees=(f"home/{user}".encode(),)) for user in BOTH]
-        LimitRecords(ledger.database).confirm(limits, withdrawn=())
+        ledger.limits.confirm(limits, withdrawn=())
     site.link("ben").unlink()
     assert endings("cutover", "--all", code=3) == {"ann": "moved", "ben": "refused"}
     assert site.source("ben").stat().st_uid != 0

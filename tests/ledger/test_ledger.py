@@ -12,7 +12,6 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, LedgerCorrupt, Refused, UsageError
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
-from migrator.cutover.records import SpeedUpRecords
 from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, Side, TargetCapabilities
 from migrator.transfer import model as transfer
 from migrator.transfer import records_measures as measures
@@ -118,18 +117,18 @@ def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_tol
     two = replace(one, side=Side.TARGET, at_s=20.0, test=TreeTest.LIST, cold=None, complete=False, failure="went away")
     tree = UserTree(path=ALICE, user="\udcff ann")
     record = ledger.cutovers.plan(plan="week1", batch=2, tree=tree, predicted_freeze_s=None, at_s=1.0)
-    SpeedUpRecords(ledger.database).add(record.id, [two, replace(one, seconds=3.0)])
-    assert [found.seconds for found in SpeedUpRecords(ledger.database).of(record.id)] == [3.0, 1.5]
-    SpeedUpRecords(ledger.database).add(record.id, [one])
-    assert list(SpeedUpRecords(ledger.database).of(record.id)) == [one, two]
-    assert list(SpeedUpRecords(ledger.database).of(record.id + 1)) == []
-    assert list(SpeedUpRecords(ledger.database).settled()) == []
+    ledger.speed_ups.add(record.id, [two, replace(one, seconds=3.0)])
+    assert [found.seconds for found in ledger.speed_ups.of(record.id)] == [3.0, 1.5]
+    ledger.speed_ups.add(record.id, [one])
+    assert list(ledger.speed_ups.of(record.id)) == [one, two]
+    assert list(ledger.speed_ups.of(record.id + 1)) == []
+    assert list(ledger.speed_ups.settled()) == []
     assert do(ledger.cutovers, record, *THERE).state is CutoverState.THAWED
-    assert list(SpeedUpRecords(ledger.database).settled()) == [(ledger.cutovers.read(record.id), [one, two])]
+    assert list(ledger.speed_ups.settled()) == [(ledger.cutovers.read(record.id), [one, two])]
     do(ledger.cutovers, record, ROLLBACK_FREEZE, at_s=90.0)
-    assert list(SpeedUpRecords(ledger.database).settled()) == [], "the user is on the way back"
-    SpeedUpRecords(ledger.database).forget(record.id, Side.SOURCE)
-    assert list(SpeedUpRecords(ledger.database).of(record.id)) == [two]
+    assert list(ledger.speed_ups.settled()) == [], "the user is on the way back"
+    ledger.speed_ups.forget(record.id, Side.SOURCE)
+    assert list(ledger.speed_ups.of(record.id)) == [two]
 
 
 # Limits that people set, and what runs were allowed.

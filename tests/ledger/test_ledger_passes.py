@@ -13,7 +13,6 @@ from migrator.core.states import ChunkKind, ChunkState, PassKind, PassState
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.plan.model import Chunk
-from migrator.report.records import LedgerFacts
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import (
     FileProblem,
@@ -209,8 +208,8 @@ def test_a_pass_over_one_tree_settles_that_one_alone(seeded: MigrationLedger) ->
     done(seeded, final.id, problem(ALICE + b"/new", FileProblemKind.CHANGED))
     assert not_arrived(seeded, ALICE) == NotArrived(paths=(ALICE + b"/new",))
     assert not_arrived(seeded, BOB) == OF_BOB_LEFT
-    assert LedgerFacts(seeded.database).attention_counts("plan")[1].bad == 1
-    assert [one.problem.path for one in LedgerFacts(seeded.database).attention("plan", 9)] == [BOB + b"/bad"]
+    assert seeded.facts.attention_counts("plan")[1].bad == 1
+    assert [one.problem.path for one in seeded.facts.attention("plan", 9)] == [BOB + b"/bad"]
     done(seeded, delta(seeded, chunks=[*chunks_of(1), *chunks_of(2, tree=BOB)], changes=CHANGES).id)
     assert not_arrived(seeded) == not_arrived(seeded, ALICE) == not_arrived(seeded, BOB) == NotArrived()
 

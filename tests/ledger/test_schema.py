@@ -309,7 +309,7 @@ def upgrading(file: Path, place: Path) -> "Iterator[subprocess.Popen[bytes]]":
 
 class TestRefusal:
     @pytest.mark.parametrize("opening", [{}, {"read_only": True}, {"create": True}])
-    def test_of_a_later_release_names_the_version_that_reads_it(self, older: Path, opening: dict[str, bool]) -> None:
+    def test_of_a_later_release_names_the_version_that_reads_it(self, older: Path, opening: dict[str, Any]) -> None:
         with closing(sqlite3.connect(older)) as connection:
             connection.execute("UPDATE alembic_version SET version_num = '9999'")
             connection.execute("INSERT INTO schema_versions (revision, program, at_s) VALUES ('9999', '7.5.1', 1.0)")
@@ -321,7 +321,7 @@ class TestRefusal:
         assert older.read_bytes() == before
 
     @pytest.mark.parametrize("opening", [{}, {"read_only": True}, {"create": True}])
-    def test_of_a_ledger_before_the_first_release(self, older: Path, opening: dict[str, bool]) -> None:
+    def test_of_a_ledger_before_the_first_release(self, older: Path, opening: dict[str, Any]) -> None:
         with closing(sqlite3.connect(older)) as connection:
             connection.execute("DROP TABLE alembic_version")
             connection.execute("PRAGMA user_version = 15")

@@ -13,7 +13,6 @@ from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
 from migrator.core.windows import OpenTimes, Window
 from migrator.cutover.model import AnnouncementRecord, CutoverRecord, CutoverState
-from migrator.cutover.records import AnnouncementRecords
 from migrator.fs.model import SurpriseKind
 from migrator.notices.files import AnnouncedNotices, file_name, read_facts, write_notices
 from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
@@ -256,7 +255,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NoticeFacts]:
     )
     with MigrationLedger.open(directory / "ledger.db") as ledger:
         for one in made_of.trees:
-            AnnouncementRecords(ledger.database).record(announced(made_of.now_s + DAY_S, made_of.now_s, one))
+            ledger.announcements.record(announced(made_of.now_s + DAY_S, made_of.now_s, one))
         status = read_status(ledger, now_s=made_of.now_s)
         yield read_facts(ledger, status, document, replace(PLACE, site=text_of(HOSTILE[1])))
 

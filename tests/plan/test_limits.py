@@ -22,7 +22,6 @@ from migrator.fs.model import SurpriseKind
 from migrator.hosts.process import LocalProcesses
 from migrator.plan.limits import LimitsSeen, limit_problems, recreate_limits, set_confirmed
 from migrator.plan.model import Plan, Surprise
-from migrator.plan.records import LimitRecords
 from tests.support.beegfs_tool import FakeTool, fake_tool
 from tests.support.making import made
 from tests.support.operations import MOVED, TOPS, plan_cutover
@@ -222,4 +221,4 @@ def test_without_quotas_they_are_shown_and_refused_and_a_cutover_only_warns(worl
     # A limit that the source no longer has is forgotten, unless the user was moved.
     world.tool.count_quotas(default="\u221e")
     world.recreate(planned(), confirm=True)
-    assert [one.uid for one in LimitRecords(world.ledger.database).all()] == [1004]
+    assert [one.uid for one in world.ledger.limits.all()] == [1004]

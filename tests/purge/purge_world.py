@@ -28,7 +28,6 @@ from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.reap.records import ArchiveRecords
 from migrator.scan.marks import ReadMarks
 from migrator.verify.content import Readers
 from tests.support.catalogs import whole_catalog
@@ -161,7 +160,7 @@ class PurgeSite:
             link=link,
             back_up=self.backups.append,
             archived=lambda: ProvenArchives(
-                ArchiveRecords(world.ledger.database),
+                world.ledger.archives,
                 MountedArchiveFolders(world.target_root, world.ledger.site.required().name_seed),
             ),
             skipped=lambda _record: (),

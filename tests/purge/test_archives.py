@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.hooks.model import HookStep
 from migrator.purge.model import Item, TreeOutcome, TreePurge
-from migrator.purge.records import SecondCopyRecords
 from migrator.purge.rules import digest_record, proofs_named
 from tests.purge.purge_world import PurgeSite, purge_site
 from tests.purge.test_purge import CUTOVER, asked, cli_site
@@ -98,20 +97,20 @@ def test_archives_without_every_file_do_not_count(site: PurgeSite) -> None:
     assert "named no other" in asking(site, {}).reasons[0]
     assert "is no name" in asking(site, {"a b": None}).reasons[0]
     assert "refused it" in asking(site, {}, code=1).reasons[0]
-    assert not SecondCopyRecords(site.world.ledger.database).all()
+    assert not site.world.ledger.second_copies.all()
 
 
 def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> None:
     """Also if a later hook refuses, or if the program was killed before it took the answer."""
     assert asking(site, {"hpss": None}, required=2, code=1).outcome is TreeOutcome.REFUSED
-    (one,) = SecondCopyRecords(site.world.ledger.database).all()
+    (one,) = site.world.ledger.second_copies.all()
     assert (one.name, one.place, one.files, one.size_bytes, one.extra) == ("hpss", "tape of hpss", 3, 6, 0)
     (answers(site) / "tsm.digests").write_bytes(listed(site) + b"00  more\0")
     (answers(site) / "tsm.archive").write_text("tape 2")
     done = asking(site, {}, required=3)
     assert (done.outcome, done.archives) == (TreeOutcome.REFUSED, ("hpss", "tsm"))
     assert {path.name for path in answers(site).glob("*.proven")} == {"hpss.proven", "tsm.proven"}
-    assert [one.extra for one in SecondCopyRecords(site.world.ledger.database).all()] == [0, 1]
+    assert [one.extra for one in site.world.ledger.second_copies.all()] == [0, 1]
     assert site.dry_run().trees[0].archives == ("hpss", "tsm")
     # Another verification, of the cutover or of what a rollback carried to the source, is another proof.
     item = Item(record=site.record, proof=site.proof)
@@ -121,7 +120,7 @@ def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> Non
         proofs_named(replace(item, carried=(again,))),
         proofs_named(replace(item, proof=again)),
     )
-    assert not SecondCopyRecords(site.world.ledger.database).of_tree(one.tree, "other")
+    assert not site.world.ledger.second_copies.of_tree(one.tree, "other")
     assert asking(site, {"hpss": None}).outcome is TreeOutcome.PURGED
     assert not answers(site).exists()
 

@@ -20,7 +20,6 @@ from migrator.ledger.locks import Locks
 from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ArchiveLimits, ReapRow, Restored, TreeArchived
-from migrator.reap.records import ArchiveRecords
 from migrator.reap.restore import RestoreRequest, RestoringWorld, restore
 from migrator.site.model import ReapAction
 from tests.support.entries import reap_row
@@ -128,7 +127,7 @@ class World:
 
     @property
     def proven(self) -> ProvenArchives:
-        return ProvenArchives(ArchiveRecords(self.ledger.database), self.folders)
+        return ProvenArchives(self.ledger.archives, self.folders)
 
     def rows(self, paths: Sequence[bytes] | None = None) -> list[ReapRow]:
         """The reap list of all that is no directory, or of some paths that are relative to the tree."""

@@ -50,7 +50,7 @@ def test_archiving_that_is_killed_again_and_again_ends_as_one_that_is_not(
         check_what_counts(world)
         assert kill_at < 1000, "archiving never gets to its end"
     assert kill_at > 12
-    proven = [one for one in ArchiveRecords(world.ledger.database).of_tree(TREE) if one.state is ArchiveState.PROVEN]
+    proven = [one for one in world.ledger.archives.of_tree(TREE) if one.state is ArchiveState.PROVEN]
     assert sum(one.written.members for one in proven) == FILES
     assert all(one.written.members <= MEMBERS for one in proven)
     there = sorted(path.name for path in world.archives.iterdir())
@@ -62,7 +62,7 @@ def test_archiving_that_is_killed_again_and_again_ends_as_one_that_is_not(
 
 def check_what_counts(world: World) -> None:
     """At every moment, what the ledger counts is on the target under its name, whole."""
-    for record in ArchiveRecords(world.ledger.database).of_tree(TREE):
+    for record in world.ledger.archives.of_tree(TREE):
         if record.state is ArchiveState.PROVEN:
             archive = world.archives / f"{record.number:06d}.tar.zst"
             assert archive.stat().st_size == record.written.archive_bytes

@@ -24,7 +24,6 @@ from migrator.reap import model as reap
 from migrator.reap import restore as restoring
 from migrator.reap.files import HeldFolder, MemberReader, OpenMember
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
-from migrator.reap.records import ArchiveRecords
 from migrator.site.filesystem import FileSystemCommand
 from tests.beegfs.test_storage_outages import Storage
 from tests.reap.archive_world import (
@@ -151,7 +150,7 @@ def test_the_limit_of_content_ends_an_archive(world: World) -> None:
         write(world.tree + b"/%d" % number, b"x" * size)
     done = world.archive(world.rows(), limits=reap.ArchiveLimits(max_bytes=1000))
     assert (done.archives, done.members) == (4, 5)
-    assert [one.written.content_bytes for one in ArchiveRecords(world.ledger.database).of_tree(TREE)] == [
+    assert [one.written.content_bytes for one in world.ledger.archives.of_tree(TREE)] == [
         600,
         600,
         5000,
@@ -329,7 +328,7 @@ def test_what_was_lost_before_the_switch_is_archived_again(world: World, place: 
     (world.archives / lost).unlink()
     done = world.archive(world.rows())
     assert (done.archives, done.members, done.already) == (1, 1, 0)
-    assert [one.state for one in ArchiveRecords(world.ledger.database).of_tree(TREE)] == [
+    assert [one.state for one in world.ledger.archives.of_tree(TREE)] == [
         ArchiveState.VOID,
         ArchiveState.PROVEN,
     ]
@@ -349,7 +348,7 @@ def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkey
     monkeypatch.setattr(HeldFolder, "publish", flip)
     with pytest.raises(MigratorError, match="could not be read back"):
         world.archive(world.rows())
-    assert [one.state for one in ArchiveRecords(world.ledger.database).of_tree(TREE)] == [ArchiveState.VOID]
+    assert [one.state for one in world.ledger.archives.of_tree(TREE)] == [ArchiveState.VOID]
     assert os.listdir(world.archives) == []
     assert not world.proven.of_block(TREE, [TREE + b"/file"])
     monkeypatch.undo()

@@ -19,7 +19,6 @@ from migrator.core.clock import SystemClock
 from migrator.core.states import PassKind
 from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.files import MountedArchiveFolders
-from migrator.reap.records import ReleaseRecords
 from tests.support.cli_site import Site
 from tests.support.cut_site import OWNERS, CutSite, cut_site
 from tests.support.delta_changes import let_settle, rewrite
@@ -120,7 +119,7 @@ def test_releasing_needs_a_confirmation_and_a_name_that_is_skipped(scanned: Site
     assert (done["files"], done["size_bytes"]) == (1, 10)
     scanned.works(*release, "home/ann/old/", "--confirm-loss")
     with MigrationLedger.open(scanned.directory / "state" / "ledger.db", read_only=True) as ledger:
-        kept = [(one.pattern, one.is_glob) for one in ReleaseRecords(ledger.database).of_trees([b"home/ann"])]
+        kept = [(one.pattern, one.is_glob) for one in ledger.releases.of_trees([b"home/ann"])]
     assert kept == [(b"t?ny", True), (b"old", False)]
 
 
