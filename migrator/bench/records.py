@@ -7,10 +7,9 @@ from sqlalchemy import select, update
 
 from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement
 from migrator.bench.tables import BenchmarkMeasurementRow, BenchmarkRow
-from migrator.core.documents import encode
 from migrator.core.errors import UsageError
 from migrator.ledger.ledger import Ledger
-from migrator.ledger.rows import Records, columns_of, from_column
+from migrator.ledger.rows import Records, columns_of
 
 
 class BenchmarkRecords(Records):
@@ -22,15 +21,15 @@ class BenchmarkRecords(Records):
 
     def measured(self, benchmark_id: int, measurement: Measurement) -> None:
         """Record the measurement of one step."""
-        document = {"benchmark_id": benchmark_id, "document": encode(measurement)}
-        self._put(BenchmarkMeasurementRow, [columns_of(BenchmarkMeasurementRow, measurement, **document)])
+        row = columns_of(BenchmarkMeasurementRow, measurement, benchmark_id=benchmark_id, document=measurement)
+        self._put(BenchmarkMeasurementRow, [row])
 
     def finish(
         self, benchmark_id: int, state: BenchmarkState, *, at_s: float, notes: Sequence[str] = ()
     ) -> BenchmarkRecord:
         """Record the end of a benchmark. The first end counts."""
         unfinished = (BenchmarkRow.id == benchmark_id, BenchmarkRow.ended_at_s.is_(None))
-        ended = {"state": state.value, "ended_at_s": at_s, "notes": encode(notes)}
+        ended = {"state": state, "ended_at_s": at_s, "notes": notes}
         with self._database.write() as connection:
             connection.execute(update(BenchmarkRow).where(*unfinished).values(ended))
         return self.read(benchmark_id)
@@ -51,7 +50,7 @@ class BenchmarkRecords(Records):
         made = BenchmarkMeasurementRow
         query = select(made.document).where(made.benchmark_id == benchmark_id)
         rows = self._rows(query.order_by(made.at_s, made.run, made.place, made.step))
-        return [from_column(document, Measurement) for (document,) in rows]
+        return [document for (document,) in rows]
 
 
 class BenchLedger(Ledger):

@@ -3,7 +3,8 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.bench.model import BenchmarkState, Measurement, Place, SuiteName, Unit
+from migrator.ledger.tables import Base, EnumText, JsonText
 
 
 class BenchmarkRow(Base):
@@ -12,17 +13,17 @@ class BenchmarkRow(Base):
     __tablename__ = "benchmarks"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    suite: Mapped[str]
+    suite: Mapped[SuiteName] = mapped_column(EnumText(SuiteName))
     scale: Mapped[float]
     seed: Mapped[int]
     runs: Mapped[int]
-    places: Mapped[str]
-    hosts: Mapped[str]
+    places: Mapped[tuple[Place, ...]] = mapped_column(JsonText(tuple[Place, ...]))
+    hosts: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
     token: Mapped[str]
-    state: Mapped[str]
+    state: Mapped[BenchmarkState] = mapped_column(EnumText(BenchmarkState))
     started_at_s: Mapped[float]
     ended_at_s: Mapped[float | None]
-    notes: Mapped[str]
+    notes: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
 
 
 class BenchmarkMeasurementRow(Base):
@@ -37,5 +38,5 @@ class BenchmarkMeasurementRow(Base):
     step: Mapped[str] = mapped_column(primary_key=True)
     at_s: Mapped[float]
     value: Mapped[float]
-    unit: Mapped[str]
-    document: Mapped[str]
+    unit: Mapped[Unit] = mapped_column(EnumText(Unit))
+    document: Mapped[Measurement] = mapped_column(JsonText(Measurement))

@@ -3,7 +3,8 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.gluster.model import TaskStatus
+from migrator.ledger.tables import Base, EnumText
 
 
 class OperationSampleRow(Base):
@@ -21,5 +22,5 @@ class OperationSampleRow(Base):
     lookups: Mapped[int]
     failures: Mapped[int]
     skipped: Mapped[int]
-    status: Mapped[str]
+    status: Mapped[TaskStatus] = mapped_column(EnumText(TaskStatus))
     runtime_s: Mapped[float]

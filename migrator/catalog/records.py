@@ -1,24 +1,25 @@
 """The records of scans and verifications in the ledger: what is in which catalog, and which manifest proves it."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, func, select, tuple_
 
 from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord
 from migrator.catalog.tables import ScanRow, VerificationRow
-from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
+from migrator.fs.model import DigestPolicy
 from migrator.ledger.database import Database, expect_one
 from migrator.ledger.ledger import Ledger
-from migrator.ledger.rows import Records, add, blank, change, columns_of, record_of
+from migrator.ledger.rows import AnyRow, Records, add, change, columns_of, record_of
 from migrator.ledger.tables import SiteRow
 
 # Scans.
 
 
 _scans = ScanRow
-_EVERYTHING = encode(())
+_EVERYTHING: tuple[bytes, ...] = ()
 _BRICKS = "bricks"
 
 
@@ -35,10 +36,25 @@ class ScanRecords(Records):
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one
         when called again for the same catalog.
         """
-        row = blank(ScanRow) | dict.fromkeys(
-            ("trees", "parts", "reasons", "strange", "set_apart", "selected_by"), encode(())
+        begun = CatalogRecord(
+            name=catalog,
+            scan_id=0,
+            site_id="",
+            via=via,
+            trees=(),
+            parts=(),
+            started_at_s=at_s,
+            finished_at_s=None,
+            whole=False,
+            reasons=(),
+            rows=0,
+            files=0,
+            directories=0,
+            size_bytes=0,
+            problems=0,
+            scope=tuple(scope),
         )
-        row |= {"catalog": catalog, "via": via, "scope": encode(scope), "started_at_s": at_s}
+        row = columns_of(ScanRow, begun, catalog=catalog)
         with self._database.write() as connection:
             there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()
             return add(connection, ScanRow, **row) if there is None else int(there)
@@ -90,7 +106,7 @@ class ScanRecords(Records):
 
 
 _verifications = VerificationRow
-_WHOLE_BATCH = encode(())
+_WHOLE_BATCH: tuple[bytes, ...] = ()
 
 
 class VerificationRecords(Records):
@@ -98,8 +114,26 @@ class VerificationRecords(Records):
 
     def start(self, *, plan: str, batch: int, at_s: float) -> int:
         """Record a new verification; returns its id. Every call is a verification of its own."""
-        row = {"plan": plan, "batch": batch, "started_at_s": at_s}
-        return self._add(VerificationRow, **(blank(VerificationRow) | row))
+        begun = VerificationRecord(
+            id=0,
+            plan=plan,
+            batch=batch,
+            started_at_s=at_s,
+            finished_at_s=None,
+            policy=DigestPolicy(algorithm="", share=0.0, seed=0),
+            paths=0,
+            size_bytes=0,
+            digested_files=0,
+            digested_bytes=0,
+            proven_gone=0,
+            differences={},
+            expected={},
+            whole=False,
+            reasons=(),
+            manifest=None,
+            manifest_digest=None,
+        )
+        return self._add(VerificationRow, **_columns(begun))
 
     def finish(self, record: VerificationRecord) -> None:
         """Record the result of a verification. Recording it again is allowed; another result raises LedgerCorrupt."""
@@ -109,8 +143,8 @@ class VerificationRecords(Records):
             there = connection.execute(query).one_or_none()
             expect_one(int(there is not None), what)
             if there is None or there.finished_at_s is None:
-                change(connection, VerificationRow, record.id, what, **columns_of(VerificationRow, record))
-            elif record_of(there, VerificationRecord) != replace(record, examples=()):
+                change(connection, VerificationRow, record.id, what, **_columns(record))
+            elif _record(there) != replace(record, examples=()):
                 raise LedgerCorrupt(f"{what} has ended already, with another result")
 
     def latest(self, plan: str, batch: int) -> VerificationRecord | None:
@@ -143,7 +177,15 @@ class VerificationRecords(Records):
 
     def _finished(self, *wanted: ColumnElement[bool]) -> Sequence[VerificationRecord]:
         query = select(VerificationRow).where(_verifications.finished_at_s.is_not(None), *wanted)
-        return self._all(VerificationRecord, query.order_by(_verifications.id))
+        return [_record(row) for row in self._rows(query.order_by(_verifications.id))]
+
+
+def _columns(record: VerificationRecord) -> dict[str, Any]:
+    return columns_of(VerificationRow, record) | columns_of(VerificationRow, record.policy)
+
+
+def _record(row: AnyRow) -> VerificationRecord:
+    return record_of(row, VerificationRecord, policy=record_of(row, DigestPolicy))
 
 
 class CatalogLedger(Ledger):

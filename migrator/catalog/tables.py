@@ -1,9 +1,13 @@
 """The tables of scans and verifications."""
 
+from collections.abc import Mapping
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.catalog.model import StrangeFiles
+from migrator.core.entry import UserTree
+from migrator.ledger.tables import Base, JsonText
 
 
 class ScanRow(Base):
@@ -17,23 +21,23 @@ class ScanRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     catalog: Mapped[str]
     via: Mapped[str]
-    scope: Mapped[str]
+    scope: Mapped[tuple[bytes, ...]] = mapped_column(JsonText(tuple[bytes, ...]))
     started_at_s: Mapped[float]
     finished_at_s: Mapped[float | None]
-    trees: Mapped[str]
-    parts: Mapped[str]
-    whole: Mapped[int]
-    reasons: Mapped[str]
+    trees: Mapped[tuple[UserTree, ...]] = mapped_column(JsonText(tuple[UserTree, ...]))
+    parts: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
+    whole: Mapped[bool]
+    reasons: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
     rows: Mapped[int]
     files: Mapped[int]
     directories: Mapped[int]
     size_bytes: Mapped[int]
     problems: Mapped[int]
     health_fingerprint: Mapped[str]
-    strange: Mapped[str]
+    strange: Mapped[tuple[StrangeFiles, ...]] = mapped_column(JsonText(tuple[StrangeFiles, ...]))
     digest: Mapped[str]
-    set_apart: Mapped[str]
-    selected_by: Mapped[str]
+    set_apart: Mapped[tuple[bytes, ...]] = mapped_column(JsonText(tuple[bytes, ...]))
+    selected_by: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
 
 
 class VerificationRow(Base):
@@ -55,16 +59,16 @@ class VerificationRow(Base):
     digested_files: Mapped[int]
     digested_bytes: Mapped[int]
     proven_gone: Mapped[int]
-    differences: Mapped[str]
-    expected: Mapped[str]
-    whole: Mapped[int]
-    reasons: Mapped[str]
+    differences: Mapped[Mapping[str, int]] = mapped_column(JsonText(Mapping[str, int]))
+    expected: Mapped[Mapping[str, int]] = mapped_column(JsonText(Mapping[str, int]))
+    whole: Mapped[bool]
+    reasons: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
     manifest: Mapped[str | None]
     manifest_digest: Mapped[str | None]
     files: Mapped[int]
     equal_paths: Mapped[int]
     differences_file: Mapped[str | None]
     differences_digest: Mapped[str | None]
-    trees: Mapped[str]
+    trees: Mapped[tuple[bytes, ...]] = mapped_column(JsonText(tuple[bytes, ...]))
     carried_files: Mapped[int]
     carried_bytes: Mapped[int]

@@ -3,7 +3,9 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.cutover.model import TreeTest
+from migrator.fs.model import Side
+from migrator.ledger.tables import Base, EnumText
 
 
 class TargetBackupRow(Base):
@@ -37,12 +39,12 @@ class TreeMeasurementRow(Base):
     __table_args__ = {"sqlite_with_rowid": False}
 
     cutover_id: Mapped[int] = mapped_column(sa.ForeignKey("operations.id"), primary_key=True)
-    side: Mapped[str] = mapped_column(primary_key=True)
+    side: Mapped[Side] = mapped_column(EnumText(Side), primary_key=True)
     run: Mapped[int] = mapped_column(primary_key=True)
-    test: Mapped[str] = mapped_column(primary_key=True)
+    test: Mapped[TreeTest] = mapped_column(EnumText(TreeTest), primary_key=True)
     at_s: Mapped[float]
     seconds: Mapped[float]
     amount: Mapped[int]
-    complete: Mapped[int]
-    cold: Mapped[int | None]
+    complete: Mapped[bool]
+    cold: Mapped[bool | None]
     failure: Mapped[str]

@@ -3,7 +3,8 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.hooks.model import HookOutcome, HookStep
+from migrator.ledger.tables import Base, EnumText
 
 
 class HookStepRow(Base):
@@ -14,7 +15,7 @@ class HookStepRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
-    step: Mapped[str]
+    step: Mapped[HookStep] = mapped_column(EnumText(HookStep))
     subject: Mapped[str]
     opened_at_s: Mapped[float]
     closed_at_s: Mapped[float | None]
@@ -39,5 +40,5 @@ class HookCallRow(Base):
     started_at_s: Mapped[float]
     finished_at_s: Mapped[float | None]
     exit_code: Mapped[int | None]
-    outcome: Mapped[str | None]
+    outcome: Mapped[HookOutcome | None] = mapped_column(EnumText(HookOutcome))
     output: Mapped[bytes]

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import or_, select
 
-from migrator.core.documents import encode
 from migrator.core.errors import UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.fs.model import MountIdentity, TargetCapabilities
@@ -45,11 +44,11 @@ class SiteRecords(Records):
 
     def update_identities(self, source: MountIdentity, target: MountIdentity) -> None:
         """Record the current mounts as the expected ones."""
-        self._change(tables.SiteRow, _ONLY_SITE, "site", source=encode(source), target=encode(target))
+        self._change(tables.SiteRow, _ONLY_SITE, "site", source=source, target=target)
 
     def record_capabilities(self, capabilities: TargetCapabilities, at_s: float) -> None:
         """Record which attributes of a file the target keeps."""
-        found = {"capabilities": encode(capabilities), "capabilities_probed_at_s": at_s}
+        found = {"capabilities": capabilities, "capabilities_probed_at_s": at_s}
         self._change(tables.SiteRow, _ONLY_SITE, "site", **found)
 
 

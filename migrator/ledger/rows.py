@@ -1,123 +1,35 @@
-"""Rows as structs, for all groups of tables: a field is stored in the column of the same name.
+"""Reading and writing rows, for the records of all features.
 
-If a field is a struct and has no column of its name, its own fields have columns; it is None if all of these are
-null. Other values that do not fit a plain column are stored as JSON.
+The columns convert values (`EnumText`, `JsonText`), so a field of a record and the column of the same name have the same value.
 """
 
-import json
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence
-from enum import StrEnum
-from functools import cache, partial
-from types import NoneType, UnionType
-from typing import Any, Generic, TypeVar, cast, get_args
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import fields
 from sqlalchemy import Connection, Executable, Row, Select, bindparam, insert, select, update
 
-from migrator.core import documents
-from migrator.ledger.database import Database, State, check, damaged, expect_one, missing
-from migrator.ledger.tables import Base, PlainText
+from migrator.ledger.database import Database, State, check, expect_one, missing
+from migrator.ledger.tables import Base
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", bound=Struct)
 AnyRow = Row[*tuple[Any, ...]]
 AnySelect = Select[*tuple[Any, ...]]
-_Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-
-_PLAIN = (int, float, str, bytes)
-
-
-def _codec(hint: Any) -> _Codec | None:  # noqa: ANN401 - a type
-    if hint in _PLAIN:
-        return None
-    if hint is bool:
-        return int, bool
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return str, hint
-    return documents.encode, partial(from_column, kind=hint)
-
-
-def from_column(text: str, kind: Any) -> Any:  # noqa: ANN401 - a value of the type
-    """The value of a column of JSON."""
-    return documents.decode(kind, json.loads(text))
-
-
-@cache
-def _hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:  # noqa: ANN401 - a struct
-    """The type of each field without None, and whether it may be None."""
-    found: dict[str, tuple[Any, bool]] = {}
-    for field in fields(kind):
-        hint, optional = field.type, isinstance(field.type, UnionType)
-        found[field.name] = next(one for one in get_args(hint) if one is not NoneType) if optional else hint, optional
-    return found
-
-
-def _lies_in(hint: Any, columns: Container[str]) -> bool:  # noqa: ANN401 - a type
-    return isinstance(hint, type) and issubclass(hint, Struct) and all(name in columns for name in _hints(hint))
-
-
-@cache
-def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str, Any]], Any]:  # noqa: ANN401 - a struct
-    """A function that reads a record from rows of these columns."""
-    place = {name: at for at, name in enumerate(names)}
-    own: list[tuple[str, int, Callable[[Any], Any] | None]] = []
-    nested: list[tuple[str, Any, list[int]]] = []
-    for name, (hint, optional) in _hints(kind).items():
-        if name in place:
-            codec = _codec(hint)
-            own.append((name, place[name], None if codec is None else codec[1]))
-        elif _lies_in(hint, place):
-            nested.append((name, hint, [place[part] for part in _hints(hint)] if optional else []))
-
-    def read(row: AnyRow, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the kind
-        values = dict(given)
-        for name, at, decode in own:
-            if name not in given:
-                value = row[at]
-                values[name] = value if decode is None or value is None else decode(value)
-        for name, hint, parts in nested:
-            if name not in given:
-                absent = parts and all(row[at] is None for at in parts)
-                values[name] = None if absent else _reader(hint, names)(row, {})
-        return kind(**values)
-
-    return read
 
 
 def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
-    """A struct from a row; `given` fields replace those of the row. A field without a column keeps its default.
-    Raises LedgerCorrupt if a value cannot be decoded.
-    """
-    try:
-        return cast("Value", _reader(cast("Hashable", kind), row._fields)(row, given))
-    except ValueError as error:
-        raise damaged(f"a {kind.__name__} cannot be read: {error}") from error
+    """A record from the columns that have the names of its fields; `given` fields replace those of the row."""
+    names = kind.__struct_fields__
+    return kind(**{name: value for name, value in row._mapping.items() if name in names} | given)  # noqa: SLF001 - SQLAlchemy's public name
 
 
-def columns_of(table: type[Base], record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any struct
-    """The values of a record for the columns of a table, except the id. `given` values are already encoded and replace
-    those of the record.
-    """
-    found = dict(given)
-    for name, (hint, _) in _hints(cast("Hashable", type(record))).items():
-        value = getattr(record, name)
-        if name in {"id", *given}:
-            continue
-        if name in table.__table__.c:
-            codec = _codec(hint)
-            found[name] = value if codec is None or value is None else codec[0](value)
-        elif value is not None and _lies_in(hint, table.__table__.c.keys()):
-            found = columns_of(table, value) | found
-    return found
-
-
-def blank(table: type[Base]) -> dict[str, Any]:
-    """A row of zeros and empty texts, without its id."""
+def columns_of(table: type[Base], record: Struct, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - values of any column
+    """The fields of a record that have columns, except the id; `given` values replace those of the record."""
+    columns = table.__table__.c
     return {
-        column.name: "" if isinstance(column.type, PlainText) else column.type.python_type()
-        for column in table.__table__.c
-        if not column.nullable and not column.primary_key
-    }
+        name: getattr(record, name) for name in record.__struct_fields__ if name in columns and name != "id"
+    } | given
 
 
 # In a transaction.

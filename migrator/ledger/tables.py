@@ -4,10 +4,19 @@ No table has a row per file, except for files that need attention: files are in 
 revision in `migrations/versions` (`schema.py`).
 """
 
-from typing import Any, ClassVar
+import json
+from enum import StrEnum
+from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from migrator.core import documents
+from migrator.core.events import EventKind, Severity
+from migrator.fs.model import MountIdentity, TargetCapabilities
+from migrator.ledger.database import damaged
+
+Word = TypeVar("Word", bound=StrEnum)
 
 
 class PlainText(sa.TypeDecorator[str]):
@@ -20,6 +29,73 @@ class PlainText(sa.TypeDecorator[str]):
         """Escape characters that cannot be encoded."""
         del dialect
         return None if value is None else storable(value)
+
+
+class EnumText(sa.TypeDecorator[Word]):
+    """A member of an enumeration, stored as its value. Raises LedgerCorrupt for any other value in the ledger."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Word]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """The value of a member, which is text itself."""
+        del dialect
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Word | None:
+        """The member of a value."""
+        del dialect
+        try:
+            return None if value is None else self.kind(value)
+        except ValueError as error:
+            raise damaged(f"a {self.kind.__name__} cannot be read: {error}") from error
+
+
+class JsonText(sa.TypeDecorator[Any]):
+    """A value as JSON: structs, tuples and mappings, with bytes and lone surrogates. Equal values are equal text. Raises
+    LedgerCorrupt if the ledger has a value of another form.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - a type
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:  # noqa: ANN401 - of the kind
+        """A value as text."""
+        del dialect
+        return None if value is None else documents.encode(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:  # noqa: ANN401 - of the kind
+        """The value of a text."""
+        del dialect
+        try:
+            return None if value is None else documents.decode(self.kind, json.loads(value))
+        except ValueError as error:
+            raise damaged(f"a value of {self.kind} cannot be read: {error}") from error
+
+
+class Flag(sa.TypeDecorator[bool]):
+    """True or False, stored as 1 or 0."""
+
+    impl = sa.Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: bool | None, dialect: sa.Dialect) -> int | None:
+        """As an integer."""
+        del dialect
+        return None if value is None else int(value)
+
+    def process_result_value(self, value: int | None, dialect: sa.Dialect) -> bool | None:
+        """From an integer."""
+        del dialect
+        return None if value is None else bool(value)
 
 
 def storable(value: str) -> str:
@@ -39,7 +115,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map: ClassVar[dict[Any, Any]] = {str: PlainText, float: sa.Float}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {str: PlainText, float: sa.Float, bool: Flag}
     __table__: ClassVar[sa.Table]
 
 
@@ -67,9 +143,9 @@ class SiteRow(Base):
     site_id: Mapped[str]
     name: Mapped[str]
     created_at_s: Mapped[float]
-    source: Mapped[str]
-    target: Mapped[str]
-    capabilities: Mapped[str | None]
+    source: Mapped[MountIdentity] = mapped_column(JsonText(MountIdentity))
+    target: Mapped[MountIdentity] = mapped_column(JsonText(MountIdentity))
+    capabilities: Mapped[TargetCapabilities | None] = mapped_column(JsonText(TargetCapabilities))
     capabilities_probed_at_s: Mapped[float | None]
 
 
@@ -109,7 +185,7 @@ class EventRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"))
     at_s: Mapped[float]
-    kind: Mapped[str]
-    severity: Mapped[str]
+    kind: Mapped[EventKind] = mapped_column(EnumText(EventKind))
+    severity: Mapped[Severity] = mapped_column(EnumText(Severity))
     subject: Mapped[str]
     message: Mapped[str]

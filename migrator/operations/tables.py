@@ -3,7 +3,8 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.ledger.tables import Base, EnumText
+from migrator.operations.model import StepResult
 
 
 class OperationRow(Base):
@@ -33,5 +34,5 @@ class OperationStepRow(Base):
     step: Mapped[str]
     intended_at_s: Mapped[float]
     ended_at_s: Mapped[float | None]
-    result: Mapped[str | None]
+    result: Mapped[StepResult | None] = mapped_column(EnumText(StepResult))
     message: Mapped[str]

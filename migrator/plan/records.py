@@ -12,7 +12,7 @@ from migrator.core.errors import UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
 from migrator.fs.model import CapacitySample
 from migrator.ledger.database import expect_one
-from migrator.ledger.rows import Records, States, add, blank, columns_of, put, record_of
+from migrator.ledger.rows import Records, States, add, columns_of, put, record_of
 from migrator.plan.model import Plan, PlannedTree, PlanRecord
 from migrator.plan.ports import CopiedTrees, MeasuredDrains, MeasuredStreams
 from migrator.plan.tables import BatchRow, BatchTreeRow, CapacitySampleRow, OwnerLimitRow, PlanRow, StorageSampleRow
@@ -49,22 +49,31 @@ class PlanRecords(Records):
             document = {"path": path, "checksum": checksum, "activated_at_s": plan.created_at_s if first else None}
             add(connection, PlanRow, **columns_of(PlanRow, plan, **document))
             for batch in plan.batches:
-                state = BatchState.PLANNED.value
+                state = BatchState.PLANNED
                 connection.execute(insert(BatchRow).values(columns_of(BatchRow, batch, plan=plan.name, state=state)))
                 for tree in batch.trees:
-                    row = {"plan": plan.name, "batch": batch.number, "tree": tree.path, "user": tree.user}
-                    row["reaped_bytes"], row["reaped_files"] = reaped[tree.path]
-                    if tree.path in usage:
-                        rank, used = usage[tree.path]
-                        row |= columns_of(BatchTreeRow, used, tree=tree.path, rank=rank)
-                    connection.execute(insert(BatchTreeRow).values(blank(BatchTreeRow) | row))
+                    reaped_bytes, reaped_files = reaped[tree.path]
+                    rank, used = usage.get(tree.path, (0, None))
+                    row = {
+                        "plan": plan.name,
+                        "batch": batch.number,
+                        "tree": tree.path,
+                        "user": tree.user,
+                        "rank": rank,
+                        "size_bytes": 0 if used is None else used.size_bytes,
+                        "files": 0 if used is None else used.files,
+                        "directories": 0 if used is None else used.directories,
+                        "reaped_bytes": reaped_bytes,
+                        "reaped_files": reaped_files,
+                    }
+                    connection.execute(insert(BatchTreeRow).values(row))
 
     def read(self, name: str) -> PlanRecord | None:
         """A plan by its name."""
         with self._database.read() as connection:
             row = connection.execute(select(PlanRow).where(_plans.name == name)).one_or_none()
             query = select(_batches.number, _batches.state).where(_batches.plan == name).order_by(_batches.number)
-            states = {number: BatchState(state) for number, state in connection.execute(query)}
+            states = {row.number: row.state for row in connection.execute(query)}
         return None if row is None else record_of(row, PlanRecord, batches=states)
 
     def activate(self, name: str, at_s: float) -> None:

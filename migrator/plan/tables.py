@@ -3,7 +3,11 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.beegfs.model import StorageTarget
+from migrator.core.states import BatchState
+from migrator.fs.model import Side
+from migrator.ledger.tables import Base, EnumText, JsonText
+from migrator.plan.model import TransferCost
 
 
 class PlanRow(Base):
@@ -22,7 +26,7 @@ class PlanRow(Base):
     size_bytes: Mapped[int]
     files: Mapped[int]
     directories: Mapped[int]
-    cost: Mapped[str]
+    cost: Mapped[TransferCost] = mapped_column(JsonText(TransferCost))
     forecast_s: Mapped[float]
     activated_at_s: Mapped[float | None]
 
@@ -34,7 +38,7 @@ class BatchRow(Base):
 
     plan: Mapped[str] = mapped_column(sa.ForeignKey("plans.name"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
-    state: Mapped[str]
+    state: Mapped[BatchState] = mapped_column(EnumText(BatchState))
     size_bytes: Mapped[int]
     files: Mapped[int]
     directories: Mapped[int]
@@ -67,7 +71,7 @@ class OwnerLimitRow(Base):
 
     uid: Mapped[int] = mapped_column(primary_key=True)
     size_bytes: Mapped[int]
-    trees: Mapped[str]
+    trees: Mapped[tuple[bytes, ...]] = mapped_column(JsonText(tuple[bytes, ...]))
 
 
 class CapacitySampleRow(Base):
@@ -76,7 +80,7 @@ class CapacitySampleRow(Base):
     __tablename__ = "capacity_samples"
     __table_args__ = {"sqlite_with_rowid": False}
 
-    side: Mapped[str] = mapped_column(primary_key=True)
+    side: Mapped[Side] = mapped_column(EnumText(Side), primary_key=True)
     at_s: Mapped[float] = mapped_column(primary_key=True)
     total_bytes: Mapped[int]
     free_bytes: Mapped[int]
@@ -91,4 +95,4 @@ class StorageSampleRow(Base):
 
     day: Mapped[int] = mapped_column(primary_key=True)
     at_s: Mapped[float]
-    targets: Mapped[str]
+    targets: Mapped[tuple[StorageTarget, ...]] = mapped_column(JsonText(tuple[StorageTarget, ...]))

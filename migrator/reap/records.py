@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 from sqlalchemy import select
 
-from migrator.ledger.rows import Records, States, columns_of
+from migrator.ledger.rows import AnyRow, Records, States, columns_of, record_of
 from migrator.plan.records import PlanLedger
 from migrator.reap.model import ARCHIVE_TRANSITIONS, ArchiveRecord, ArchiveState, ReapRelease, WrittenArchive
 from migrator.reap.tables import ArchiveRow, ReapReleaseRow
@@ -30,7 +30,8 @@ class ArchiveRecords(Records):
             state=ArchiveState.WRITTEN,
             at_s=at_s,
         )
-        return replace(record, id=self._add(ArchiveRow, **columns_of(ArchiveRow, record)))
+        row = columns_of(ArchiveRow, record) | columns_of(ArchiveRow, written)
+        return replace(record, id=self._add(ArchiveRow, **row))
 
     def enter(self, archive_id: int, state: ArchiveState, *, at_s: float, reason: str = "") -> None:
         """The archive was read back, or does not count for a reason. May be called again."""
@@ -41,12 +42,17 @@ class ArchiveRecords(Records):
     def of_tree(self, tree: bytes) -> Sequence[ArchiveRecord]:
         """Every archive of a tree, oldest first."""
         query = select(ArchiveRow).where(ArchiveRow.tree == tree)
-        return self._all(ArchiveRecord, query.order_by(ArchiveRow.number))
+        return [_archive(row) for row in self._rows(query.order_by(ArchiveRow.number))]
 
     def of_plan(self, plan: str, batch: int | None = None) -> Sequence[ArchiveRecord]:
         """Every archive of a plan, or of one of its batches, oldest first."""
         query = select(ArchiveRow).where(ArchiveRow.plan == plan).order_by(ArchiveRow.id)
-        return self._all(ArchiveRecord, query if batch is None else query.where(ArchiveRow.batch == batch))
+        rows = self._rows(query if batch is None else query.where(ArchiveRow.batch == batch))
+        return [_archive(row) for row in rows]
+
+
+def _archive(row: AnyRow) -> ArchiveRecord:
+    return record_of(row, ArchiveRecord, written=record_of(row, WrittenArchive))
 
 
 class ReleaseRecords(Records):

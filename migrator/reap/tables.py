@@ -3,7 +3,8 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.ledger.tables import Base, EnumText
+from migrator.reap.model import ArchiveState
 
 
 class ArchiveRow(Base):
@@ -26,7 +27,7 @@ class ArchiveRow(Base):
     index_bytes: Mapped[int]
     archive_digest: Mapped[str]
     index_digest: Mapped[str]
-    state: Mapped[str]
+    state: Mapped[ArchiveState] = mapped_column(EnumText(ArchiveState))
     at_s: Mapped[float]
     reason: Mapped[str]
 
@@ -39,6 +40,6 @@ class ReapReleaseRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     tree: Mapped[bytes]
     pattern: Mapped[bytes]
-    is_glob: Mapped[int]
+    is_glob: Mapped[bool]
     by: Mapped[str]
     at_s: Mapped[float]

@@ -3,16 +3,16 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select
+from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select, type_coerce
 from sqlalchemy.orm import InstrumentedAttribute
 
 from migrator.bench.records import BenchLedger
 from migrator.bricks.records import BrickLedger
 from migrator.core.events import Event, Severity
 from migrator.core.states import CONTENT_KINDS, AttemptState, ChunkKind, ChunkState, PassKind
-from migrator.ledger.rows import AnySelect, Records, from_column, record_of
-from migrator.ledger.tables import EventRow
-from migrator.plan.model import CostSums, ThroughputPoint, TransferCost
+from migrator.ledger.rows import AnySelect, Records, record_of
+from migrator.ledger.tables import EnumText, EventRow
+from migrator.plan.model import CostSums, ThroughputPoint
 from migrator.plan.tables import BatchRow, PlanRow
 from migrator.purge.records import PurgeLedger
 from migrator.report import model as report
@@ -35,8 +35,7 @@ class LedgerFacts(Records):
     def plan(self, name: str) -> report.PlanFacts | None:
         """A plan, with what its forecast is based on."""
         for row in self._rows(select(PlanRow).where(PlanRow.name == name)):
-            cost: TransferCost = from_column(row.cost, TransferCost)
-            return record_of(row, report.PlanFacts, basis=cost.basis)
+            return record_of(row, report.PlanFacts, basis=row.cost.basis)
         return None
 
     def batches(self, plan: str) -> Sequence[report.PlannedBatch]:
@@ -149,11 +148,12 @@ class LedgerFacts(Records):
     def stream_sums(self) -> Sequence[StreamSum]:
         """Sums over the streams of all plans, by host, brick, engine and size class."""
         mean_bytes = cast(_chunks.size_bytes, Float) / _chunks.files
-        size_class = case(
+        by_size = case(
             (_chunks.kind == ChunkKind.RANGES.value, SizeClass.RANGES.value),
             *((mean_bytes < upper_bytes, name.value) for name, upper_bytes in report.UPPER_BYTES),
             else_=SizeClass.LARGE.value,
-        ).label("size_class")
+        )
+        size_class = type_coerce(by_size, EnumText(SizeClass)).label("size_class")
         seconds = _attempts.finished_at_s - _attempts.started_at_s
         keys = (_attempts.host, _chunks.brick, _attempts.engine, size_class)
         sums = (func.count().label("attempts"), *_sums(_attempts.files, _attempts.size_bytes))

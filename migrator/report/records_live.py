@@ -78,9 +78,9 @@ def _passes(connection: Connection) -> dict[str, Counts]:
     )
     sums = {kind: values for kind, *values in connection.execute(query)}
     return {
-        "passes_total": [(begun.get(kind.value, 0), kind.value) for kind in PassKind],
+        "passes_total": [(begun.get(kind, 0), kind.value) for kind in PassKind],
         **{
-            f"stream_{unit}_total": [(sums.get(kind.value, (0, 0, 0.0))[place], kind.value) for kind in PassKind]
+            f"stream_{unit}_total": [(sums.get(kind, (0, 0, 0.0))[place], kind.value) for kind in PassKind]
             for place, unit in enumerate(("bytes", "files", "seconds"))
         },
     }

@@ -8,14 +8,13 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.orm import aliased
 
 from migrator.core import states
-from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.database import missing
 from migrator.ledger.model import RunRecord
-from migrator.ledger.rows import Records, States, add, change, columns_of, record_of
+from migrator.ledger.rows import AnyRow, Records, States, add, change, columns_of, record_of
 from migrator.ledger.tables import RunRow
 from migrator.plan.model import Chunk
 from migrator.transfer import tables
@@ -304,7 +303,7 @@ class AttemptTable(Records):
                 host=host,
                 engine=engine,
                 state=AttemptState.INTENDED.value,
-                argv=encode(argv),
+                argv=argv,
                 started_at_s=at_s,
                 files=0,
                 size_bytes=0,
@@ -360,7 +359,7 @@ class AttemptTable(Records):
             query = query.where(of_pass.exists())
         if run_id is not None:
             query = query.where(_attempts.run_id == run_id)
-        return self._all(AttemptRecord, query)
+        return [_attempt(row) for row in self._rows(query)]
 
     def runs_with_attempts(self) -> Sequence[RunRecord]:
         """The runs with unfinished attempts, oldest first: runs at work, and those that were killed."""
@@ -370,7 +369,7 @@ class AttemptTable(Records):
     def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]:
         """Every attempt at a chunk, oldest first."""
         query = select(tables.AttemptRow).where(_attempts.chunk_id == chunk_id).order_by(_attempts.number)
-        return self._all(AttemptRecord, query)
+        return [_attempt(row) for row in self._rows(query)]
 
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
         """Files of a pass with a problem that no later attempt settled, in order of path."""
@@ -391,6 +390,11 @@ class AttemptTable(Records):
         """Record problems of files outside the chunks of a pass. May be called again."""
         with self._database.write() as connection:
             _record_problems(connection, pass_id, None, problems, at_s)
+
+
+def _attempt(row: AnyRow) -> AttemptRecord:
+    process = None if row.pid is None else record_of(row, ProcessIdentity)
+    return record_of(row, AttemptRecord, process=process, counters=record_of(row, StreamCounters))
 
 
 _ATTEMPT_STATES = States(tables.AttemptRow, states.ATTEMPT_TRANSITIONS, "id")

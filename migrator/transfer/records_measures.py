@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Float, Integer, cast, delete, func, select
 
-from migrator.core.probe import Probe, ProbeSide
+from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import AttemptState, ChunkKind
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
@@ -129,7 +129,10 @@ class ProbeRecords(Records):
     def add(self, probe: Probe) -> None:
         """Store a probe. Some calls also remove old ones."""
         with self._database.write() as connection:
-            if add(connection, tables.ProbeRow, **columns_of(tables.ProbeRow, probe)) % _THIN_EVERY == 0:
+            row = columns_of(tables.ProbeRow, probe) | (
+                {} if probe.times is None else columns_of(tables.ProbeRow, probe.times)
+            )
+            if add(connection, tables.ProbeRow, **row) % _THIN_EVERY == 0:
                 old, hour = _probes.at_s < probe.at_s - ALL_KEPT_S, cast(_probes.at_s / HOUR_S, Integer)
                 kept = select(func.min(_probes.id)).where(old).group_by(_probes.side, hour)
                 connection.execute(delete(tables.ProbeRow).where(old, _probes.id.not_in(kept)))
@@ -138,12 +141,12 @@ class ProbeRecords(Records):
     def since(self, side: ProbeSide, at_s: float) -> Sequence[Probe]:
         """Probes of one side that began after `at_s`, oldest first."""
         query = select(tables.ProbeRow).where(_probes.side == side.value, _probes.at_s > at_s)
-        return self._all(Probe, query.order_by(_probes.at_s, _probes.id))
+        return [_probe(row) for row in self._rows(query.order_by(_probes.at_s, _probes.id))]
 
     def after(self, number: int) -> Sequence[tuple[int, Probe]]:
         """Probes of both sides after a number, with their numbers, in order."""
         query = select(tables.ProbeRow).where(_probes.id > number).order_by(_probes.id)
-        return [(row.id, record_of(row, Probe)) for row in self._rows(query)]
+        return [(row.id, _probe(row)) for row in self._rows(query)]
 
     def last(self) -> int:
         """The number of the newest probe, 0 if there is none."""
@@ -152,8 +155,12 @@ class ProbeRecords(Records):
     def newest(self) -> Sequence[Probe]:
         """The newest probe of each side, in the order of `ProbeSide`."""
         newest = select(tables.ProbeRow).order_by(_probes.at_s.desc(), _probes.id.desc())
-        found = (self._first(Probe, newest.where(_probes.side == side.value)) for side in ProbeSide)
-        return [probe for probe in found if probe is not None]
+        rows = (self._rows(newest.where(_probes.side == side).limit(1)) for side in ProbeSide)
+        return [_probe(row) for found in rows for row in found]
+
+
+def _probe(row: AnyRow) -> Probe:
+    return record_of(row, Probe, times=None if row.create_s is None else record_of(row, ProbeTimes))
 
 
 # Limits that operators set, and the limits that the governor set for runs.

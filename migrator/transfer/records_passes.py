@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, and_, func, insert, or_, select
 from sqlalchemy.orm import aliased
 
-from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.paths import tree_of
 from migrator.core.states import PASS_TRANSITIONS, ChunkKind, ChunkState, PassKind, PassState
@@ -17,7 +16,7 @@ from migrator.plan.model import Chunk
 from migrator.plan.tables import BatchTreeRow
 from migrator.transfer import tables
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived, PassRecord
+from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived, PassRecord, Prediction
 from migrator.transfer.records_chunks import content_sum, insert_chunks
 
 # Passes, and the changes before each.
@@ -319,24 +318,27 @@ class PredictionRecords(Records):
     def record(self, record: ConvergenceRecord) -> None:
         """Store the prediction after a pass, replacing an earlier one."""
         table, found = tables.PredictionRow, record.prediction
-        row = columns_of(table, found) | columns_of(table, record, decision=record.outcome.value)
-        self._put(table, [row | {"churn_of_trees": encode(found.trees)}])
+        row = columns_of(table, found, churn_of_trees=found.trees) | columns_of(table, record, decision=record.outcome)
+        self._put(table, [row])
 
     def of_batch(self, plan: str, batch: int) -> Sequence[ConvergenceRecord]:
         """The predictions of a batch, in the order of its passes."""
-        return self._all(ConvergenceRecord, _of_plan(plan).where(_passes.batch == batch))
+        return [_prediction(row) for row in self._rows(_of_plan(plan).where(_passes.batch == batch))]
 
     def of_plan(self, plan: str) -> Sequence[ConvergenceRecord]:
         """The predictions of all batches of a plan, in the order of the passes."""
-        return self._all(ConvergenceRecord, _of_plan(plan))
+        return [_prediction(row) for row in self._rows(_of_plan(plan))]
+
+
+def _prediction(row: AnyRow) -> ConvergenceRecord:
+    prediction = record_of(row, Prediction, trees=row.churn_of_trees)
+    return record_of(row, ConvergenceRecord, outcome=row.decision, prediction=prediction)
 
 
 def _of_plan(plan: str) -> AnySelect:
     found = tables.PredictionRow
     return (
-        select(
-            _passes.batch, tables.PredictionRow, found.decision.label("outcome"), found.churn_of_trees.label("trees")
-        )
+        select(_passes.batch, tables.PredictionRow)
         .join(tables.PassRow, _passes.id == found.pass_id)
         .where(_passes.plan == plan)
         .order_by(found.pass_id)

@@ -3,7 +3,11 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.ledger.tables import Base
+from migrator.core.probe import ProbeSide
+from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.ledger.tables import Base, EnumText, JsonText
+from migrator.transfer.delta.model import ChangeKind
+from migrator.transfer.model import Bound, ConvergenceOutcome, FileProblemKind, Gate, TreeChurn
 
 # Passes, chunks, attempts, predictions.
 
@@ -24,9 +28,9 @@ class PassRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     plan: Mapped[str]
     batch: Mapped[int]
-    kind: Mapped[str]
+    kind: Mapped[PassKind] = mapped_column(EnumText(PassKind))
     number: Mapped[int]
-    state: Mapped[str]
+    state: Mapped[PassState] = mapped_column(EnumText(PassState))
     catalog: Mapped[str]
     base_catalog: Mapped[str | None]
     chunk_list: Mapped[str]
@@ -63,7 +67,7 @@ class PassChangeRow(Base):
 
     pass_id: Mapped[int] = mapped_column(primary_key=True)
     tree: Mapped[bytes] = mapped_column(primary_key=True)
-    kind: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[ChangeKind] = mapped_column(EnumText(ChangeKind), primary_key=True)
     paths: Mapped[int]
     directories: Mapped[int]
     size_bytes: Mapped[int]
@@ -84,11 +88,11 @@ class ChunkRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"))
     number: Mapped[int]
-    kind: Mapped[str]
+    kind: Mapped[ChunkKind] = mapped_column(EnumText(ChunkKind))
     tree: Mapped[bytes]
     files: Mapped[int]
     size_bytes: Mapped[int]
-    state: Mapped[str]
+    state: Mapped[ChunkState] = mapped_column(EnumText(ChunkState))
     list_path: Mapped[str | None]
     brick: Mapped[str | None]
     parent_id: Mapped[int | None] = mapped_column(sa.ForeignKey("chunks.id"))
@@ -114,11 +118,11 @@ class AttemptRow(Base):
     token: Mapped[str]
     host: Mapped[str]
     engine: Mapped[str]
-    state: Mapped[str]
+    state: Mapped[AttemptState] = mapped_column(EnumText(AttemptState))
     pid: Mapped[int | None]
     start_ticks: Mapped[int | None]
     boot_id: Mapped[str | None]
-    argv: Mapped[str]
+    argv: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
     started_at_s: Mapped[float]
     finished_at_s: Mapped[float | None]
     exit_code: Mapped[int | None]
@@ -140,7 +144,7 @@ class AttentionRow(Base):
     pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"), primary_key=True)
     path: Mapped[bytes] = mapped_column(primary_key=True)
     chunk_id: Mapped[int | None] = mapped_column(sa.ForeignKey("chunks.id"))
-    kind: Mapped[str]
+    kind: Mapped[FileProblemKind] = mapped_column(EnumText(FileProblemKind))
     errno: Mapped[int | None]
     reason: Mapped[str]
     at_s: Mapped[float]
@@ -153,14 +157,14 @@ class PredictionRow(Base):
 
     pass_id: Mapped[int] = mapped_column(sa.ForeignKey("passes.id"), primary_key=True)
     at_s: Mapped[float]
-    decision: Mapped[str]
+    decision: Mapped[ConvergenceOutcome] = mapped_column(EnumText(ConvergenceOutcome))
     max_freeze_s: Mapped[float]
     next_pass_s: Mapped[float]
     freeze_s: Mapped[float]
     least_freeze_s: Mapped[float]
     churn_files_per_h: Mapped[float]
     churn_bytes_per_h: Mapped[float]
-    churn_of_trees: Mapped[str]
+    churn_of_trees: Mapped[tuple[TreeChurn, ...]] = mapped_column(JsonText(tuple[TreeChurn, ...]))
 
 
 # Measurements: throughput and latency.
@@ -192,7 +196,7 @@ class ProbeRow(Base):
     __table_args__ = (sa.Index("ix_probes_side_at_s", "side", "at_s"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    side: Mapped[str]
+    side: Mapped[ProbeSide] = mapped_column(EnumText(ProbeSide))
     at_s: Mapped[float]
     create_s: Mapped[float | None]
     write_s: Mapped[float | None]
@@ -217,7 +221,7 @@ class ControlRow(Base):
     kind: Mapped[str]
     at_s: Mapped[float]
     by: Mapped[str]
-    paused: Mapped[int]
+    paused: Mapped[bool]
     reason: Mapped[str]
     jobs: Mapped[int | None]
     bwlimit_bytes_per_s: Mapped[int | None]
@@ -234,11 +238,11 @@ class GovernorRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
     at_s: Mapped[float]
-    gate: Mapped[str]
-    bound: Mapped[str]
+    gate: Mapped[Gate] = mapped_column(EnumText(Gate))
+    bound: Mapped[Bound] = mapped_column(EnumText(Bound))
     streams: Mapped[int]
     most: Mapped[int]
-    hosts: Mapped[str]
+    hosts: Mapped[tuple[tuple[str, int], ...]] = mapped_column(JsonText(tuple[tuple[str, int], ...]))
     bwlimit_bytes_per_s: Mapped[int | None]
     reason: Mapped[str]
     until_s: Mapped[float | None]

@@ -270,7 +270,7 @@ class Weeks:
                     "host": "gl1",
                     "engine": "direct",
                     "state": "succeeded",
-                    "argv": "[]",
+                    "argv": (),
                     "started_at_s": finished_s - seconds,
                     "finished_at_s": finished_s,
                     "exit_code": 0,
