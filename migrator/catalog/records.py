@@ -1,4 +1,4 @@
-"""The records of scans and verifications in the ledger: what is in which catalog, and which manifest proves it."""
+"""The records of scans and verifications."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

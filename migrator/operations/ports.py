@@ -1,4 +1,4 @@
-"""What features read about operations of features above them."""
+"""Protocols of moves of users: the features before the cutover read them, and the cutover fulfils them."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What plans are made by, of features above."""
+"""Protocols of measurements that plans are made by: `transfer/` and `bricks/` fulfil them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -21,7 +21,7 @@ class BatchPass(Protocol):
 
 
 class CopiedTrees(Protocol):
-    """What passes have copied."""
+    """The trees that passes have copied."""
 
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
         """The usage that other plans have copied, by tree."""

@@ -176,7 +176,7 @@ class CapacityRecords(Records):
 
 
 class PlanLedger(ScanLedger):
-    """The ledger with the records of plans, and what plans are made by."""
+    """The ledger with the records of plans, and the measurements that plans are made by."""
 
     plans: PlanRecords
     limits: LimitRecords

@@ -5,6 +5,6 @@ from migrator.operations.ports import TreeMoves
 
 
 class ScanLedger(CatalogLedger):
-    """The ledger with the records of scans, and of the users who were moved."""
+    """The ledger with the records of scans, and of users who were moved."""
 
     cutovers: TreeMoves

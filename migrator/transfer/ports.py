@@ -234,11 +234,11 @@ class BrickLook(Struct, frozen=True, kw_only=True):
     held: Mapping[str, str] = {}
 
 
-# Drains of the source's bricks, which are done by a feature above.
+# Drains of the source's bricks: `bricks/` fulfils this protocol.
 
 
 class BrickDrains(MeasuredDrains, Protocol):
-    """What drains have taken out of the volume while passes copied."""
+    """The bricks that drains took out of the volume while passes copied."""
 
     def any_committed(self, *, since_s: float) -> bool:
         """Whether a drain is being committed, or was committed since then."""
