@@ -1,4 +1,4 @@
-"""What every ledger does with drains, additions, cutovers and retirements, their steps and their counters."""
+"""The records of drains, additions, cutovers and retirements: their states, steps and counters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

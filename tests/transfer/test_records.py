@@ -1,4 +1,4 @@
-"""What every ledger keeps of passes, chunks, attempts at them, files that need attention, and samples."""
+"""The records of passes, chunks, attempts, files that need attention, and samples."""
 
 from collections.abc import Sequence
 from typing import Any
