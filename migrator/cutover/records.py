@@ -127,7 +127,7 @@ class SpeedUpRecords(Records):
 
     def forget(self, cutover_id: int, side: Side) -> None:
         """Remove the measurements on one side."""
-        these = (TreeMeasurementRow.cutover_id == cutover_id, TreeMeasurementRow.side == side.value)
+        these = (TreeMeasurementRow.cutover_id == cutover_id, TreeMeasurementRow.side == side)
         with self._database.write() as connection:
             connection.execute(delete(TreeMeasurementRow).where(*these))
 

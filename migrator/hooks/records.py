@@ -23,7 +23,7 @@ class HookRecords(Records):
         """Record that a step begins, and close an earlier one that was left open."""
         left_open = (*_same(step, subject), _steps.closed_at_s.is_(None))
         closed = {"closed_at_s": at_s, "state": _BEGUN_ANEW}
-        new = {"run_id": run_id, "step": step.value, "subject": subject, "opened_at_s": at_s}
+        new = {"run_id": run_id, "step": step, "subject": subject, "opened_at_s": at_s}
         with self._database.write() as connection:
             connection.execute(update(HookStepRow).where(*left_open).values(closed))
             number = add(connection, HookStepRow, **new)
@@ -40,7 +40,7 @@ class HookRecords(Records):
 
     def may_have_worked(self, step: HookStep, subject: str, stage: HookStage) -> bool:
         """Whether a hook of this stage was called for such a step, and did not skip or refuse it by its exit code."""
-        said_no = _calls.outcome.in_((HookOutcome.SKIP.value, HookOutcome.REFUSE.value))
+        said_no = _calls.outcome.in_((HookOutcome.SKIP, HookOutcome.REFUSE))
         by_itself = _calls.exit_code.is_(None) | (_calls.exit_code >= 0)
         worked = _calls.outcome.is_(None) | ~(said_no & by_itself)
         query = select(_calls.id).join(HookStepRow, _steps.id == _calls.step_id)
@@ -61,7 +61,7 @@ class HookRecords(Records):
 
     def finish(self, call_id: int, *, at_s: float, exit_code: int | None, outcome: HookOutcome, output: bytes) -> None:
         """Record the result of a call. The first result counts."""
-        result = {"finished_at_s": at_s, "exit_code": exit_code, "outcome": outcome.value, "output": output}
+        result = {"finished_at_s": at_s, "exit_code": exit_code, "outcome": outcome, "output": output}
         with self._database.write() as connection:
             there = connection.execute(select(_calls.finished_at_s).where(_calls.id == call_id)).one_or_none()
             expect_one(int(there is not None), f"call {call_id} of a hook")
@@ -76,7 +76,7 @@ class HookRecords(Records):
             select(HookCallRow, RunRow.directory)
             .join(HookStepRow, _steps.id == _calls.step_id)
             .join(RunRow, RunRow.id == _steps.run_id)
-            .where(_calls.finished_at_s.is_(None), _steps.step.in_([step.value for step in steps]))
+            .where(_calls.finished_at_s.is_(None), _steps.step.in_(steps))
             .order_by(_calls.id)
         )
         return [(row.directory, record_of(row, HookCallRecord)) for row in self._rows(query)]
@@ -88,7 +88,7 @@ class HookRecords(Records):
 
 
 def _same(step: HookStep, subject: str) -> tuple[ColumnElement[bool], ...]:
-    return _steps.step == step.value, _steps.subject == subject
+    return _steps.step == step, _steps.subject == subject
 
 
 class HookLedger(Ledger):

@@ -44,7 +44,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
             connection.execute(
                 sa.update(_steps)
                 .where(_steps.operation_id == operation_id, _steps.result.is_(None))
-                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
+                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED)
             )
             intent = {"operation_id": operation_id, "step": act.step.value, "intended_at_s": at_s}
             return add(connection, _steps, **intent, message=act.reason)
@@ -163,7 +163,7 @@ def _end(connection: sa.Connection, step: sa.Row[Any], result: StepResult, at_s:
     connection.execute(
         sa.update(_steps)
         .where(_steps.id == step.id)
-        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
+        .values(ended_at_s=at_s, result=result, message=message or step.message)
     )
 
 

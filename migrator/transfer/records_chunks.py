@@ -78,7 +78,7 @@ class ChunkTable(Records):
         """Pending chunks of one kind, the largest first, then in order of number. `bricks` limits them to some bricks
         (None among these: chunks of no brick); chunks of `but_trees` are left out.
         """
-        these = (_chunks.pass_id == pass_id, _chunks.kind == str(kind), _chunks.state == ChunkState.PENDING.value)
+        these = (_chunks.pass_id == pass_id, _chunks.kind == kind, _chunks.state == ChunkState.PENDING)
         query = select(tables.ChunkRow).where(*these, _of_bricks(bricks), _but(but_trees))
         return self._all(ChunkRecord, query.order_by(_chunks.size_bytes.desc(), _chunks.number).limit(limit))
 
@@ -89,7 +89,7 @@ class ChunkTable(Records):
 
     def copied(self, pass_id: int, kinds: Collection[ChunkKind]) -> Sequence[CopiedChunk]:
         """Chunks of these kinds that were not split, each with the last attempt that succeeded, in order of number."""
-        succeeded = (_attempts.chunk_id == _chunks.id, _attempts.state == AttemptState.SUCCEEDED.value)
+        succeeded = (_attempts.chunk_id == _chunks.id, _attempts.state == AttemptState.SUCCEEDED)
         last = select(func.max(_attempts.id)).where(*succeeded).correlate(tables.ChunkRow).scalar_subquery()
         rows = self._rows(
             select(tables.ChunkRow, last.label("attempt_id"), RunRow.directory)
@@ -97,8 +97,8 @@ class ChunkTable(Records):
             .outerjoin(RunRow, RunRow.id == _attempts.run_id)
             .where(
                 _chunks.pass_id == pass_id,
-                _chunks.kind.in_([kind.value for kind in kinds]),
-                _chunks.state != ChunkState.SPLIT.value,
+                _chunks.kind.in_(kinds),
+                _chunks.state != ChunkState.SPLIT,
             )
             .order_by(_chunks.number)
         )
@@ -116,12 +116,12 @@ class ChunkTable(Records):
         done_files = done_bytes = all_files = all_bytes = 0
         rows = self._rows(select(*keys, *sums).where(_chunks.pass_id == pass_id).group_by(*keys))
         for kind, state, count, files, size_bytes in rows:
-            chunks[ChunkState(state)] = chunks.get(ChunkState(state), 0) + count
-            if state == ChunkState.SPLIT.value or kind not in states.CONTENT_KINDS:
+            chunks[state] = chunks.get(state, 0) + count
+            if state == ChunkState.SPLIT or kind not in states.CONTENT_KINDS:
                 continue
             all_files += files
             all_bytes += size_bytes
-            if state == ChunkState.DONE.value:
+            if state == ChunkState.DONE:
                 done_files += files
                 done_bytes += size_bytes
         return PassTotals(
@@ -131,7 +131,7 @@ class ChunkTable(Records):
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
         """The usage that other plans have copied, by tree. Files and directories count as one inode each."""
         passes = tables.PassRow
-        done = (_chunks.state == ChunkState.DONE.value, _chunks.kind.in_(_TAKING_ROOM))
+        done = (_chunks.state == ChunkState.DONE, _chunks.kind.in_(_TAKING_ROOM))
         query = (
             select(_chunks.tree, func.sum(_chunks.size_bytes), func.sum(_chunks.files))
             .join(tables.PassRow, passes.id == _chunks.pass_id)
@@ -170,7 +170,7 @@ class ChunkTable(Records):
 
     def add_trees(self, pass_id: int, trees: Mapping[bytes, Need]) -> Sequence[ChunkRecord]:
         """One chunk for each whole tree, which a driver copies, in the given order. Existing chunks are not changed."""
-        of_pass = (_chunks.pass_id == pass_id) & (_chunks.kind == ChunkKind.TREE.value)
+        of_pass = (_chunks.pass_id == pass_id) & (_chunks.kind == ChunkKind.TREE)
         with self._database.write() as connection:
             there = set(connection.execute(select(_chunks.tree).where(of_pass)).scalars())
             added = [tree for tree in trees if tree not in there]
@@ -211,7 +211,7 @@ def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
 
 
 def _add_chunk(connection: Connection, chunk: Chunk, pass_id: int, **given: object) -> None:
-    given = {"pass_id": pass_id, "state": ChunkState.PENDING.value, **given}
+    given = {"pass_id": pass_id, "state": ChunkState.PENDING, **given}
     add(connection, tables.ChunkRow, **columns_of(tables.ChunkRow, chunk, **given))
 
 
@@ -223,7 +223,7 @@ def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> bo
 
 
 def _failed(pass_id: int) -> ColumnElement[bool]:
-    return and_(_chunks.pass_id == pass_id, _chunks.state == ChunkState.FAILED.value)
+    return and_(_chunks.pass_id == pass_id, _chunks.state == ChunkState.FAILED)
 
 
 def _but(trees: Collection[bytes]) -> ColumnElement[bool]:
@@ -240,12 +240,12 @@ def _of_bricks(bricks: Collection[str | None] | None) -> ColumnElement[bool]:
 def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
     """Done chunks of directories' times, in trees in which another chunk failed."""
     other = aliased(tables.ChunkRow)
-    times = ChunkKind.DIRECTORY_TIMES.value
-    failed = (other.pass_id == pass_id, other.state == ChunkState.FAILED.value, other.kind != times)
+    times = ChunkKind.DIRECTORY_TIMES
+    failed = (other.pass_id == pass_id, other.state == ChunkState.FAILED, other.kind != times)
     return and_(
         _chunks.pass_id == pass_id,
         _chunks.kind == times,
-        _chunks.state == ChunkState.DONE.value,
+        _chunks.state == ChunkState.DONE,
         _chunks.tree.in_(select(other.tree).where(*failed)),
     )
 
@@ -302,7 +302,7 @@ class AttemptTable(Records):
                 token=token,
                 host=host,
                 engine=engine,
-                state=AttemptState.INTENDED.value,
+                state=AttemptState.INTENDED,
                 argv=argv,
                 started_at_s=at_s,
                 files=0,
@@ -342,7 +342,7 @@ class AttemptTable(Records):
             if not _enter_attempt(connection, attempt_id, new, **ended):
                 return
             chunk = connection.execute(_CHUNK_OF_ATTEMPT, {"attempt_id": attempt_id}).one()
-            keeps_state = new is AttemptState.INTERRUPTED and chunk.state == ChunkState.SPLIT.value
+            keeps_state = new is AttemptState.INTERRUPTED and chunk.state == ChunkState.SPLIT
             if not keeps_state and _enter_chunk(connection, chunk.id, chunk_state) and chunk_state is ChunkState.SPLIT:
                 raise LedgerCorrupt(f"chunk {chunk.id} cannot be split without its halves")
             # `watch` alone reads the samples of a single stream, while it runs.
@@ -373,7 +373,7 @@ class AttemptTable(Records):
 
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
         """Files of a pass with a problem that no later attempt settled, in order of path."""
-        query = select(tables.AttentionRow).where(_attention.pass_id == pass_id, _attention.kind == kind.value)
+        query = select(tables.AttentionRow).where(_attention.pass_id == pass_id, _attention.kind == kind)
         return self._all(FileProblem, query.order_by(_attention.path))
 
     def vanished_count(self, pass_id: int) -> int:
@@ -383,8 +383,8 @@ class AttemptTable(Records):
     def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:
         """Files of a pass by problem; kinds without files are left out."""
         kind = _attention.kind
-        rows = self._rows(select(kind, func.count()).where(_attention.pass_id == pass_id).group_by(kind))
-        return {FileProblemKind(found): count for found, count in rows}
+        counted = select(kind, func.count().label("files")).where(_attention.pass_id == pass_id).group_by(kind)
+        return {row.kind: row.files for row in self._rows(counted)}
 
     def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
         """Record problems of files outside the chunks of a pass. May be called again."""

@@ -99,7 +99,7 @@ def cost_sums() -> AnySelect:
         select(func.count().label("attempts"), *(func.sum(term).label(name) for name, term in terms.items()))
         .join(tables.ChunkRow, tables.ChunkRow.id == attempt.chunk_id)
         .where(
-            attempt.state == AttemptState.SUCCEEDED.value,
+            attempt.state == AttemptState.SUCCEEDED,
             tables.ChunkRow.kind.in_((ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)),
             seconds > 0,
         )
@@ -140,7 +140,7 @@ class ProbeRecords(Records):
 
     def since(self, side: ProbeSide, at_s: float) -> Sequence[Probe]:
         """Probes of one side that began after `at_s`, oldest first."""
-        query = select(tables.ProbeRow).where(_probes.side == side.value, _probes.at_s > at_s)
+        query = select(tables.ProbeRow).where(_probes.side == side, _probes.at_s > at_s)
         return [_probe(row) for row in self._rows(query.order_by(_probes.at_s, _probes.id))]
 
     def after(self, number: int) -> Sequence[tuple[int, Probe]]:

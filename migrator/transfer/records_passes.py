@@ -31,7 +31,7 @@ class PassTable(Records):
 
     def find(self, plan: str, batch: int, kind: PassKind) -> PassRecord | None:
         """The latest pass of a kind over a batch."""
-        these = (_passes.plan == plan, _passes.batch == batch, _passes.kind == kind.value)
+        these = (_passes.plan == plan, _passes.batch == batch, _passes.kind == kind)
         return self._first(PassRecord, select(tables.PassRow).where(*these).order_by(_passes.number.desc()))
 
     def start(
@@ -57,7 +57,7 @@ class PassTable(Records):
         changes, catalogs or lists, if the changes are of other catalogs than the pass, or if its kind cannot have the
         number.
         """
-        key = {"plan": plan, "batch": batch, "kind": kind.value, "number": number}
+        key = {"plan": plan, "batch": batch, "kind": kind, "number": number}
         made_from = {
             "catalog": catalog,
             "base_catalog": base_catalog,
@@ -65,7 +65,7 @@ class PassTable(Records):
             "move_list": move_list,
             "move_list_digest": move_list_digest,
         }
-        state = PassState.RUNNING.value
+        state = PassState.RUNNING
         with self._database.write() as connection:
             there = connection.execute(select(tables.PassRow).filter_by(**key)).one_or_none()
             if there is not None:
@@ -159,7 +159,7 @@ def _record_changes(connection: Connection, row: AnyRow, changes: Changes) -> No
         add_tree = columns_of(tables.PassTreeRow, tree, pass_id=row.id)
         connection.execute(insert(tables.PassTreeRow).values(add_tree))
         for kind, tally in tree.by_kind.items():
-            of_kind = {"pass_id": row.id, "tree": tree.tree, "kind": kind.value}
+            of_kind = {"pass_id": row.id, "tree": tree.tree, "kind": kind}
             connection.execute(insert(tables.PassChangeRow).values(columns_of(tables.PassChangeRow, tally, **of_kind)))
 
 
@@ -168,7 +168,7 @@ def _read_changes(connection: Connection, these: ColumnElement[bool]) -> Mapping
     trees, kinds, own = tables.PassTreeRow, tables.PassChangeRow, select(_passes.id).where(these)
     by_kind: dict[tuple[int, bytes], dict[ChangeKind, ChangeTally]] = defaultdict(dict)
     for one in connection.execute(select(kinds).where(kinds.pass_id.in_(own))):
-        by_kind[one.pass_id, one.tree][ChangeKind(one.kind)] = record_of(one, ChangeTally)
+        by_kind[one.pass_id, one.tree][one.kind] = record_of(one, ChangeTally)
     by_tree: dict[int, list[TreeChanges]] = defaultdict(list)
     for row in connection.execute(select(trees).where(trees.pass_id.in_(own)).order_by(trees.tree)):
         by_tree[row.pass_id].append(record_of(row, TreeChanges, by_kind=by_kind[row.pass_id, row.tree]))
@@ -190,7 +190,7 @@ def _in_order(changes: Changes) -> Changes:
 
 
 def _other(row: AnyRow, how: str) -> LedgerCorrupt:
-    which = row.kind if row.kind == PassKind.SEED.value else f"{row.kind} {row.number}"
+    which = row.kind if row.kind == PassKind.SEED else f"{row.kind} {row.number}"
     return LedgerCorrupt(
         f"the {which} pass over batch {row.batch} of plan {row.plan} is in the ledger {how}",
         cause="lists were changed after the pass had begun",
@@ -201,7 +201,7 @@ def _other(row: AnyRow, how: str) -> LedgerCorrupt:
 # Paths that have not arrived.
 
 
-_SETTLED_CHUNKS = (ChunkState.DONE.value, ChunkState.SPLIT.value)
+_SETTLED_CHUNKS = (ChunkState.DONE, ChunkState.SPLIT)
 
 _Pass = AnyRow
 
@@ -235,7 +235,7 @@ class ArrivalTable(Records):
                         chunks.pass_id == one.id,
                         chunks.state.not_in(_SETTLED_CHUNKS),
                         # A driver's chunk has no list; the others go over its whole tree.
-                        chunks.kind != ChunkKind.TREE.value,
+                        chunks.kind != ChunkKind.TREE,
                         chunks.tree.in_(sorted(unsettled_trees)),
                     )
                 ).all()
@@ -261,7 +261,7 @@ def unsettled(path: SQLColumnExpression[bytes]) -> ColumnElement[bool]:
         later.plan == passes.plan,
         later.batch == passes.batch,
         later.id > passes.id,
-        later.state == PassState.DONE.value,
+        later.state == PassState.DONE,
         or_(~of_later.exists(), of_later.where(within).exists()),
     )
     return ~gone_through.exists()
@@ -295,7 +295,7 @@ def _unsettled(
         mine = covered.get(one.id, trees) & trees
         if left := mine - settled:
             found.append((one, left))
-        if one.state == PassState.DONE.value:
+        if one.state == PassState.DONE:
             settled |= mine
     return found[::-1]
 
@@ -304,9 +304,9 @@ def _is_unknown(one: _Pass) -> bool:
     """Whether the state of the trees of a pass is unknown: the renames and deletions of the pass are unfinished, or it
     is an unfinished seed pass.
     """
-    if one.state == PassState.DONE.value:
+    if one.state == PassState.DONE:
         return False
-    return one.kind == PassKind.SEED.value or (one.move_list is not None and one.moved_at_s is None)
+    return one.kind == PassKind.SEED or (one.move_list is not None and one.moved_at_s is None)
 
 
 # Predictions.

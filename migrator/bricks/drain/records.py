@@ -104,7 +104,7 @@ def _moving(connection: sa.Connection) -> list[tuple[float, float]]:
     rows = connection.execute(
         sa.select(sa.func.min(seen.at_s), sa.func.max(seen.at_s))
         .join(OperationRow, one.id == seen.operation_id)
-        .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS.value)
+        .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS)
         .group_by(seen.operation_id, seen.task_id)
     )
     return [(first_s, last_s) for first_s, last_s in rows]
