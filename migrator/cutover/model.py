@@ -272,31 +272,25 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
         """Whether the user may be frozen."""
         return self.state in UNDER_WAY_STATES
 
-    @property
     def has_begun(self) -> bool:
         """Whether the user was frozen, and does not work on the source again."""
         return self.state not in ENDED_STATES and self.state is not CutoverState.PLANNED
 
-    @property
     def is_settled(self) -> bool:
         """Whether the user works on the target."""
         return self.state in SETTLED_STATES
 
-    @property
     def is_purged(self) -> bool:
         """Whether the source is freed."""
         return self.state is CutoverState.PURGED
 
-    @property
     def settled_at_s(self) -> float | None:
         """When the user was last thawed on the target."""
         return self.times.get(CutoverState.THAWED)
 
-    @property
     def purging_at_s(self) -> float | None:
         return self.times.get(CutoverState.PURGING)
 
-    @property
     def purged_at_s(self) -> float | None:
         return self.times.get(CutoverState.PURGED)
 

@@ -8,7 +8,10 @@ from migrator.core.entry import UserTree
 
 
 class TreeMove(Protocol):
-    """An attempt to move the user of a tree to the target. Times are None for a state that was never entered."""
+    """An attempt to move the user of a tree to the target. Times are None for a state that was never entered.
+
+    Properties of the record are keys of its JSON, which methods are not.
+    """
 
     @property
     def tree(self) -> UserTree: ...
@@ -16,7 +19,6 @@ class TreeMove(Protocol):
     def batch(self) -> int: ...
     @property
     def state(self) -> StrEnum: ...
-    @property
     def has_begun(self) -> bool:
         """Whether the user was frozen, and does not work on the source again."""
 
@@ -24,11 +26,9 @@ class TreeMove(Protocol):
     def under_way(self) -> bool:
         """Whether the user may be frozen."""
 
-    @property
     def is_settled(self) -> bool:
         """Whether the user works on the target."""
 
-    @property
     def is_purged(self) -> bool:
         """Whether the source is freed."""
 
@@ -36,13 +36,10 @@ class TreeMove(Protocol):
     def let_in_s(self) -> float | None:
         """When the user was first let in on the target."""
 
-    @property
     def settled_at_s(self) -> float | None:
         """When the user was last thawed on the target."""
 
-    @property
     def purging_at_s(self) -> float | None: ...
-    @property
     def purged_at_s(self) -> float | None: ...
 
 

@@ -236,12 +236,12 @@ _OWNER_WRITES = 0o200
 
 def moved_trees(newest: Mapping[bytes, TreeMove]) -> frozenset[bytes]:
     """The trees that may not be copied again, by the newest cutover attempt of each (of any plan)."""
-    return frozenset(tree for tree, record in newest.items() if record.is_settled or record.under_way)
+    return frozenset(tree for tree, record in newest.items() if record.is_settled() or record.under_way)
 
 
 def settled_trees(newest: Mapping[bytes, TreeMove]) -> frozenset[bytes]:
     """The trees whose users work on the target for good, which are not planned any more."""
-    return frozenset(tree for tree, record in newest.items() if record.is_settled)
+    return frozenset(tree for tree, record in newest.items() if record.is_settled())
 
 
 def movable_trees(

@@ -186,9 +186,9 @@ def purge_times(cutovers: Iterable[TreeMove]) -> list[tuple[float, float]]:
     """Intervals of purges (seconds since the epoch), in order and without overlap."""
     found: list[tuple[float, float]] = []
     for first_s, last_s in sorted(
-        (one.purging_at_s, inf if one.purged_at_s is None else one.purged_at_s)
+        (began_at_s, inf if (ended_at_s := one.purged_at_s()) is None else ended_at_s)
         for one in cutovers
-        if one.purging_at_s is not None
+        if (began_at_s := one.purging_at_s()) is not None
     ):
         if found and first_s <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], last_s))
@@ -202,9 +202,9 @@ def moved_since(cutovers: Iterable[TreeMove], sizes: Mapping[bytes, int]) -> lis
     epoch), and the bytes of that source.
     """
     return [
-        (one.settled_at_s, sizes[one.tree.path])
+        (settled_at_s, sizes[one.tree.path])
         for one in cutovers
-        if one.is_settled and one.settled_at_s is not None and one.tree.path in sizes
+        if one.is_settled() and (settled_at_s := one.settled_at_s()) is not None and one.tree.path in sizes
     ]
 
 

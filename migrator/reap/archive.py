@@ -431,7 +431,7 @@ class _Tree:
         """The state of a cutover in flight, during which the tree on the target must not be touched."""
         self.world.ledger.cutovers.require_apart([self.tree.path])
         newest = self.world.ledger.cutovers.latest(self.tree.path)
-        return newest.state.value if newest is not None and newest.has_begun else None
+        return newest.state.value if newest is not None and newest.has_begun() else None
 
     def _enter(self, record: model.ArchiveRecord, state: model.ArchiveState, reason: str = "") -> None:
         self._records.enter(record.id, state, at_s=self.world.clock.now_s(), reason=reason)

@@ -224,7 +224,7 @@ class Session:
         """Whether all user trees of the newest scan with any were purged: then finding none is expected."""
         with_trees = [one for one in self.ledger.scans.all() if one.whole and not one.scope and one.trees]
         latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
-        return bool(latest) and all(one is not None and one.is_purged for one in latest)
+        return bool(latest) and all(one is not None and one.is_purged() for one in latest)
 
     def judge(
         self, problems: Iterable[ScanProblem], against: Iterable[str], trees: Sequence[UserTree]

@@ -22,6 +22,7 @@ from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.fs.model import SourceHealth
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
+from migrator.gluster.model import VolumeHealth
 from migrator.lab.odd import odd_files
 from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
@@ -271,7 +272,8 @@ def test_a_volume_that_keeps_removed_files_is_refused(site: PurgeSite, monkeypat
     health = site.world.source.health
 
     async def with_options() -> SourceHealth:
-        return replace(await health(), state=volume("gl1:/srv/b1", options=tuple(options.items())))
+        state = volume("gl1:/srv/b1", options=tuple(options.items()))
+        return VolumeHealth(problems=(await health()).problems, state=state)
 
     monkeypatch.setattr(site.world.source, "health", with_options)
     for value in ("on", "enable", "a value of a later version"):

@@ -525,9 +525,10 @@ def kept_facts(
     """The sources, not yet purged, of users who work on the target."""
     found = []
     for tree, record in sorted(records.items()):
-        if record.is_purged:
+        if record.is_purged():
             continue
-        since_s = now_s if record.settled_at_s is None else record.settled_at_s
+        settled_at_s = record.settled_at_s()
+        since_s = now_s if settled_at_s is None else settled_at_s
         due_day = max(since_s + retain_s - now_s, 0.0) / DAY_S
         found.append(model.KeptFacts(placed=placement.of([tree]), freed_day=due_day))
     return tuple(found)

@@ -121,7 +121,7 @@ def _habits(ledger: "PlanLedger") -> Habits:
         ends = {one.batch: one.finished_at_s for one in ledger.passes.of_plan(plan) if one.kind is PassKind.SEED}
         for cutover in ledger.cutovers.of_plan(plan):
             copied_at_s, moved_at_s = ends.get(cutover.batch), cutover.let_in_s
-            if copied_at_s is not None and moved_at_s is not None and cutover.is_settled:
+            if copied_at_s is not None and moved_at_s is not None and cutover.is_settled():
                 waits.append((moved_at_s, moved_at_s - copied_at_s))
     return habits([(day.busy_s, day.span_s) for day in days], [wait_s for _, wait_s in sorted(waits)])
 
