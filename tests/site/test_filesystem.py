@@ -128,6 +128,22 @@ def test_inode_numbers_that_do_not_last_identify_nothing(tool: Tool, tmp_path: P
     assert second is not None
     assert first.dev != second.dev
     assert (first.link_group, first.nlink) == (None, 1)
+
+
+def test_a_scan_keeps_no_inode_numbers_that_do_not_last(tool: Tool, tmp_path: Path) -> None:
+    site = ScanSite(tmp_path)
+    site.grow(["anna"])
+    (site.root / "home" / "anna" / "other").hardlink_to(site.root / "home" / "anna" / "d0" / "f0")
+    source = PosixSource(site.source.root, tool("", replace(HDFS, types=(), health=None, room=None)))
+    record = site.scan(source=source)
+    rows = site.rows(record)
+    site.close()
+    source.close()
+    assert record.whole, record.reasons
+    assert len({row["dev"] for row in rows}) == len(rows)
+    files = [row for row in rows if row["type"] == "file"]
+    assert {(row["link_group"], row["nlink"]) for row in files} == {(None, 1)}
+    assert record.size_bytes == sum(row["size"] for row in files)
     assert not source.trusted_ctimes
     (block,) = source.read_directory(b"")
     assert {entry.link_group for entry in block.entries} == {None}
