@@ -75,3 +75,48 @@ def test_without_a_compiler_the_build_fails_and_says_what_to_do(checkout: Path, 
         assert compiler in said
         assert "apt-get install gcc libc6-dev" in said
     assert not list(checkout.glob("wheels/*"))
+
+
+CROSS = "aarch64-linux-gnu-gcc"
+
+
+@pytest.mark.skipif(
+    None in (shutil.which(CROSS), shutil.which("qemu-aarch64")), reason="needs a compiler for aarch64, and qemu-user"
+)
+def test_the_program_does_the_same_on_aarch64(checkout: Path) -> None:
+    headers, tree, targets = (checkout / name for name in ("headers", "tree", "targets"))
+    headers.mkdir()
+    for header in Path("/usr/include").glob("xxh*.h"):  # of this machine's architecture, but the same for all
+        shutil.copy(header, headers)
+    done = run(checkout, "setup.py", "build_native", "--inplace", CC=f"{CROSS} -I{headers}")
+    assert done.returncode == 0, done.stderr
+    program = checkout / NATIVE / "migrator-native"
+    content = program.read_bytes()
+    assert native_program(program.parent).architecture == "aarch64"
+    assert elf.interpreter(content) is None, "it is static"
+
+    (tree / "folder").mkdir(parents=True)
+    names = ["small", "folder/big", "folder/new\nline"]
+    for number, name in enumerate(names):
+        (tree / name).write_bytes(bytes(range(256)) * 1000 * number)
+        os.utime(tree / name, ns=(1_700_000_000_123_456_789 + number, 1_600_000_000_987_654_321 - number))
+    lists = b"".join(b":%s\0" % os.fsencode(name) for name in names)
+    calls: list[tuple[list[str], bytes]] = [
+        (["walk", "--mount", str(tree), "--workers", "1"], b""),
+        (["digest", "--tree", str(tree)], lists),
+    ]
+    programs = {"other": ["qemu-aarch64", str(program)], "own": [os.fsdecode(native_program().path)]}
+    for words, given in calls:  # one after the other: each reading may change times of access
+        answers = [
+            subprocess.run([*argv, *words], input=given, capture_output=True, check=True).stdout
+            for argv in programs.values()
+        ]
+        assert answers[0] == answers[1] != b""
+    for kind, argv in programs.items():
+        target = targets / kind
+        (target / "folder").mkdir(parents=True)
+        copying = ["copy", "--source", str(tree), "--target", str(target), "--kind", "files", "--name-seed", "7"]
+        subprocess.run([*argv, *copying], input=lists, capture_output=True, check=True)
+        for name in names:
+            assert (target / name).read_bytes() == (tree / name).read_bytes()
+            assert (target / name).stat().st_mtime_ns == (tree / name).stat().st_mtime_ns
