@@ -16,9 +16,7 @@ from migrator.gluster.model import volume_state
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import HostBrickWalks
 from migrator.scan import bricks as brick_way
-from migrator.scan import mount as mount_way
 from migrator.scan.bricks import BrickTeam, BrickWay
-from migrator.scan.mount import MountWay
 from migrator.scan.rules import choose_way
 from migrator.scan.session import ScanRequest, Session
 
@@ -131,6 +129,9 @@ async def scan(
     team, reasons = await choose(session, walks, trees=trees, before=before)
     await asyncio.to_thread(_say_what_starts_over, session, via_bricks=team is not None)
     if team is None:
+        # Loads pyarrow, for which `--help` does not wait.
+        from migrator.scan.mount import MountWay
+
         return await MountWay(session=session, trees=trees, before=before, way_reasons=reasons).run()
     try:
         return await BrickWay(session=session, team=team, trees=trees, before=before).run()
@@ -173,7 +174,7 @@ def _say_what_starts_over(session: Session, *, via_bricks: bool) -> None:
     if unfinished.via == brick_way.VIA:
         session.catalogs.discard(unfinished.name)
         said = "a scan of the bricks was stopped before its end: it starts over"
-    elif unfinished.via == mount_way.VIA and via_bricks:
+    elif via_bricks:
         said = "a scan through the mount was stopped before its end: a new one reads the bricks instead"
     else:
         return
