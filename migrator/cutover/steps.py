@@ -24,7 +24,7 @@ from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
-from migrator.core.tasks import to_the_end, told
+from migrator.core.tasks import task_group, to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
@@ -184,15 +184,18 @@ class Sight(Struct, frozen=True, kw_only=True):
         """Take the snapshot: every fact that the next step depends on."""
         way, phase = rules.PLACES.get(record.state, (None, None))
         back = way is rules.BACK
-        source_top, source_words = await self._source_top(record)
-        target_seen, target_words = await self._target_top(record)
-        link, holds = await self._link(record)
-        copied, proof = await self.blocking(lambda: self._proofs(record, back=back))
+        async with task_group() as group:
+            searched = phase in _SEARCHED
+            writing = group.create_task(self.writing(record.tree.path, back=back)) if searched else None
+            source_top, source_words = await self._source_top(record)
+            target_seen, target_words = await self._target_top(record)
+            link, holds = await self._link(record)
+            copied, proof = await self.blocking(lambda: self._proofs(record, back=back))
         return model.Seen(
             link=link,
             source_top=source_top,
             target_top=target_seen,
-            writing=await self.writing(record.tree.path, back=back) if phase in _SEARCHED else None,
+            writing=None if writing is None else writing.result(),
             copied=copied,
             proof=proof,
             lacks_backup=self.lacks_backup(record.tree.path, record.batch),

@@ -129,8 +129,7 @@ async def scan(
     team, reasons = await choose(session, walks, trees=trees, before=before)
     await asyncio.to_thread(_say_what_starts_over, session, via_bricks=team is not None)
     if team is None:
-        # Loads pyarrow, for which `--help` does not wait.
-        from migrator.scan.mount import MountWay
+        from migrator.scan.mount import MountWay  # noqa: PLC0415 - loads pyarrow, for which `--help` does not wait
 
         return await MountWay(session=session, trees=trees, before=before, way_reasons=reasons).run()
     try:
