@@ -185,7 +185,7 @@ class Verification:
         draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.policy.algorithm)
         self._tally = tally = Tally(draft)
         try:
-            manifest = await self._compare(draft, number)
+            manifest = await self._compare(draft, number, before)
         except asyncio.CancelledError:
             raise Interrupted(
                 f"the verification was stopped after {several(tally.paths, 'path')}",
@@ -199,7 +199,7 @@ class Verification:
             ) from error
         finally:
             draft.abandon()
-        self._reasons += (*await self._mount_problems(site), *health_problems(before, await self.source.health()))
+        self._reasons += await self._mount_problems(site)
         examples = Examples()
         if tally.differences or tally.expected:
             examples = await asyncio.to_thread(self.manifests.examples, manifest.file, per_kind=EXAMPLES_PER_KIND)
@@ -319,12 +319,12 @@ class Verification:
         lasts = self.source.trusted_ctimes and self.target.trusted_ctimes
         return self.readers is not None and self.policy.algorithm == HOSTS_ALGORITHM and lasts
 
-    async def _compare(self, draft: "ParquetDraft", number: int) -> ClosedManifest:
+    async def _compare(self, draft: "ParquetDraft", number: int, before: SourceHealth) -> ClosedManifest:
         reading = await self._begin_reading(number)
         earlier, since_s = await asyncio.to_thread(self._earlier) if self.carry else ([], 0.0)
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
         try:
-            manifest = await self._compare_trees(draft, reading, earlier, since_s)
+            manifest = await self._compare_trees(draft, reading, earlier, since_s, before)
         finally:
             ticker.cancel()
         self._show()
@@ -528,7 +528,12 @@ class Verification:
         return files, min((one.started_at_s for one in newest.values()), default=0.0) - _CLOCK_MAY_JUMP_S
 
     async def _compare_trees(
-        self, draft: "ParquetDraft", reading: ContentReading, earlier: Sequence[str], since_s: float
+        self,
+        draft: "ParquetDraft",
+        reading: ContentReading,
+        earlier: Sequence[str],
+        since_s: float,
+        before: SourceHealth,
     ) -> ClosedManifest:
         tally = self._tally
         comparison = PathComparison(
@@ -589,7 +594,11 @@ class Verification:
         # Last, because paths found through a catalog may be further names of a file.
         trash = await self._trash(draft)
         await asyncio.to_thread(compare_links, draft, tally, self._capabilities, trash=trash.files)
-        manifest = await asyncio.to_thread(draft.close, joined.cuts)
+        # Nothing is read on either side any more.
+        async with task_group() as group:
+            after = group.create_task(self.source.health())
+            manifest = await asyncio.to_thread(draft.close, joined.cuts)
+        self._reasons += health_problems(before, after.result())
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
