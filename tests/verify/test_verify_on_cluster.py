@@ -47,8 +47,9 @@ def spoil(target: Path) -> None:
     tree = target / "work" / "ann"
     changed = tree / "one" / "big-1"
     facts = changed.stat()
+    first = changed.read_bytes()[0]
     with changed.open("r+b") as stream:
-        stream.write(b"#")
+        stream.write(bytes([first ^ 1]))
     os.utime(changed, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     (tree / "one" / "big-2").unlink()
     (tree / "one" / "extra").write_text("nobody's")
