@@ -90,11 +90,18 @@ def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:
     os.chown(big, OWNERS["ann"], OWNERS["ann"])
     site.call("run", "--all", "--json")
     # What is written anew needs no more room than it has, when it is reckoned beforehand; but both copies do for a while.
-    big.write_bytes(os.urandom(8 * MIB))
     room = os.statvfs(filler.parent)
-    filler.write_bytes(bytes(room.f_bavail * room.f_frsize - 4 * MIB))
-    with unharmed(site):
-        gives_up(site, "the final pass stopped: ")
+    size_bytes = room.f_bavail * room.f_frsize - 4 * MIB
+    write, fill = f"head -c {8 * MIB} /dev/urandom > {big}", f"head -c {size_bytes} /dev/zero > {filler}"
+    hook = site.hook("pre-freeze.d/60-fills", f"{write} && {fill}")
+    top = top_facts(site.source())
+    gives_up(site, "the final pass stopped: ")
+    site.assert_works_on("source", site.snapshot())
+    assert top_facts(site.source()) == top
+    # The pass before the freeze finds it first, and nobody is frozen.
+    hook.unlink()
+    assert site.cutover(code=4)["ending"] == "refused"
+    assert len(site.states()) == 1
     filler.unlink()
     # XFS gives back what a file had some time after its last name is gone.
     wait_for(
@@ -224,10 +231,11 @@ def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_
     before, release = top_facts(site.source()), site.directory / "go-on"
 
     def slow() -> None:
-        fchown = os.fchown
+        fchown, top = os.fchown, site.source().stat()
 
         def waiting(fd: int, uid: int, gid: int) -> None:
-            wait_for(release.exists, "the word to go on")
+            if os.path.samestat(os.fstat(fd), top):
+                wait_for(release.exists, "the word to go on")
             fchown(fd, uid, gid)
 
         os.fchown = waiting
