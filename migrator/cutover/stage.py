@@ -149,9 +149,11 @@ class Beginning(Struct, frozen=True, kw_only=True):
         """
         sight, tree, batch = self.sight, found.tree, found.batch
         try:
-            async for _ in cutting.final_passes(tree, batch):
-                pass
-            await sight.run.clock.sleep(CTIME_MARGIN_NS / NS_PER_S)
+            files = 0
+            async for summary, _ in cutting.final_passes(tree, batch):
+                files += summary.files
+            if files:
+                await sight.run.clock.sleep(CTIME_MARGIN_NS / NS_PER_S)
             with sight.world.verifying(sight.plan, batch, tree.path) as verification:
                 await verification.read_ahead()
         except Interrupted:
