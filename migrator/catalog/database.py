@@ -96,10 +96,11 @@ os.register_at_fork(after_in_child=_ahead.clear)
 
 def connect_ahead(scratch: Scratch, *, count: int) -> None:
     """Open databases for the next calls of `connect` with this scratch: each takes 30 ms, which a frozen user would wait for.
-    Blocking.
+    Blocking. Where it fails, `connect` opens them.
     """
-    for _ in range(count - sum(of == scratch for of, _ in _ahead)):
-        _ahead.append((scratch, _open(scratch, threads=None)))
+    with suppress(duckdb.Error, OSError):
+        for _ in range(count - len(_ahead)):
+            _ahead.append((scratch, _open(scratch, threads=None)))
 
 
 def connect(scratch: Scratch, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:

@@ -132,6 +132,28 @@ more than this after the end of a scan was set by a user: it is ignored, because
 """
 
 
+def begun_catalog(name: str, *, via: str, at_s: float, scope: tuple[bytes, ...]) -> CatalogRecord:
+    """The record of a scan that has found nothing yet."""
+    return CatalogRecord(
+        name=name,
+        scan_id=0,
+        site_id="",
+        via=via,
+        trees=(),
+        parts=(),
+        started_at_s=at_s,
+        finished_at_s=None,
+        whole=False,
+        reasons=(),
+        rows=0,
+        files=0,
+        directories=0,
+        size_bytes=0,
+        problems=0,
+        scope=scope,
+    )
+
+
 class SideFacts(Struct, frozen=True, kw_only=True):
     """Attributes of a file on one side when it was listed. Every change of content changes one of them."""
 

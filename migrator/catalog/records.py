@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, func, select, tuple_
 
-from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord
+from migrator.catalog.model import CatalogRecord, StrangeFiles, VerificationRecord, begun_catalog
 from migrator.catalog.tables import ScanRow, VerificationRow
 from migrator.core.errors import LedgerCorrupt
 from migrator.fs.model import DigestPolicy
@@ -36,25 +36,7 @@ class ScanRecords(Records):
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one
         when called again for the same catalog.
         """
-        begun = CatalogRecord(
-            name=catalog,
-            scan_id=0,
-            site_id="",
-            via=via,
-            trees=(),
-            parts=(),
-            started_at_s=at_s,
-            finished_at_s=None,
-            whole=False,
-            reasons=(),
-            rows=0,
-            files=0,
-            directories=0,
-            size_bytes=0,
-            problems=0,
-            scope=tuple(scope),
-        )
-        row = columns_of(ScanRow, begun, catalog=catalog)
+        row = columns_of(ScanRow, begun_catalog(catalog, via=via, at_s=at_s, scope=tuple(scope)), catalog=catalog)
         with self._database.write() as connection:
             there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()
             return add(connection, ScanRow, **row) if there is None else int(there)

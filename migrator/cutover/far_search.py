@@ -354,7 +354,7 @@ _ROUNDS = 3
 _LIMIT = 20_000
 _WORKING_DIRECTORY = "working-directory"
 _UNKNOWN = b""
-"""The device of a file whose mount is not known."""
+"""The device of a file whose mount is unknown."""
 _OF_STORE = re.compile(rb"/\.glusterfs/[0-9a-f]{2}$")
 """A brick process keeps these 256 directories of Gluster's own store open. Directories that are open decide nothing."""
 

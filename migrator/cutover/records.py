@@ -51,7 +51,7 @@ class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, Cu
             if newest is not None and newest.state not in cutover.ENDED_STATES:
                 if (newest.plan, newest.batch) != (plan, batch):
                     which = f"a cutover of {tree.user}, by plan {newest.plan}, batch {newest.batch},"
-                    raise begun_already(which, "see `migrator status`, and go on with that one")
+                    raise begun_already(which, "see `migrator status`, and resume that one")
                 return newest
             record = CutoverRecord(
                 id=0,

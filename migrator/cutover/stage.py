@@ -122,7 +122,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if found.ending is not model.Ending.PLANNED:
             return found
         await comparison.before(tree)
-        found = await self._brought_up(cutting, found)
+        found = await self._bring_up_to_date(cutting, found)
         if found.ending is not model.Ending.PLANNED:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, found.words)
             return found
@@ -142,7 +142,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
 
-    async def _brought_up(self, cutting: steps.Cutting, found: model.TreeOutcome) -> model.TreeOutcome:
+    async def _bring_up_to_date(self, cutting: steps.Cutting, found: model.TreeOutcome) -> model.TreeOutcome:
         """The outcome of the preflight checks after everything that can be done before the freeze: a pass over the tree, so that
         the one in the freeze finds the changes of seconds, and reading the content that it and earlier passes brought. Both
         show the load of now, which the prediction counts. It is refused if either is impossible, or the freeze would be too long.

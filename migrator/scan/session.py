@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, begun_catalog
 from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType, UserTree
@@ -263,24 +263,12 @@ class Session:
     ) -> CatalogRecord:
         """The opening record of a catalog, after recording the scan in the ledger."""
         scan_id = self.ledger.scans.start(catalog=name, via=via, at_s=at_s, scope=self.request.only)
-        return CatalogRecord(
-            name=name,
+        return replace(
+            begun_catalog(name, via=via, at_s=at_s, scope=self.request.only),
             scan_id=scan_id,
             site_id=self.site.site_id,
-            via=via,
             trees=trees,
-            parts=(),
-            started_at_s=at_s,
-            finished_at_s=None,
-            whole=False,
-            reasons=(),
-            rows=0,
-            files=0,
-            directories=0,
-            size_bytes=0,
-            problems=0,
             health_fingerprint=fingerprint,
-            scope=self.request.only,
             selected_by=self.request.selected_by,
         )
 

@@ -432,6 +432,9 @@ class Verification:
         policy, trees = self.policy, b"\0".join(sorted(tree.path for tree in self._batch.trees))
         of_trees = hashlib.blake2b(trees, digest_size=8).hexdigest()
         name = f"{self.plan.name}-batch-{self.batch:04d}-{of_trees}-{policy.share}-{policy.seed}"
+        # What was digested while it was copied is no reading for a verification that reads the source again.
+        if self.readers is not None and self.readers.reread:
+            name += "-reread"
         return self.manifests.readings(name)
 
     async def _begin_reading(self, number: int) -> ContentReading:
