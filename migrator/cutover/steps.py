@@ -717,10 +717,12 @@ class TreeMachine(
         if step is model.CutoverStep.FREEZE and record.state is not model.CutoverState.FREEZING:
             top = await cutting.blocking(lambda: world.freezer.read_top(tree))
             passes, proofs = cutting.numbers(record, back=False)
+            await self._back_up_ledger(record, "target")
             return model.CutoverNotes(frozen_top=rules.write_top(top), passes_before=passes, proofs_before=proofs)
         if step is model.CutoverStep.ROLLBACK_FREEZE and record.state is not model.CutoverState.ROLLBACK_FREEZING:
             top = await self._target_top(record)
             passes, proofs = await cutting.blocking(lambda: cutting.numbers(record, back=True))
+            await self._back_up_ledger(record, "source")
             return model.CutoverNotes(
                 frozen_target_top=rules.write_top(top), passes_before=passes, proofs_before=proofs
             )
@@ -741,6 +743,10 @@ class TreeMachine(
         if step is model.CutoverStep.SWITCH and world.links is not None:
             return model.CutoverNotes(link=link_path(world.links.place.link, record.tree))
         return model.NO_CUTOVER_NOTES
+
+    async def _back_up_ledger(self, record: model.CutoverRecord, side: str) -> None:
+        """Before the freeze: copying the ledger of a large site takes seconds. Raises MigratorError: the user is not frozen then."""
+        await asyncio.to_thread(self.cutting.world.backup, f"before-{record.own_name}-to-the-{side}")
 
     async def _check_mounts(self) -> None:
         """Raise Refused if the mounts are not those that were verified, as after a reboot between a killed call and
@@ -845,7 +851,6 @@ class TreeMachine(
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> _Done:
         world, side = self.cutting.world, "source" if back else "target"
-        await asyncio.to_thread(world.backup, f"before-{record.own_name}-to-the-{side}")
         if world.links is None:
             return Done(words=f"the pre-switch hooks have said that the path leads to the {side}")
         links = world.links

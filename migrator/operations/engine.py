@@ -18,7 +18,7 @@ from msgspec import Struct
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
-from migrator.core.tasks import Blocking
+from migrator.core.tasks import Blocking, task_group
 from migrator.hooks.model import HookFacts
 from migrator.hooks.stage import Check, HookedStep, StepHooks
 from migrator.ledger.locks import Locks
@@ -265,8 +265,8 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         resumed, record = record.state is act.intent, records.read(record.id)
         limit = asyncio.timeout(self.limit_s(record, act))
         try:
-            async with limit:
-                await self._note(record, act)
+            async with limit, task_group() as group:
+                group.create_task(self._note(record, act))
                 done = await self._carry_out(record, act)
         except (asyncio.CancelledError, Interrupted) as error:
             if limit.expired() and isinstance(error, Interrupted):
@@ -299,9 +299,10 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         return record, True
 
     async def _note(self, record: Record, act: Act[Step, State]) -> None:
-        """Note a step in the journal after its intent, so that a copy of the ledger from before it is recognized. That this
-        ledger is the newest one was checked with the locks of the call: from then on nothing about the journal stops a step,
-        because a frozen user has to be thawed.
+        """Note a step in the journal after its intent and before its result, so that a copy of the ledger from before it is
+        recognized. The step does not wait for it, since a user may be frozen meanwhile. That this ledger is the newest one was
+        checked with the locks of the call: from then on nothing about the journal stops a step, because a frozen user has to be
+        thawed.
         """
         if act.step in self.waits:
             return

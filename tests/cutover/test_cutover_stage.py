@@ -335,3 +335,15 @@ def test_hooks_are_told_the_facts_of_their_user_and_a_lone_stream_gets_the_whole
         assert told.items() >= {"old_path": target, "new_path": source, "back": True, "freeze_s": None}.items()
         assert told["frozen_s"] is None
     assert (before["moved"], after["moved"]) == (None, True)
+
+
+def test_the_ledger_is_copied_before_a_freeze(site: CutSite) -> None:
+    """Copying a large ledger takes seconds, which no frozen user waits for."""
+    site.call("cutover", "--user", "ann", "--json")
+    site.call("rollback", "--user", "ann", "--json")
+    copies = sorted((site.site.ledger.parent / "backups").glob("ledger-before-*-to-the-*"))
+    states = []
+    for copy in copies:
+        with MigrationLedger.open(copy, read_only=True) as ledger:
+            states += [record.state.value for record in ledger.cutovers.all()]
+    assert sorted(states) == ["planned", "retained"]
