@@ -342,10 +342,11 @@ static int64_t floored(int64_t time, int64_t granularity) {
     return __builtin_sub_overflow(time, rest < 0 ? rest + granularity : rest, &floor) ? time : floor;
 }
 
-/* Whether the target shows this time, within its granularity. */
+/* Whether the target shows this time, as it is or floored to its granularity: shows_time() of fs/rules.py, but times
+ * outside the target's range are set again each time. */
 bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns) {
-    int64_t granularity = copier->options->granularity_ns;
-    return floored(time_ns(&existing->st_mtim), granularity) == floored(mtime_ns, granularity);
+    int64_t shown = time_ns(&existing->st_mtim);
+    return shown == mtime_ns || shown == floored(mtime_ns, copier->options->granularity_ns);
 }
 
 /* Set the mtime of an entry of the target; the access time is kept, as by rsync -a. By name and after the last close:

@@ -128,8 +128,8 @@ static enum result fill(struct copier *copier, int in, int out) {
 /* Clocks of two hosts differ by less than this (the same figure as SETTLED_BEFORE_SCAN_S of catalogs). */
 #define CLOCKS_DIFFER_NS INT64_C(2000000000)
 
-/* Whether the target already has this very file, by size and mtime: only its attributes remain to be set. A file that
- * changed after it was copied is copied again even if both match: Gluster keeps an mtime in the future when the file is
+/* Whether the target already has this very file, by size and mtime, as is_copy() of fs/rules_equality.py defines it: only
+ * its attributes remain to be set. A file that changed after it was copied is copied again even if both match: Gluster keeps an mtime in the future when the file is
  * written to, and users set mtimes. */
 bool is_there(const struct copier *copier, const char *name, struct stat *existing) {
     const struct attributes *wanted = &copier->attributes;
