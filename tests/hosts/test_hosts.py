@@ -21,13 +21,12 @@ from migrator.hosts.remote import RemoteHost
 from migrator.hosts.site import HostSpec, SiteHosts, expand
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.one_host import OneHost
+from tests.support.pythons import python39
 from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd
 from tests.support.waiting import until
 from tests.support.xfs import XfsMount
 
-OTHER_PYTHONS_VARIABLE = "MIGRATOR_TEST_PYTHONS"
-"""Further interpreters (3.9 or later) to run the far end with, separated by colons."""
 Result = TypeVar("Result")
 
 
@@ -46,19 +45,14 @@ class Reached:
         self._runner.close()
 
 
-def pythons() -> list[str]:
-    named = [name for name in os.environ.get(OTHER_PYTHONS_VARIABLE, "").split(":") if name]
-    return [f"pipe:{name}" for name in ("python3", *named)]
-
-
-@pytest.fixture(params=["local", *pythons(), "ssh"])
+@pytest.fixture(params=["local", "python3", "python3.9", "ssh"])
 def reached(request: pytest.FixtureRequest) -> Iterator[Reached]:
     host: Host
-    kind, _, python = request.param.partition(":")
+    kind = request.param
     if kind == "local":
         host = LocalHost(LocalProcesses(grace_s=0.3))
-    elif kind == "pipe":
-        host = RemoteHost(LocalPipe(python=python), grace_s=0.3)
+    elif kind.startswith("python"):
+        host = RemoteHost(LocalPipe(python=python39() if kind == "python3.9" else kind), grace_s=0.3)
     else:
         host = RemoteHost(request.getfixturevalue("sshd").transport(), grace_s=0.3)
     made = Reached(host)
