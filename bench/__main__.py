@@ -19,6 +19,8 @@ from bench.forecast import NAME as NAME_OF_FORECAST
 from bench.forecast import forecast
 from bench.freezes import NAME as NAME_OF_FREEZES
 from bench.freezes import freezes
+from bench.governor import NAME as NAME_OF_GOVERNOR
+from bench.governor import governor
 from bench.lab import BenchLab, bench_lab
 from bench.mount_walk import NAME as NAME_OF_MOUNT_WALKS
 from bench.mount_walk import mount_walk
@@ -59,6 +61,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     NAME_OF_REQUESTS: requests,
     NAME_OF_SCALE: scale,
     NAME_OF_FORECAST: forecast,
+    NAME_OF_GOVERNOR: governor,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
 ALONE: dict[str, Callable[[list[str]], int]] = {
@@ -80,6 +83,7 @@ PAGE_ORDER = (
     NAME_OF_REQUESTS,
     NAME_OF_FREEZES,
     NAME_OF_FORECAST,
+    NAME_OF_GOVERNOR,
     NAME_OF_SCALE,
 )
 
