@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -163,6 +165,21 @@ static void read_paths(struct walk *walk, struct counts counts)
     walk->trees = sorted;
 }
 
+/* Whether names cost a request each: clients of BeeGFS and of GlusterFS with entry-timeout=0 keep none. File systems with
+ * disks of their own keep all, and there to open an entry would take longer than to find it twice. */
+static bool asks_by_name(int root)
+{
+    static const uint32_t LOCAL[] = {XFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+    struct statfs facts;
+    /* Attributes of an entry that is only pinned are reached through /proc. */
+    if (fstatfs(root, &facts) != 0 || access("/proc/self/fd", X_OK) != 0)
+        return false;
+    for (size_t index = 0; index < sizeof LOCAL / sizeof *LOCAL; index++)
+        if ((uint32_t)facts.f_type == LOCAL[index])
+            return false;
+    return true;
+}
+
 static void *run(void *argument)
 {
     /* A current directory of its own: entries are read by their last components only. */
@@ -274,6 +291,7 @@ int walk_main(int argc, char **argv)
     if (walk.root < 0 || fstat(walk.root, &facts) != 0)
         die("cannot open %s: %s", root, strerror(errno));
     walk.device = facts.st_dev;
+    walk.pins = walk.plain && asks_by_name(walk.root);
     if (!say_hello(&walk) && !walk.plain) {
         fprintf(stderr, "migrator-native: %s is not a brick's root: is its file system mounted?\n", root);
         return 3;

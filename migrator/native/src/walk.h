@@ -36,6 +36,7 @@ struct walk {
     int root;
     dev_t device;
     bool plain; /* a mounted file system, where Gluster's rules do not hold; it is walked in order (walk_in_order.c) */
+    bool pins; /* a file system whose client asks its server whenever a name is used: entries are opened once */
     bool times_from_mdata;
     bool distributed; /* the volume has several subvolumes */
     bool only_trees; /* outside the trees, read only the entries that lead to one */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,6 +32,8 @@
 #define DIRECTORY_SIZE 4096
 #define DIRECTORY_BLOCKS 8
 
+#define PINNED_IN "/proc/self/fd/"
+
 enum { KIND_USER = 1, KIND_ACL_ACCESS = 2, KIND_ACL_DEFAULT = 4, KIND_CAPABILITY = 8, KIND_SECURITY = 16,
        KIND_TRUSTED = 32, KIND_LONG_NAME = 64 };
 
@@ -54,27 +57,53 @@ struct listed {
 
 static _Thread_local struct listed listed;
 
+/* An entry of the current directory: reached by its name, or (walk->pins) by a descriptor, and `path` leads to that. */
+struct entry {
+    const char *name;
+    int fd;
+    char path[sizeof PINNED_IN + 10];
+};
+
 static bool is_absent(int error)
 {
     return error == ENODATA || error == EOPNOTSUPP;
 }
 
-/* Read the value of an attribute into worker->value; -1 and errno. */
-static ssize_t read_value(struct worker *worker, const char *name, const char *key, size_t expected)
+/* False and errno if the entry cannot be reached. An automount point is not mounted by this. */
+static bool entry_pin(struct entry *entry)
 {
-    ssize_t length = lgetxattr(name, key, worker->value, expected);
+    entry->fd = open(entry->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    snprintf(entry->path, sizeof entry->path, PINNED_IN "%d", entry->fd);
+    return entry->fd >= 0;
+}
+
+static ssize_t value_of(const struct entry *entry, const char *key, void *value, size_t room)
+{
+    /* The link in /proc is followed to the entry itself, also if that is a symlink. */
+    return entry->fd >= 0 ? getxattr(entry->path, key, value, room) : lgetxattr(entry->name, key, value, room);
+}
+
+static ssize_t list_of(const struct entry *entry, char *names, size_t room)
+{
+    return entry->fd >= 0 ? listxattr(entry->path, names, room) : llistxattr(entry->name, names, room);
+}
+
+/* Read the value of an attribute into worker->value; -1 and errno. */
+static ssize_t read_value(struct worker *worker, const struct entry *entry, const char *key, size_t expected)
+{
+    ssize_t length = value_of(entry, key, worker->value, expected);
     if (length < 0 && errno == ERANGE)
-        length = lgetxattr(name, key, worker->value, VALUE_BYTES);
+        length = value_of(entry, key, worker->value, VALUE_BYTES);
     return length;
 }
 
-static int read_list(struct worker *worker, const char *name)
+static int read_list(struct worker *worker, const struct entry *entry)
 {
     listed.gfid = listed.mdata = listed.linkto = listed.bad_file = false;
     listed.carried = listed.pending = 0;
-    ssize_t length = llistxattr(name, worker->names, SHORT_LIST_BYTES);
+    ssize_t length = list_of(entry, worker->names, SHORT_LIST_BYTES);
     if (length < 0 && errno == ERANGE)
-        length = llistxattr(name, worker->names, LIST_BYTES);
+        length = list_of(entry, worker->names, LIST_BYTES);
     if (length < 0)
         return is_absent(errno) ? 0 : -1;
     for (const char *key = worker->names; key < worker->names + length; key += strlen(key) + 1) {
@@ -124,7 +153,7 @@ static void put_length(XXH3_state_t *hash, size_t length)
 }
 
 /* Read the carried attributes into the row; -1 and errno if one cannot be read. */
-static int read_carried(struct worker *worker, const char *name, struct row *row, uint8_t digest[DIGEST_BYTES])
+static int read_carried(struct worker *worker, const struct entry *entry, struct row *row, uint8_t digest[DIGEST_BYTES])
 {
     XXH3_state_t hash;
     XXH128_canonical_t canonical;
@@ -134,7 +163,7 @@ static int read_carried(struct worker *worker, const char *name, struct row *row
     qsort(listed.names, listed.carried, sizeof *listed.names, by_name);
     for (size_t index = 0; index < listed.carried; index++) {
         const char *key = listed.names[index];
-        ssize_t length = read_value(worker, name, key, SHORT_VALUE_BYTES);
+        ssize_t length = read_value(worker, entry, key, SHORT_VALUE_BYTES);
         if (length < 0) {
             if (is_absent(errno))
                 continue;
@@ -175,11 +204,11 @@ static void own_times(struct row *row, const struct statx *facts)
     row->ctime_ns = gluster_nanoseconds(facts->stx_ctime.tv_sec, facts->stx_ctime.tv_nsec, &cut);
 }
 
-static int read_times(struct worker *worker, const struct task *directory, const char *name,
+static int read_times(struct worker *worker, const struct task *directory, const struct entry *entry,
                       const struct statx *facts, struct row *row)
 {
     if (worker->walk->times_from_mdata && listed.mdata) {
-        ssize_t length = read_value(worker, name, GLUSTER_MDATA, GLUSTER_MDATA_ROOM);
+        ssize_t length = read_value(worker, entry, GLUSTER_MDATA, GLUSTER_MDATA_ROOM);
         if (length < 0 && !is_absent(errno))
             return -1;
         struct gluster_times times;
@@ -190,7 +219,7 @@ static int read_times(struct worker *worker, const struct task *directory, const
                 row->ctime_ns = times.ctime_ns;
                 return 0;
             }
-            worker_problem(worker, directory, name, "times", 0, "trusted.glusterfs.mdata has a form that is not known");
+            worker_problem(worker, directory, entry->name, "times", 0, "trusted.glusterfs.mdata has a form that is not known");
         }
     }
     own_times(row, facts);
@@ -198,12 +227,12 @@ static int read_times(struct worker *worker, const struct task *directory, const
 }
 
 /* The gfid, or -1, with errno 0 if the entry has none. */
-static int read_gfid(struct worker *worker, const char *name, uint8_t gfid[GLUSTER_GFID_BYTES])
+static int read_gfid(struct worker *worker, const struct entry *entry, uint8_t gfid[GLUSTER_GFID_BYTES])
 {
     errno = 0;
     if (!listed.gfid)
         return -1;
-    ssize_t length = read_value(worker, name, GLUSTER_GFID, GLUSTER_GFID_BYTES);
+    ssize_t length = read_value(worker, entry, GLUSTER_GFID, GLUSTER_GFID_BYTES);
     if (length == GLUSTER_GFID_BYTES) {
         memcpy(gfid, worker->value, GLUSTER_GFID_BYTES);
         return 0;
@@ -242,9 +271,8 @@ static int32_t found(struct worker *worker, const struct task *directory, const 
 }
 
 /* Report the marks by which Gluster keeps the mount from this copy, or from another one; -1 and errno. */
-static int read_marks(struct worker *worker, const struct task *directory, const char *name)
+static int read_marks(struct worker *worker, const struct task *directory, const char *name, const struct entry *entry)
 {
-    const char *entry = name != NULL ? name : ".";
     if (listed.bad_file)
         worker_mark(worker, directory, name, "corrupted", "the scrubber found this copy corrupted");
     for (size_t index = 0; index < listed.pending; index++) {
@@ -306,20 +334,23 @@ static enum outcome failed(struct worker *worker, const struct task *directory, 
 
 void root_marks_read(struct worker *worker, const struct task *root)
 {
-    if (read_list(worker, ".") != 0 || read_marks(worker, root, NULL) != 0)
+    const struct entry entry = {.name = ".", .fd = -1};
+    if (read_list(worker, &entry) != 0 || read_marks(worker, root, NULL, &entry) != 0)
         worker_problem(worker, root, NULL, "xattrs", errno, NULL);
 }
 
-static enum outcome look(struct worker *worker, const struct task *directory, const char *name,
-                         struct nameless *nameless)
+static enum outcome read_entry(struct worker *worker, const struct task *directory, const struct entry *entry,
+                               struct nameless *nameless)
 {
+    const char *name = entry->name;
     static _Thread_local char target[TARGET_BYTES];
     struct statx facts;
     struct row row = {.directory = directory->path, .directory_length = directory->path_length, .name = name};
     uint8_t gfid[GLUSTER_GFID_BYTES], digest[DIGEST_BYTES];
     bool plain = worker->walk->plain;
 
-    if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &facts) != 0)
+    int found_by = entry->fd >= 0 ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+    if (statx(entry->fd >= 0 ? entry->fd : AT_FDCWD, entry->fd >= 0 ? "" : name, found_by, STATX_BASIC_STATS, &facts) != 0)
         return failed(worker, directory, name, "lstat");
     if (makedev(facts.stx_dev_major, facts.stx_dev_minor) != worker->walk->device ||
         (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
@@ -329,13 +360,14 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     row.type = type_of(facts.stx_mode);
     row.mode = row.type == TYPE_SYMLINK ? SYMLINK_MODE : facts.stx_mode & 07777;
     if (row.type == TYPE_SYMLINK) {
-        ssize_t length = readlink(name, target, sizeof target);
+        ssize_t length = entry->fd >= 0 ? readlinkat(entry->fd, "", target, sizeof target)
+                                        : readlink(name, target, sizeof target);
         if (length < 0)
             return errno == EINVAL ? CHANGED : failed(worker, directory, name, "readlink");
         row.symlink_target = target;
         row.symlink_length = (size_t)length;
     }
-    if (read_list(worker, name) != 0) {
+    if (read_list(worker, entry) != 0) {
         /* On a mount it has a row all the same, and is entered: only its attributes are unknown. */
         if (!plain || errno == ENOENT)
             return failed(worker, directory, name, "xattrs");
@@ -346,11 +378,11 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     if (row.type == TYPE_FILE && plain && worker->walk->distributed && gluster_hides_marks(facts.stx_mode))
         row.mode &= ~(int32_t)(S_ISGID | S_ISVTX);
 
-    if (worker->walk->marks && read_marks(worker, directory, name) != 0)
+    if (worker->walk->marks && read_marks(worker, directory, name, entry) != 0)
         return failed(worker, directory, name, "xattrs");
     if (worker->walk->marks_only && row.type != TYPE_DIRECTORY && listed.gfid)
         return DONE;
-    if (!plain && read_gfid(worker, name, gfid) != 0) {
+    if (!plain && read_gfid(worker, entry, gfid) != 0) {
         if (errno != 0)
             return failed(worker, directory, name, "xattrs");
         nameless->directory = row.type == TYPE_DIRECTORY;
@@ -358,9 +390,9 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
         return NAMELESS;
     }
     row.tree = row.type == TYPE_DIRECTORY ? found(worker, directory, name) : directory->tree;
-    if (read_times(worker, directory, name, &facts, &row) != 0)
+    if (read_times(worker, directory, entry, &facts, &row) != 0)
         return failed(worker, directory, name, "xattrs");
-    if (listed.carried > 0 && read_carried(worker, name, &row, digest) != 0) {
+    if (listed.carried > 0 && read_carried(worker, entry, &row, digest) != 0) {
         if (errno == ENOENT)
             return VANISHED;
         worker_problem(worker, directory, name, "xattrs", errno, NULL);
@@ -389,6 +421,18 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
         worker->totals.size_bytes += facts.stx_size;
     rows_add(&worker->files, &row);
     return DONE;
+}
+
+static enum outcome look(struct worker *worker, const struct task *directory, const char *name,
+                         struct nameless *nameless)
+{
+    struct entry entry = {.name = name, .fd = -1};
+    if (worker->walk->pins && !entry_pin(&entry))
+        return failed(worker, directory, name, "lstat");
+    enum outcome outcome = read_entry(worker, directory, &entry, nameless);
+    if (entry.fd >= 0)
+        close(entry.fd);
+    return outcome;
 }
 
 /* Wait a moment if an entry may be so new that Gluster has not set its gfid yet; false if it is not. */
