@@ -4,7 +4,6 @@ The target is the file system of the tests that copies BeeGFS, by FUSE. It cache
 can be made slow.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -18,19 +17,14 @@ from bench.program import Program
 from bench.results import Rate, Section
 from bench.timing import say
 from bench.trees import TREE, describe, fill, small_users, tally
-from tests.support.beegfs_like import beegfs_like
+from tests.support.beegfs_like import CONTENT_REQUESTS, beegfs_like, metadata_requests, requests_of
 
 NAME = "requests"
 FILES, SLOW_FILES = 1_000, 500
 FSYNC_S = 0.01
-CONTENT = ("read", "write", "fsync", "flush", "release")
-"""Requests to storage servers, or to none; all others go to metadata servers."""
-MOST = 7
+MOST, MOST_VERIFIED = 7, 4
 CP = ("cp", "-r", "--preserve=ownership,timestamps,links")
 """With modes it fails here, as on BeeGFS: it removes ACLs."""
-
-ANSWERED_WITH_FACTS = ("create", "mkdir", "mknod", "symlink", "link", "chmod", "chown", "utimens", "truncate")
-"""Requests that libfuse follows by a getattr of its own."""
 
 Job = Callable[[], object]
 
@@ -50,9 +44,10 @@ def requests(options: Options) -> Section:
             tables=(),
             rates=_slow(place / "slow"),
             notes=(
-                f"Metadata requests are all but {', '.join(CONTENT)}. The least for a new small file are its creation, its "
+                f"Metadata requests are all but {', '.join(CONTENT_REQUESTS)}. The least for a new small file are its creation, its "
                 "owner and its time, with a lookup for the first and the last: it is closed before its time is set, so that no client "
-                f"sets one of its own. At most {MOST} are wanted.",
+                "sets one of its own; for its verification, a lookup and a list of attributes, and a lookup and an open to read it. "
+                f" At most {MOST} are wanted, and {MOST_VERIFIED} for its verification.",
                 f"With a sync of {FSYNC_S * 1000:g} ms: what `migrator` copies is on the disks when it says so; `cp` and `rsync` "
                 "do not sync.",
             ),
@@ -76,31 +71,30 @@ def _counted(place: Path) -> dict[str, str]:
             for what in ("new", "unchanged", "one of ten changed"):
                 if what.startswith("one"):
                     _change(source / TREE)
-                before = _requests_of(target)
+                before = requests_of(target)
                 again()
-                found = _requests_of(target) - before
-                metadata = sum(count for kind, count in found.items() if kind not in (*CONTENT, "statfs"))
-                each = ", ".join(
-                    f"{kind} {count / files:.2f}" for kind, count in sorted(found.items()) if count > files / 100
-                )
-                facts[f"{name}, {what}"] = (
-                    f"{metadata / files:.2f} metadata requests a file, with {directories / files:.2f} directories; {each or 'no requests'}"
-                )
+                facts[f"{name}, {what}"] = _described(requests_of(target) - before, files, directories)
                 say(f"{name}, {what}: {facts[f'{name}, {what}']}")
                 if copy is _cp:
                     break
+                if copy == "direct" and what == "new":
+                    facts.update(_verified(place, target, files, directories))
     return facts
 
 
-def _requests_of(mount_point: Path) -> Counter[str]:
-    """The requests since the beginning, by kind, as of a client that caches attributes. Lookups of directories do not count: real
-    clients cache these for a second.
-    """
-    os.statvfs(mount_point)
-    found = Counter[str](json.loads((mount_point.parent / "requests.json").read_text()))
-    directories, facts = found.pop("getattr of a directory", 0), sum(found[kind] for kind in ANSWERED_WITH_FACTS)
-    found["lookup"] = found.pop("getattr", 0) - directories - facts
-    return found
+def _verified(place: Path, target: Path, files: int, directories: int) -> dict[str, str]:
+    """The requests of the verification that follows a copy: it reads the content of the target."""
+    program, before = Program(site_file=place / "site" / "site.toml"), requests_of(target)
+    program.verb("verify", "--all")
+    return {"migrator verify": _described(requests_of(target) - before, files, directories)}
+
+
+def _described(found: Counter[str], files: int, directories: int) -> str:
+    each = ", ".join(f"{kind} {count / files:.2f}" for kind, count in sorted(found.items()) if count > files / 100)
+    return (
+        f"{metadata_requests(found) / files:.2f} metadata requests a file, with {directories / files:.2f} directories; "
+        f"{each or 'no requests'}"
+    )
 
 
 def _slow(place: Path) -> list[Rate]:

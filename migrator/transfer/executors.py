@@ -156,6 +156,8 @@ class Executor:
         symlink. Raises ToolFailed, HostLost.
         """
         argv: tuple[bytes, ...] = (await self._compiled(), b"digest", b"--tree", self._roots[of_target])
+        if of_target:
+            argv += (b"--target",)
         if brick is not None:
             argv += (b"--brick", *((b"--times", b"mdata") if brick.times_from_mdata else ()))
         if bwlimit_bytes_per_s is not None:

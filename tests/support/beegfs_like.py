@@ -123,6 +123,29 @@ def beegfs_like(
         process.wait()
 
 
+CONTENT_REQUESTS = ("read", "write", "fsync", "flush", "release")
+"""Requests to storage servers, or to none; all others go to metadata servers."""
+
+_ANSWERED_WITH_FACTS = ("create", "mkdir", "mknod", "symlink", "link", "chmod", "chown", "utimens", "truncate")
+"""Requests that libfuse follows by a getattr of its own."""
+
+
+def requests_of(mount_point: Path) -> Counter[str]:
+    """The requests since the beginning, by kind, as of a client that caches attributes. Lookups of directories do not count: real
+    clients cache these for a second.
+    """
+    os.statvfs(mount_point)
+    found = Counter[str](json.loads((mount_point.parent / "requests.json").read_text()))
+    directories, facts = found.pop("getattr of a directory", 0), sum(found[kind] for kind in _ANSWERED_WITH_FACTS)
+    found["lookup"] = found.pop("getattr", 0) - directories - facts
+    return found
+
+
+def metadata_requests(found: Counter[str]) -> int:
+    """How many of them go to metadata servers."""
+    return sum(count for kind, count in found.items() if kind not in (*CONTENT_REQUESTS, "statfs"))
+
+
 def _serve(backing: bytes, mount_point: str, *options: float) -> None:
     fsync_s, cached_s, strict, passes_acls_on = options
     import mfusepy

@@ -309,10 +309,10 @@ int copy_main(int argc, char **argv) {
     if (!take_options(argc, argv, &options))
         return usage("unknown or missing options (it is started by migrator)", EXIT_USAGE);
     umask(0);
-    copier.source_tree = open_tree(options.source);
+    copier.source_tree = open_tree(options.source, false);
     if (copier.source_tree < 0)
         return usage("the source's tree cannot be opened", EXIT_NO_TREE);
-    copier.target_tree = open_tree(options.target);
+    copier.target_tree = open_tree(options.target, true);
     if (copier.target_tree < 0)
         return usage("the target's tree cannot be opened", EXIT_NO_TREE);
     if (!read_list(STDIN_FILENO, &list)) {

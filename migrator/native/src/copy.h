@@ -36,6 +36,7 @@ struct options {
     bool distributed;      /* of a volume with several subvolumes */
     bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, if present */
     bool privileged;
+    bool facts_once; /* of the files that are digested */
     bool digest;    /* report the digest of what is copied */
     bool own_names; /* make new files under their own names */
     bool recopy;    /* equal size and time prove nothing */
@@ -186,7 +187,7 @@ void end_digest(struct copier *copier, int in);
 void report_digest(const struct copier *copier);
 
 /* copy_places.c */
-int open_tree(const char *path);
+int open_tree(const char *path, bool readable);
 int open_beneath(int tree, const char *path, size_t length, bool readable);
 int enter(struct copier *copier, const struct record *record);
 int stand_in(struct copier *copier, enum where where);

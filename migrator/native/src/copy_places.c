@@ -26,7 +26,11 @@
 
 static const int DIRECTORY_FLAGS = O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
 
-int open_tree(const char *path) { return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC); }
+/* `readable`: open it for reading its attributes, if permitted. */
+int open_tree(const char *path, bool readable) {
+    int fd = readable ? open(path, O_RDONLY | O_NONBLOCK | O_DIRECTORY | O_CLOEXEC) : -1;
+    return fd >= 0 ? fd : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
 
 /* Open component by component; `make`: missing ones are made. */
 static int open_by_hand(int tree, const char *path, size_t length, int flags, bool make) {

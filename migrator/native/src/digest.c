@@ -1,10 +1,11 @@
 /* `migrator-native digest`: reads the content of listed files and reports a digest of each. `copy --digest` reports the same
  * of what it copies, by the functions here.
  *
- *     digest --tree DIRECTORY [--brick] [--times mdata] [--bwlimit BYTES_PER_S] < LIST
+ *     digest --tree DIRECTORY [--brick] [--times mdata] [--target] [--bwlimit BYTES_PER_S] < LIST
  *
  * copy_list.c describes the list; only its names count. For each file that was read and did not change meanwhile, one line
- * without its name is written:
+ * without its name is written. With --target nothing is asked about a file after it was read, which would be a request to a
+ * server: a walk that follows shows whether it has changed since, and a reading counts only if it has not.
  *
  *     D INDEX INO SIZE MTIME_NS CTIME_NS XXH3_128
  *
@@ -169,8 +170,10 @@ static void digest_file(struct copier *copier, int fd) {
         return;
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    if (!read_content(copier, fd, before.size) || !read_facts(copier, fd, &after) ||
-        memcmp(&before, &after, sizeof before) != 0)
+    if (!read_content(copier, fd, before.size))
+        return;
+    if (!copier->options->facts_once &&
+        (!read_facts(copier, fd, &after) || memcmp(&before, &after, sizeof before) != 0))
         return;
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     tell_digest(copier, &before);
@@ -180,6 +183,8 @@ static bool take_words(int argc, char **argv, struct options *options) {
     for (int at = 1; at < argc; at++) {
         if (strcmp(argv[at], "--brick") == 0)
             options->brick = true;
+        else if (strcmp(argv[at], "--target") == 0)
+            options->facts_once = true;
         else if (strcmp(argv[at], "--times") == 0 && at + 1 < argc && strcmp(argv[++at], "mdata") == 0)
             options->times_from_mdata = true;
         else if (strcmp(argv[at], "--tree") == 0 && at + 1 < argc)
@@ -209,10 +214,10 @@ int digest_main(int argc, char **argv) {
     struct list list;
     struct copier copier = {.options = &options, .list = &list, .source_directory = -1};
     if (!take_words(argc, argv, &options)) {
-        fputs("usage: migrator-native digest --tree DIRECTORY [--brick] [--times mdata] [--bwlimit BYTES_PER_S] < LIST\n", stderr);
+        fputs("usage: migrator-native digest --tree DIRECTORY [--brick] [--times mdata] [--target] [--bwlimit BYTES_PER_S] < LIST\n", stderr);
         return EXIT_USAGE;
     }
-    copier.source_tree = open_tree(options.source);
+    copier.source_tree = open_tree(options.source, false);
     if (copier.source_tree < 0) {
         perror("migrator-native digest: the tree");
         return EXIT_NO_TREE;
