@@ -20,7 +20,7 @@ from migrator.catalog import ports
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect, locked, ranges
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
-from migrator.catalog.model import ContentReading, ReadContent, SideFacts
+from migrator.catalog.model import ContentReading, ReadContent
 from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
@@ -28,6 +28,7 @@ from migrator.core.units import DAY_S
 from migrator.fs.beneath import held
 from migrator.fs.model import Difference, DifferenceKind, SurpriseKind
 from migrator.fs.rules import Loss
+from migrator.fs.rules_equality import FileState
 
 # --- Files and columns
 
@@ -364,8 +365,8 @@ def reading_of(row: Sequence[Any]) -> ReadContent:
     """A row of `READINGS_SCHEMA` without its path. A digest implies the same size on both sides."""
     ino, size_bytes, mtime_ns, ctime_ns, target_ino, target_mtime_ns, target_ctime_ns, digest, read_by, *clocks_ns = row
     return ReadContent(
-        source=SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns),
-        target=SideFacts(ino=target_ino, size_bytes=size_bytes, mtime_ns=target_mtime_ns, ctime_ns=target_ctime_ns),
+        source=FileState(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns),
+        target=FileState(ino=target_ino, size_bytes=size_bytes, mtime_ns=target_mtime_ns, ctime_ns=target_ctime_ns),
         digest=digest,
         reading=ContentReading(verification=read_by, source_clock_ns=clocks_ns[0], target_clock_ns=clocks_ns[1]),
     )

@@ -8,6 +8,7 @@ from msgspec import Struct
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ExitCode
 from migrator.fs.model import Difference, DigestPolicy
+from migrator.fs.rules_equality import FileState
 
 
 class StrangeFiles(Struct, frozen=True, kw_only=True):
@@ -154,15 +155,6 @@ def begun_catalog(name: str, *, via: str, at_s: float, scope: tuple[bytes, ...])
     )
 
 
-class SideFacts(Struct, frozen=True, kw_only=True):
-    """Attributes of a file on one side when it was listed. Every change of content changes one of them."""
-
-    ino: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-
 class ContentReading(Struct, frozen=True, kw_only=True):
     """The verification that read the content, and the clock of each side before its sync, which came before any content
     was read. None: unknown.
@@ -176,8 +168,8 @@ class ContentReading(Struct, frozen=True, kw_only=True):
 class ReadContent(Struct, frozen=True, kw_only=True):
     """A file whose content was read on both sides and was equal: the attributes of both sides then, and the digest."""
 
-    source: SideFacts
-    target: SideFacts
+    source: FileState
+    target: FileState
     digest: bytes
     reading: ContentReading
 

@@ -37,6 +37,7 @@ from migrator.fs.model import (
     mounts_beneath,
 )
 from migrator.fs.ports import Block, Digest, FileSystemTool, WalkedRoot
+from migrator.fs.rules_equality import FileState
 
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
 
@@ -222,13 +223,18 @@ def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
             size_bytes += count
         if size_bytes < end:
             break
-    changed = size_bytes != before.st_size or content_facts(before) != content_facts(os.fstat(fd))
+    changed = size_bytes != before.st_size or state_of(before) != state_of(os.fstat(fd))
     return Digest(value=hasher.digest(), size_bytes=size_bytes, changed=changed)
 
 
-def content_facts(facts: os.stat_result) -> tuple[int, int, int]:
-    """The facts that change whenever the content does."""
-    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+def state_of(facts: os.stat_result) -> FileState:
+    """The state of a file, with its numbers as an entry has them."""
+    return FileState(
+        ino=facts.st_ino & INO_MASK,
+        size_bytes=facts.st_size,
+        mtime_ns=time_of_entry_ns(facts.st_mtime_ns),
+        ctime_ns=time_of_entry_ns(facts.st_ctime_ns),
+    )
 
 
 # Reading a file system beneath a root: the common part of source and target.

@@ -16,7 +16,7 @@ from migrator.fs.beneath import Root, entry_path, exists, held, without_access_t
 from migrator.fs.capabilities import probe, remove_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystemTool
-from migrator.fs.reading import ReadingFileSystem, content_facts, read_xattrs
+from migrator.fs.reading import ReadingFileSystem, read_xattrs, state_of
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
 
 # Copying one path.
@@ -184,7 +184,7 @@ def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, ta
         for _ in range(TRIES):
             facts = read_facts()
             _copy_content(reading, writing, facts.stat)
-            if content_facts(os.fstat(reading)) == content_facts(facts.stat):
+            if state_of(os.fstat(reading)) == state_of(facts.stat):
                 break
         _dress(writing, facts)
         os.fsync(writing)

@@ -12,12 +12,12 @@ import duckdb
 from msgspec.structs import astuple, replace
 
 from migrator.catalog.database import connect, own_directory
-from migrator.catalog.model import SideFacts
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join
 from migrator.cutover.model import PurgeSum
+from migrator.fs.rules_equality import FileState
 from migrator.purge.model import Archive, Compared, ManifestSum, Proof
 from migrator.reap.model import ReapRow, archive_name
 from migrator.site.model import ReapAction
@@ -247,7 +247,7 @@ class IndexedProofs:
                 rows.execute(_READINGS, {"files": list(files)})
                 while block := rows.fetchmany(_BATCH_ROWS):
                     self.note_read_again(
-                        (path, SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns))
+                        (path, FileState(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns))
                         for path, ino, size_bytes, mtime_ns, ctime_ns in block
                     )
         except duckdb.Error as error:
@@ -257,20 +257,20 @@ class IndexedProofs:
                 hint="remove its directory .readings among the manifests, then run the same command again",
             ) from error
 
-    def note_read_again(self, read: Iterable[tuple[bytes, SideFacts]]) -> None:
+    def note_read_again(self, read: Iterable[tuple[bytes, FileState]]) -> None:
         """Note files of the target that had the proven content, with what they were then."""
         rows = [(path, _signed(one.ino), one.size_bytes, one.mtime_ns, one.ctime_ns) for path, one in read]
         with self._lock:
             self._database.executemany("INSERT OR REPLACE INTO read_again VALUES (?, ?, ?, ?, ?)", rows)
 
-    def read_again(self, path: bytes) -> SideFacts | None:
+    def read_again(self, path: bytes) -> FileState | None:
         """What a file of the target was when its content was read again; None if it was not."""
         with self._lock:
             row = self._database.execute("SELECT * FROM read_again WHERE path = ?", (path,)).fetchone()
         if row is None:
             return None
         _, ino, size_bytes, mtime_ns, ctime_ns = row
-        return SideFacts(ino=ino % _ALL, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+        return FileState(ino=ino % _ALL, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
 
     def not_read_again(self) -> Iterator[Sequence[Proof]]:
         """The proofs of noted files that were not read again, in blocks, in order of path. Each comes once."""

@@ -28,6 +28,7 @@ from migrator.cutover.model import CutoverRecord, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.fs.rules_equality import FileState
 from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import CallPorts
@@ -42,7 +43,6 @@ from migrator.reap.rules import Releases
 from migrator.scan.marks import ReadMarks
 from migrator.transfer.records_measures import ControlRecords, ProbeRecords
 from migrator.verify.content import Readers
-from migrator.verify.model import facts_of
 
 LOG = logging.getLogger("migrator.purge")
 
@@ -421,10 +421,10 @@ class Judge:
                 found.unchanged_bytes += target.content_bytes
             if self._wanted:
                 self._proofs.note_unchanged((proof.path,))
-        elif self._reread or (self._wanted and self._proofs.read_again(proof.path) != facts_of(target)):
+        elif self._reread or (self._wanted and self._proofs.read_again(proof.path) != FileState.of(target)):
             verdict = self._read(self._target, proof.path, proof, "the target")
             if verdict is model.READ:
-                self._proofs.note_read_again([(proof.path, facts_of(target))])
+                self._proofs.note_read_again([(proof.path, FileState.of(target))])
         return verdict
 
     def _read(self, side: FileSystem, path: bytes, proof: model.Proof, where: str) -> model.Verdict:

@@ -18,8 +18,9 @@ from migrator.core.units import MIB
 from migrator.fs import writing
 from migrator.fs.beneath import Root, exists, held, without_access_time
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.reading import DIGEST_ALGORITHMS, INO_MASK, ReadingFileSystem, content_facts
+from migrator.fs.reading import DIGEST_ALGORITHMS, ReadingFileSystem, state_of
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs
+from migrator.fs.rules_equality import FileState
 from migrator.reap import model
 from migrator.reap.model import LeftOut
 
@@ -268,12 +269,9 @@ class OpenMember:
     def finish(self) -> bytes | LeftOut:
         """The digest of the content, after all of it was read; LeftOut if the file changed. Raises OSError."""
         if self._held is None:
-            now, then = os.fstat(self._fd), self.entry
-            # Not the device: that of `then` is made up where inode numbers are not trusted.
-            same_file = now.st_ino & INO_MASK == then.ino
-            same_content = content_facts(now) == (then.size_bytes, then.mtime_ns, then.ctime_ns)
-            if not same_file or not same_content or self._read_bytes != then.size_bytes:
-                return _changed(then.path)
+            unchanged = state_of(os.fstat(self._fd)) == FileState.of(self.entry)
+            if not unchanged or self._read_bytes != self.entry.size_bytes:
+                return _changed(self.entry.path)
         digest: bytes = self._hasher.digest()
         return digest
 

@@ -11,6 +11,7 @@ from migrator.catalog.model import ArchivedMember
 from migrator.core.entry import Entry, UserTree
 from migrator.core.paths import is_beneath, join
 from migrator.core.units import GIB, MIB
+from migrator.fs.rules_equality import FileState
 from migrator.site.model import ReapAction, ReapRule
 
 # --- Policy and lists
@@ -300,17 +301,9 @@ def is_partial(name: bytes) -> bool:
 
 def is_listed(row: ReapRow, entry: Entry) -> bool:
     """Whether a path has the attributes of its row in the reap list."""
-    listed = (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns)
-    return listed == (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns)
+    return FileState.of(row) == FileState.of(entry)
 
 
 def same_file(member: ArchivedMember, entry: Entry) -> bool:
     """Whether the source still has the archived file: every change of content or attributes changes ctime."""
-    then = member.entry
-    return (then.type, then.ino, then.size_bytes, then.mtime_ns, then.ctime_ns) == (
-        entry.type,
-        entry.ino,
-        entry.size_bytes,
-        entry.mtime_ns,
-        entry.ctime_ns,
-    )
+    return member.entry.type is entry.type and FileState.of(member.entry) == FileState.of(entry)

@@ -1,8 +1,9 @@
 """Verifications as values, and the rules for carrying over digests from earlier ones. Pure."""
 
-from migrator.catalog.model import ReadContent, SideFacts
+from migrator.catalog.model import ReadContent
 from migrator.core.entry import Entry, EntryType
 from migrator.core.units import NS_PER_S
+from migrator.fs.rules_equality import FileState
 
 # --- Records
 
@@ -28,21 +29,16 @@ def is_carried_over(earlier: ReadContent, source: Entry, target: Entry) -> bool:
     """Whether both sides of a path still have the content that was read and found equal."""
     reading = earlier.reading
     return (
-        _is_the_same(earlier.source, source)
-        and _is_the_same(earlier.target, target)
+        _is_unchanged(earlier.source, source)
+        and _is_unchanged(earlier.target, target)
         and _lasts(earlier.source, reading.source_clock_ns)
         and _lasts(earlier.target, reading.target_clock_ns)
     )
 
 
-def facts_of(entry: Entry) -> SideFacts:
-    """The attributes that must stay the same for the content to count as read."""
-    return SideFacts(ino=entry.ino, size_bytes=entry.size_bytes, mtime_ns=entry.mtime_ns, ctime_ns=entry.ctime_ns)
+def _is_unchanged(earlier: FileState, now: Entry) -> bool:
+    return now.type is EntryType.FILE and earlier == FileState.of(now)
 
 
-def _is_the_same(earlier: SideFacts, now: Entry) -> bool:
-    return now.type is EntryType.FILE and earlier == facts_of(now)
-
-
-def _lasts(facts: SideFacts, clock_ns: int | None) -> bool:
+def _lasts(facts: FileState, clock_ns: int | None) -> bool:
     return clock_ns is not None and facts.ctime_ns + CTIME_MARGIN_NS <= clock_ns

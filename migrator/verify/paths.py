@@ -23,6 +23,7 @@ from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, ScanProb
 from migrator.fs.ports import Digest, ReadablePaths
 from migrator.fs.reading import problem_of
 from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, Loss, absence, compare, compare_tree_root, is_sampled
+from migrator.fs.rules_equality import FileState
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import is_archive_path, same_file
 from migrator.site.model import ReapAction
@@ -252,13 +253,13 @@ class _Digests:
         self._file_system = file_system
         self._algorithm = algorithm
         self._lock = threading.Lock()
-        self._remembered: OrderedDict[tuple[int, ...], Digest] = OrderedDict()
+        self._remembered: OrderedDict[FileState, Digest] = OrderedDict()
 
     def of(self, entry: Entry) -> Digest:
         """Read the file and return its digest. Raises OSError."""
         if entry.nlink <= 1:
             return self._file_system.digest(entry.path, self._algorithm)
-        key = (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns)
+        key = FileState.of(entry)
         with self._lock:
             known = self._remembered.get(key)
         if known is not None:
@@ -317,7 +318,7 @@ class ContentComparison:
             now = look_or_prove_gone(file_system, entry.path)
         except OSError:
             return False
-        return now is None or now.type is not EntryType.FILE or model.facts_of(now) != model.facts_of(entry)
+        return now is None or now.type is not EntryType.FILE or FileState.of(now) != FileState.of(entry)
 
 
 def _changed(entry: Entry, words: str, *, on_source: bool) -> Difference:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from migrator.catalog.model import ContentReading, ReadContent, VerificationRecord, earlier_verifications
 from migrator.core.entry import Entry
 from migrator.fs.model import DigestPolicy
+from migrator.fs.rules_equality import FileState
 from migrator.verify import model as verify
 from tests.support.entries import entry
 from tests.support.records import verification
@@ -21,7 +22,7 @@ READING = ContentReading(verification=3, source_clock_ns=CLOCK_NS, target_clock_
 
 
 def read(source: Entry = SOURCE, target: Entry = TARGET, reading: ContentReading = READING) -> ReadContent:
-    return ReadContent(source=verify.facts_of(source), target=verify.facts_of(target), digest=b"d", reading=reading)
+    return ReadContent(source=FileState.of(source), target=FileState.of(target), digest=b"d", reading=reading)
 
 
 @dataclass

@@ -22,8 +22,9 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.units import NS_PER_S
 from migrator.fs.model import DigestPolicy, ScanProblem, SurpriseKind, TargetCapabilities
 from migrator.fs.rules import compare, is_sampled
+from migrator.fs.rules_equality import FileState
 from migrator.verify.joined import Joined, Left, Listing
-from migrator.verify.model import CTIME_MARGIN_NS, facts_of, is_carried_over
+from migrator.verify.model import CTIME_MARGIN_NS, is_carried_over
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
 
@@ -77,7 +78,11 @@ def pairs(draw: st.DrawFn) -> tuple[Entry, Entry | None, ReadContent | None]:
     source_clock_ns, target_clock_ns = draw(CLOCKS_NS)
     number = draw(st.sampled_from([1, 2]))
     clocks = ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
-    return source, target, ReadContent(source=facts_of(read[0]), target=facts_of(read[1]), digest=b"d", reading=clocks)
+    return (
+        source,
+        target,
+        ReadContent(source=FileState.of(read[0]), target=FileState.of(read[1]), digest=b"d", reading=clocks),
+    )
 
 
 @given(
