@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.model import CatalogRecord
-from migrator.core.documents import decode, encode
+from migrator.core.documents import decode, encode, plain
 from migrator.core.durable import file_digest, write_durably
 from migrator.core.entry import Entry, acl_entry_count, xattr_digest, xattr_kinds
 from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.version import version_and_commit
 from migrator.fs.model import ScanProblem
 
 # --- Columns and file names
@@ -85,7 +86,9 @@ def problem_rows(problems: Sequence[ScanProblem]) -> pa.Table:
 # --- Opening and closing records
 
 
-_FORMAT = "migrator-catalog/3"
+_FORMAT = "migrator-catalog/%d"
+_FIRST, _NEWEST = 3, 3
+"""The formats of all releases: each one is read, the newest is written (docs/upgrading.md)."""
 _SCAN_AGAIN = "run `migrator scan --restart` for a new catalog"
 
 
@@ -112,8 +115,8 @@ class _Document(Struct, frozen=True, kw_only=True):
 
 def write_record(file: Path, record: CatalogRecord, parts: Sequence[PartFacts] = ()) -> CatalogRecord:
     """Write a record durably. Returns it with the digest of the file. Raises OSError."""
-    document = _Document(format=_FORMAT, record=replace(record, digest=""), files=tuple(parts))
-    document = replace(document, digest=_document_digest(document))
+    document = _Document(format=_FORMAT % _NEWEST, record=replace(record, digest=""), files=tuple(parts))
+    document = replace(document, digest=_document_digest(plain(document)))
     write_durably(file, encode(document, indent=1).encode("ascii") + b"\n")
     return replace(record, digest=document.digest)
 
@@ -129,21 +132,31 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
     """The record and the facts of its parts. Raises OSError, and RecordUnreadable."""
     try:
         content = json.loads(file.read_bytes())
-        if isinstance(content, dict) and content.get("format") != _FORMAT:
-            words = f"{file} has format {content.get('format')!r}; this version reads {_FORMAT!r}"
-            raise RecordUnreadable(words, hint=_SCAN_AGAIN)
+        if isinstance(content, dict):
+            _require_known(file, content.get("format"))
         document: _Document = decode(_Document, content, "the record")
     except ValueError as error:
         raise RecordUnreadable(
             f"{file} cannot be read as the record of a catalog: {error}", hint=_SCAN_AGAIN
         ) from error
-    if _document_digest(document) != document.digest:
+    if _document_digest(content) != document.digest:
         raise RecordUnreadable(f"{file} was changed or damaged since it was written", hint=_SCAN_AGAIN)
     return replace(document.record, digest=document.digest), document.files
 
 
-def _document_digest(document: _Document) -> str:
-    text = encode(replace(document, digest=""))
+def _require_known(file: Path, found: object) -> None:
+    if found in {_FORMAT % number for number in range(_FIRST, _NEWEST + 1)}:
+        return
+    raise RecordUnreadable(
+        f"{file} has format {found!r}, and migrator {version_and_commit()} reads up to {_FORMAT % _NEWEST!r}",
+        cause="another version of migrator wrote it: a later one, or one before the first release",
+        hint=f"use the version that wrote it, or {_SCAN_AGAIN}",
+    )
+
+
+def _document_digest(content: Mapping[str, object]) -> str:
+    """Of the keys as they were written: an earlier release wrote fewer."""
+    text = encode({**content, "digest": ""})
     return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
 
 

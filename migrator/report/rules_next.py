@@ -28,11 +28,11 @@ def next_steps(
     """
     if site is None:
         found = [("everything", "the site is not set up", "migrator init")]
-    elif scan is None:
-        found = [("source", "there is no catalog of it", "migrator scan")]
     elif plan is not None:
         found = [*_of_batches(plan, batches, trees, over), *_of_kept(trees, cutovers)]
-    elif scan.finished_at_s is not None:
+    elif scan is None and "scan" not in busy:
+        found = [("source", "it was not scanned, and there is no plan", "migrator plan")]  # which scans first
+    elif scan is not None and scan.finished_at_s is not None:
         found = [("source", "it was scanned, and there is no plan", "migrator plan")]
     else:
         found = []

@@ -120,8 +120,9 @@ def test_no_flipped_bit_is_believed(part: bool, place: float, bit: int) -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "migrator-catalog/99"}'])
 def test_a_record_that_is_none_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / CLOSING_RECORD).write_bytes(content)
-    with pytest.raises(RecordUnreadable):
+    with pytest.raises(RecordUnreadable) as caught:
         open_closed(tmp_path)
+    assert ("the version that wrote it" in caught.value.hint) == (b"catalog" in content or content == b"{}")
 
 
 @pytest.mark.parametrize(("kind", "harm"), [("part", "gone"), ("part", "torn"), ("done", "torn")])

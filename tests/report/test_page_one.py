@@ -94,7 +94,7 @@ def steps(*batches: model.BatchFacts, **facts: Any) -> list[str]:
     ("facts", "hints"),
     [
         ({"site": None, "scan": None, "plan": None}, ["migrator init"]),
-        ({"scan": None, "plan": None}, ["migrator scan"]),
+        ({"scan": None, "plan": None}, ["migrator plan"]),
         ({"scan": None, "plan": None, "busy": ("scan",)}, []),
         ({"plan": None}, ["migrator plan"]),
         ({"batches": [batch(3, BatchState.PLANNED)]}, ["migrator run --user-batch 3"]),

@@ -171,7 +171,7 @@ def test_before_and_after_init(ledger: MigrationLedger) -> None:
     ledger.site.create(SITE)
     report = read_report(ledger, OnePlan(plan=PLAN), now_s=T0_S)
     assert report.status.site == "rehearsal"
-    assert ([one.hint for one in report.status.next_steps], report.status.blocked) == (["migrator scan"], ())
+    assert ([one.hint for one in report.status.next_steps], report.status.blocked) == (["migrator plan"], ())
     assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
     assert (report.done, report.days) == ((), ())
     assert "Nothing has been copied yet" in to_markdown(report_document(report))
