@@ -1,5 +1,6 @@
 """Findings of `doctor` from collected facts: programs, hosts, both file systems, places. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -374,6 +375,20 @@ def check_gluster(command: str, program: str | None) -> Finding:
     return ok("gluster", program)
 
 
+def is_older(release: str, least: tuple[int, int]) -> bool:
+    """Whether a release of Linux is older than this version; False for one that names no version."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and (int(found[1]), int(found[2])) < least
+
+
+def check_kernel(release: str) -> Finding:
+    """Whether this machine can start and end programs as `hosts/process.py` does."""
+    if is_older(release, _KERNEL_HERE):
+        message = f"Linux {release} is older than {dotted(_KERNEL_HERE)}, so no program can be started"
+        return failure("kernel", message, "run migrator on a machine with a newer kernel; hosts may have older ones")
+    return ok("kernel", f"Linux {release}")
+
+
 def check_user(euid: int) -> Finding:
     """Whether the user is root: others cannot copy all metadata."""
     if euid == 0:
@@ -414,6 +429,10 @@ def check_slurm_nodes(listed: str, wanted: int) -> Finding:
     return failure("slurm", message, fix) if not usable else warning("slurm", message, fix)
 
 
+_KERNEL_HERE = (5, 3)
+"""The first with pidfd_open."""
+_KERNEL_OF_HOSTS = (4, 18)
+"""That of RHEL 8. Calls that it lacks (openat2, pidfd_open) have another way on hosts."""
 _TAKES_JOBS = frozenset({"idle", "mix", "alloc", "comp", "plnd"})
 
 
@@ -440,6 +459,7 @@ class HostSight(Struct, frozen=True, kw_only=True):
     target_problem: str | None = None
     room: HostRoom | None = None
     native_problem: str | None = None
+    confinement_problem: str | None = None
 
 
 def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
@@ -478,6 +498,17 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
                 f"noexec, or take [source.hosts] {sight.facts.name} out of site.toml: its bricks are read through the mount then",
             )
         )
+    if sight.confinement_problem is not None:
+        message = (
+            f"streams cannot be confined to their trees there, so nothing is copied there: {sight.confinement_problem}"
+        )
+        fix = f"reach the host itself and no container on it (CAP_SYS_ADMIN), or remove `target` from {section}: it only scans then"
+        findings.append(failure(check, message, fix))
+    if is_older(sight.facts.kernel, _KERNEL_OF_HOSTS):
+        message = (
+            f"its Linux {sight.facts.kernel} is older than {dotted(_KERNEL_OF_HOSTS)}, and nothing was tried there"
+        )
+        findings.append(warning(check, message, "try a small batch, or let the mount be read: [source] via"))
     return findings or [ok(check, _all_well(sight))]
 
 
@@ -552,6 +583,7 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
 def _all_well(sight: HostSight) -> str:
     said = [
         f"reached ({sight.facts.round_trip_s * 1000:.1f} ms)",
+        f"Linux {sight.facts.kernel} on {sight.facts.architecture}",
         f"Python {dotted(sight.facts.python_version)}",
         f"{several(len(sight.bricks), 'brick')} of the volume",
         "compiled program",

@@ -63,6 +63,7 @@ from migrator.site.filesystem import FileSystemCommand
 from migrator.site.model import needs_rsync
 from migrator.site.rules_links import check_link_names, check_links, naming_problem
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
+from migrator.transfer.executors import Executor
 
 if TYPE_CHECKING:
     from migrator.bricks.records import BrickLedger
@@ -165,13 +166,18 @@ async def _sight(
         room, error = await _answer(look_at_room(host.processes, python=facts.python, path=place))
         roots = await host.roots(place, b"")
         problem = target_problem(target, roots, os.fsdecode(place)) or error or None
+    native_problem, confinement_problem = await _native_problem(host, place_native), None
+    if place is not None and native_problem is None and facts.effective_uid == 0:
+        stream = Executor(host, source_root=b"", target_root=b"", compiled=lambda: place_native(host), facts=facts)
+        confinement_problem = await stream.problem()
     return rules.HostSight(
         facts=facts,
         bricks=bricks,
         target=None if place is None else os.fsdecode(place),
         target_problem=problem,
         room=room,
-        native_problem=await _native_problem(host, place_native),
+        native_problem=native_problem,
+        confinement_problem=confinement_problem,
     )
 
 
@@ -266,6 +272,7 @@ class DoctorWorld(Struct, frozen=True, kw_only=True):
     confinement_problem: Callable[[], Awaitable[str | None]]
     find_program: Callable[[str], str | None] = shutil.which
     euid: int = field(default_factory=os.geteuid)
+    kernel: str = field(default_factory=lambda: os.uname().release)
     hosts: Hosts | None = None
     place_native: Callable[[Host], Awaitable[bytes]] = lambda host: native_program().place(host)
     find_driver: Callable[[str], object] = lambda engine: _DRIVERS[engine]()
@@ -342,7 +349,8 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
 
 async def _tools(world: DoctorWorld) -> list[Finding]:
     site, rsync, euid = world.site, world.find_program("rsync"), world.euid
-    findings = [rules.check_rsync(rsync, await _rsync_version(world), engine=site.transfer.engine)]
+    findings = [rules.check_kernel(world.kernel)]
+    findings.append(rules.check_rsync(rsync, await _rsync_version(world), engine=site.transfer.engine))
     if site.source.kind == "gluster":
         findings.append(rules.check_gluster(site.source.gluster, world.find_program(site.source.gluster)))
     findings.append(rules.check_user(euid))

@@ -609,6 +609,7 @@ def facts() -> dict[str, Any]:
     return {
         "node_name": platform.node(),
         "architecture": platform.machine(),
+        "kernel": platform.release(),
         "python_version": list(sys.version_info[:3]),
         "python": wire.text(os.fsencode(sys.executable)),
         "effective_uid": os.geteuid(),

@@ -115,6 +115,8 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     name: str
     node_name: str
     architecture: str
+    kernel: str
+    """The release of Linux, such as `4.18.0-553.el8_10.x86_64`."""
     python_version: tuple[int, int, int]
     effective_uid: int
     boot_id: str

@@ -445,6 +445,19 @@ def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, 
     assert "nothing is read or copied there" in message
 
 
+@pytest.mark.needs_root
+def test_a_host_where_the_compiled_program_runs_and_confines_nothing(site: Site, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\n[ "$1" = --version ]\n')
+    sections = {"gl1": HostSection(name="gl1", target=site.target.root)}
+    shown = asyncio.run(look_at_room(LocalProcesses(), python=b"python3", path=os.fsencode(site.target.root)))
+    target = recorded("site one", shown.filesystem)
+    ((status, message),) = of(looked_at(site, OneHost("gl1"), sections, target=target, program=program), "host gl1")
+    assert (status, "nothing is copied there" in message) == (FAILURE, True)
+    only_scans = looked_at(site, OneHost("gl1"), {"gl1": HostSection(name="gl1")}, program=program)
+    assert [status for status, _ in of(only_scans, "host gl1")] == [OK]
+
+
 def test_a_volume_that_does_not_answer(site: Site, tmp_path: Path) -> None:
     state = volume(f"gl1:{tmp_path}", started=False)
     findings = looked_at(site, OneHost("gl1"), {"gl1": HostSection(name="gl1")}, state=state)

@@ -199,12 +199,28 @@ def judge(sight: HostSight, *, filesystem: str | None = "beegfs") -> list[Findin
         (replace(FIT, room=replace(HOST_ROOM, free_bytes=1000)), FAILURE, "1000 B free"),
         (replace(FIT, native_problem="it is compiled for x86_64"), FAILURE, "nothing is read or copied there"),
         (replace(FIT, native_problem="not built", target=None), FAILURE, "not built"),
+        (replace(FIT, confinement_problem="no namespaces"), FAILURE, "no namespaces"),
+        (replace(FIT, facts=replace(FACTS, kernel="3.10.0-1160.el7.x86_64")), WARNING, "older than 4.18"),
     ],
 )
 def test_what_is_wrong_with_a_host(sight: HostSight, status: FindingStatus, words: str) -> None:
     (finding,) = judge(sight)
     assert finding.status is status
     assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    ("release", "status"),
+    [("4.18.0-553.el8_10.x86_64", FAILURE), ("5.2.21", FAILURE), ("5.3.0-1-amd64", OK), ("6.1.0", OK), ("10.0", OK)],
+)
+def test_the_kernel_of_this_machine(release: str, status: FindingStatus) -> None:
+    assert rules.check_kernel(release).status is status
+
+
+def test_a_fit_host_shows_what_it_is() -> None:
+    known = replace(FIT, facts=replace(FACTS, kernel="4.18.0-553.el8_10.aarch64", architecture="aarch64"))
+    (finding,) = judge(known)
+    assert (finding.status, "4.18.0-553.el8_10.aarch64 on aarch64" in finding.message) == (OK, True)
 
 
 def test_a_host_is_compared_with_the_recorded_target() -> None:

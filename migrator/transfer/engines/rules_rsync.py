@@ -76,7 +76,7 @@ def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeat
     )
 
 
-def dotted(version: tuple[int, int, int]) -> str:
+def dotted(version: tuple[int, ...]) -> str:
     """A version in the usual notation: `3.2.3`."""
     return ".".join(str(number) for number in version)
 
