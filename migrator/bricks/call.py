@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, Ending
 from migrator.bricks.records import BrickLedger
-from migrator.bricks.retire.model import Retirement, RetireRequest
+from migrator.bricks.retire.model import RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
@@ -30,12 +30,11 @@ from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import Engine, Snapshot, StepPorts, reason_of
-from migrator.operations.model import Act, Finished, Halt, Notes, State, Step, StepRecord, StepResult
+from migrator.operations.engine import OperationEnd, OperationEngine, Procedure, Snapshot, StepPorts, Stuck, reason_of
+from migrator.operations.model import Act, Finished, Halt, StepRecord, StepResult
 from migrator.operations.run_files import CallPorts
 
 Summary = TypeVar("Summary", bound=CallSummary)
-Called = TypeVar("Called", bound=BrickOperation[Any, Any] | Retirement)
 Bricks = TypeVar("Bricks", bound=BrickOperation[Any, Any])
 
 BRICKS_LOCK = "drain"
@@ -142,28 +141,7 @@ class BrickLooker:
 
 
 @dataclass(slots=True, kw_only=True)
-class CallMachine(Engine[Called, Snapshot, State, Step, Notes, Summary]):
-    """Drives the operation of one call."""
-
-    call: BrickCall
-
-    @property
-    def ports(self) -> StepPorts:
-        return self.call.world
-
-    @property
-    def poll_s(self) -> float:
-        return self.call.request.poll_s
-
-    def say(self, kind: EventKind, severity: Severity, record: Called, message: str) -> None:
-        self.call.say(kind, severity, record.subject, message)
-
-    def hooking(self) -> StepHooks:
-        return self.call.hooking()
-
-
-@dataclass(slots=True, kw_only=True)
-class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
+class BrickMachine(Procedure[Bricks, Snapshot], Generic[Bricks, Snapshot, Summary]):
     """Drives a drain or an addition. `back`: the call is to revert it."""
 
     halting: ClassVar[EventKind]
@@ -173,6 +151,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     failed_steps: ClassVar[tuple[HookStep, HookStep]]
     """The step that hooks are told to have failed, on the way there and while it is reverted."""
 
+    call: BrickCall
     back: bool = False
     throttle: Throttle = field(init=False)
     _doubted: str = ""
@@ -192,6 +171,29 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     async def resume(self, record: Bricks) -> Bricks:
         """Clear what earlier calls have left, before the first step."""
 
+    async def end(self, record: Bricks) -> None:
+        """Call the hooks that are owed when nothing is left to do, or the operation cannot continue now."""
+        del record
+
+    @abstractmethod
+    async def finished(self, record: Bricks, step: Finished) -> Summary:
+        """Return the summary when no step is left."""
+
+    @property
+    def ports(self) -> StepPorts:
+        return self.call.world
+
+    @property
+    def poll_s(self) -> float:
+        return self.call.request.poll_s
+
+    @property
+    def hooks(self) -> StepHooks:
+        return self.call.hooking()
+
+    def emit(self, kind: EventKind, severity: Severity, record: Bricks, message: str) -> None:
+        self.call.say(kind, severity, record.subject, message)
+
     def way_out(self, record: Bricks, seen: Snapshot) -> str:
         """Return what an admin has to do about a failed step."""
         del record, seen
@@ -203,7 +205,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     def doubt(self, record: Bricks, words: str) -> None:
         """Warn, unless the last warning was the same. Empty words: the doubt has cleared."""
         if words not in ("", self._doubted):
-            self.say(self.doubting, Severity.WARNING, record, words)
+            self.emit(self.doubting, Severity.WARNING, record, words)
         self._doubted = words
 
     async def throttled(self, record: Bricks, change: Callable[[Any], Awaitable[object]]) -> None:
@@ -236,7 +238,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         """Make clients look up a name on all bricks, before layouts change. May be called again. Raises ToolFailed."""
         words = await look_everywhere(self.call.world.volume)
         if words:
-            self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
+            self.emit(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
     async def shield(self) -> str:
         """Keep files that are moved from getting the default ACL of their directory. Return a summary as text. Needs the
@@ -273,7 +275,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         await self._tell_failure(record, None)
         record = await self.resume(record)
         try:
-            summary = await self.drive(record)
+            summary = await self._summarized(await OperationEngine(self).drive(record))
             await self.unshield(record)
         except Interrupted:
             raise
@@ -283,7 +285,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         await self._tell_failure(self.records.read(record.id), summary)
         return summary
 
-    def previewed(self, record: Bricks, step: Act[Step, State] | Halt | Finished) -> Summary:
+    def previewed(self, record: Bricks, step: Act[Any, Any] | Halt | Finished) -> Summary:
         """Return the summary of a dry run in which this would be the first step."""
         if isinstance(step, Halt):
             return self.why_halted(record, step)
@@ -292,17 +294,30 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
         return self.summary(record, Ending.PLANNED, words)
 
-    async def halted(self, record: Bricks, step: Halt) -> Summary:
-        self.say(self.halting, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
+    async def _summarized(self, ended: OperationEnd[Bricks, Snapshot]) -> Summary:
+        match ended.reason:
+            case Finished() as step:
+                await self.end(ended.record)
+                return await self.finished(ended.record, step)
+            case Halt() as step:
+                await self.end(ended.record)
+                return self._halted(ended.record, step)
+            case Stuck():
+                return self._stuck(ended.record, ended.snapshot)
+            case _:
+                assert_never(ended.reason)
+
+    def _halted(self, record: Bricks, step: Halt) -> Summary:
+        self.emit(self.halting, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
         return self.why_halted(record, step)
 
     def why_halted(self, record: Bricks, step: Halt) -> Summary:
         """Return the summary of a halted operation."""
         return replace(self.summary(record, Ending.HALTED, step.words, step.hint), reasons=step.reasons)
 
-    def stuck(self, record: Bricks, seen: Snapshot) -> Summary:
+    def _stuck(self, record: Bricks, seen: Snapshot) -> Summary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
-        self.say(self.halting, Severity.ERROR, record, words)
+        self.emit(self.halting, Severity.ERROR, record, words)
         hint = f"{self.way_out(record, seen)}, then run the same command again: it resumes"
         return self.summary(record, Ending.STUCK, words, hint)
 
@@ -327,7 +342,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         )
         failed = self.failed_steps[self.reverted(record)]
         facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
-        hooking = self.hooking()
+        hooking = self.hooks
         await (hooking.once if failure.certain else hooking.catch_up)(step, facts)
 
 

@@ -11,7 +11,7 @@ from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.core.units import NS_PER_S, format_time, several
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.fs.model import Side
-from migrator.operations.model import Act, Finished, Halt, Kind, Operation
+from migrator.operations.model import Act, Finished, Halt, Operation, OperationKind
 from migrator.transfer.model import RunRequest
 
 # States, steps and records. The way there goes from source to target, the way back (a rollback) from target to source;
@@ -363,7 +363,7 @@ def _finished(before: CutoverRecord, after: CutoverRecord) -> CutoverRecord:
     return _entered(before, replace(after, notes=notes))
 
 
-CUTOVERS: Kind[CutoverRecord, CutoverState, CutoverStep, CutoverNotes] = Kind(
+CUTOVERS: OperationKind[CutoverRecord, CutoverState, CutoverStep, CutoverNotes] = OperationKind(
     name="cutover",
     record=CutoverRecord,
     states=CutoverState,

@@ -70,12 +70,12 @@ async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> 
     """Call the unfinished `post` hooks of every step of an attempt. No user is frozen meanwhile, so hooks may take
     long. May be called again; usually there is nothing to do.
     """
-    hooking, records = machine.hooking(), machine.cutting.ledger.hooks
+    hooks, records = machine.hooks, machine.cutting.ledger.hooks
     for place, step, done in _steps(record):
         if records.open_since(place.step, place.hooked.key) is not None:
             act = Act(step=step, intent=record.state, result=record.state)
             facts = machine.facts(place, HookEvent.POST, record, act)
-            await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
+            await hooks.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
 
 
 def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.CutoverStep, bool]]:
@@ -531,7 +531,7 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
                 outcomes.append(await begin(machine, tree, batch))
             finally:
                 await self.world.source_writers.end()
-            if machine.interrupted:
+            if machine.cancellation.requested:
                 raise self._interrupted(outcomes[-1])
         return self._summary(cutting, outcomes)
 

@@ -6,10 +6,10 @@ import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -42,7 +42,19 @@ from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, StepPorts, reason_of
+from migrator.operations.engine import (
+    INTERRUPTED,
+    Around,
+    DeferredCancellation,
+    Done,
+    OperationEngine,
+    Procedure,
+    StepEvents,
+    StepPorts,
+    Stuck,
+    TimeLimit,
+    reason_of,
+)
 from migrator.operations.model import Finished, Halt
 from migrator.operations.run_files import RunFiles
 from migrator.plan.limits import set_confirmed
@@ -528,21 +540,19 @@ _Done = Done[model.CutoverState, model.CutoverNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class TreeMachine(
-    Engine[
-        model.CutoverRecord, model.Seen, model.CutoverState, model.CutoverStep, model.CutoverNotes, model.TreeOutcome
-    ]
-):
+class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
     """Moves one tree to the state that the command asks for: cut over, or (`back`) rolled back.
 
     A cancellation counts as a failure of the current step: before the switch it thaws the user without moving them,
     after the switch the move is completed.
     """
 
-    events = Events(step=EventKind.CUTOVER_STEP, failed=EventKind.CUTOVER_FAILED)
+    events = StepEvents(
+        done=EventKind.CUTOVER_STEP, failed=EventKind.CUTOVER_FAILED, aborting=EventKind.CUTOVER_REVERTING
+    )
 
     cutting: Cutting
-    shielded: bool = True
+    cancellation: DeferredCancellation = field(default_factory=DeferredCancellation)
     _turned: bool = False
     _not_switched: bool = False
 
@@ -557,31 +567,38 @@ class TreeMachine(
     def shown(self, record: model.CutoverRecord) -> str:
         return record.tree.user
 
-    @property
-    def acts(self) -> Mapping[model.CutoverStep, Callable[[model.CutoverAct, model.CutoverRecord], Awaitable[_Done]]]:
-        return dict.fromkeys(model.CutoverStep, self._make)
-
-    def say(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
+    def emit(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
         self.cutting.say(kind, severity, record.tree, message)
 
-    def announce(self, record: model.CutoverRecord, act: model.CutoverAct) -> None:
-        self.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
-
-    def hooking(self) -> StepHooks:
+    @property
+    def hooks(self) -> StepHooks:
         return self.cutting.hooking.steps()
+
+    async def drive(self, record: model.CutoverRecord) -> model.TreeOutcome:
+        """Drive the tree from its current state. Raises LockHeld."""
+        ended = await OperationEngine(self).drive(record)
+        match ended.reason:
+            case Finished() as step:
+                return self._finished(ended.record, step)
+            case Halt() as step:
+                return self._halted(ended.record, step)
+            case Stuck():
+                return self._stuck(ended.record)
+            case _:
+                assert_never(ended.reason)
 
     async def snapshot(self, record: model.CutoverRecord) -> model.Seen:
         seen = await self.cutting.see(record)
         left_s = self._left_s(record)
-        return seen if left_s is None or left_s > 0 else replace(seen, too_long=self.over_limit(record))
+        return seen if left_s is None or left_s > 0 else replace(seen, too_long=self._too_long(record))
 
-    def limit_s(self, record: model.CutoverRecord, act: model.CutoverAct) -> float | None:
+    def time_limit(self, record: model.CutoverRecord, act: model.CutoverAct) -> TimeLimit | None:
         # Only the hook knows whether it has switched the path: it is not interrupted.
         by_hook = act.step is model.CutoverStep.SWITCH and self.cutting.world.links is None
         left_s = None if by_hook or act.step not in _LIMITED else self._left_s(record)
-        return None if left_s is None else max(left_s, 0.0)
+        return None if left_s is None else TimeLimit(timeout_s=max(left_s, 0.0), reason=partial(self._too_long, record))
 
-    def over_limit(self, record: model.CutoverRecord) -> str:
+    def _too_long(self, record: model.CutoverRecord) -> str:
         return rules.too_long(self._parts_s(record), limit_s=self.cutting.request.max_freeze_s)
 
     def _left_s(self, record: model.CutoverRecord) -> float | None:
@@ -607,7 +624,9 @@ class TreeMachine(
             else rules.next_step(record, seen)
         )
 
-    def failing(self, record: model.CutoverRecord, act: model.CutoverAct, error: Exception, *, resumed: bool) -> None:
+    def after_failure(
+        self, record: model.CutoverRecord, act: model.CutoverAct, error: Exception, *, resumed: bool
+    ) -> None:
         """Raise nothing: a user who may be frozen must be moved on or back."""
         del record
         # After a resume, a hook's refusal does not show whether the hook call of the killed run made the switch.
@@ -619,10 +638,10 @@ class TreeMachine(
         if hooked is None:
             return None
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
-        if act.seen_done and self.interrupted:
+        if act.seen_done and self.cancellation.requested:
             # The operator has waited for hooks long enough: thawing the user comes first.
             message = f"hooks that are still owed after {place.hooked.words} were not called: {INTERRUPTED}; the next call does"
-            self.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
+            self.emit(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
             return None
 
         return Around(
@@ -667,7 +686,7 @@ class TreeMachine(
             started_at_s=record.since_s,
         )
 
-    async def finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
+    def _finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
         good = (
             {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED}
             if self.cutting.request.back
@@ -683,23 +702,23 @@ class TreeMachine(
         if not self.cutting.request.back and (late := record.notes.late) is not None:
             words += f" {late.words}."
         if moved:
-            self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
+            self.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
             # The reason was reported when it was given up.
             where = f"{record.tree.user} works {rules.state_words(record.state)}"
-            self.say(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
+            self.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
         outcome = rules.outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s, freeze_parts_s=self._parts_s(record))
 
-    async def halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
+    def _halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
         words = f"{record.tree.user} is not touched ({rules.state_words(record.state)}): {step.words}"
-        self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
+        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         return rules.outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
 
-    def stuck(self, record: model.CutoverRecord, _: model.Seen) -> model.TreeOutcome:
+    def _stuck(self, record: model.CutoverRecord) -> model.TreeOutcome:
         words = f"{record.tree.user} is {rules.state_words(record.state)}: {record.failure}"
-        self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
+        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         hint = "put that right, then run the same command again: it resumes"
         return rules.outcome_of(record, model.Ending.STUCK, words, hint=hint)
 
@@ -769,7 +788,7 @@ class TreeMachine(
         if problems:
             raise Refused(f"the path is not switched: {'; '.join(problems)}")
 
-    async def _make(self, act: model.CutoverAct, record: model.CutoverRecord) -> _Done:
+    async def perform(self, act: model.CutoverAct, record: model.CutoverRecord) -> _Done:
         """Make one step. A step that is found done was made by a killed call that did not record it; the kill may have
         come between the top and the archives.
         """
@@ -810,7 +829,7 @@ class TreeMachine(
                 done = await self._retain(record)
                 # After late writes, which it may refuse; the user works on the target already and does not wait.
                 for severity, words in await set_confirmed(cutting.ledger, run.storage, tree):
-                    self.say(EventKind.QUOTA_LIMIT, severity, record, words)
+                    self.emit(EventKind.QUOTA_LIMIT, severity, record, words)
                 return done
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
@@ -905,7 +924,7 @@ class TreeMachine(
             await asyncio.to_thread(write_durably, list_file, lines.encode())
             late = replace(late, list_file=str(list_file))
         words = late.words + (f": {_listed(left)}" if left else "")
-        self.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, words)
+        self.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record, words)
         return Done(notes=model.CutoverNotes(late=late), words="the source is closed")
 
     async def _open_target(self, tree: bytes, like: Entry) -> None:
@@ -1031,7 +1050,7 @@ class TreeComparison:
         measurement and is remembered.
         """
         comparing, state = self.cutting.world.comparing, outcome.cutover.state if outcome.cutover else None
-        if comparing is None or state not in model.SETTLED_STATES or machine.interrupted:
+        if comparing is None or state not in model.SETTLED_STATES or machine.cancellation.requested:
             return outcome
         try:
             if not self._speed_ups.of(record.id):
@@ -1043,7 +1062,7 @@ class TreeComparison:
             if words := user_words(record.tree.user, found):
                 self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
         except asyncio.CancelledError:
-            machine.note_cancelled()
+            machine.cancellation.defer()
             return outcome
         except (MigratorError, OSError) as error:
             self._failed(record.tree, Side.TARGET, reason_of(error))

@@ -108,7 +108,7 @@ def added(known: Notes, more: Notes, *, once: tuple[str, ...] = ()) -> Notes:
 Record = TypeVar("Record", bound=Operation[Any, Any])
 
 
-class Kind(Struct, Generic[Record, State, Step, Notes], frozen=True, kw_only=True):
+class OperationKind(Struct, Generic[Record, State, Step, Notes], frozen=True, kw_only=True):
     """One kind of operation, as the ledger stores it. `article` precedes its name in messages. In states of `under_way`
     something outside the ledger may have changed. A step of `keeps_failure` does not clear the reason for an earlier
     failure.

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from migrator.core.errors import LedgerCorrupt
 from migrator.ledger.database import Database, check, missing
 from migrator.ledger.rows import Records, add, record_of
-from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
+from migrator.operations.model import Act, Notes, OperationKind, Record, State, Step, StepRecord, StepResult
 from migrator.operations.tables import OperationRow, OperationStepRow
 
 _operations, _steps = OperationRow, OperationStepRow
@@ -26,7 +26,7 @@ _COLUMNS = ("id", "attempt", "state", "times", "failure")
 class OperationStore(Records, Generic[Record, State, Step, Notes]):
     """Operations of one kind and their steps."""
 
-    def __init__(self, database: Database, kind: Kind[Record, State, Step, Notes]) -> None:
+    def __init__(self, database: Database, kind: OperationKind[Record, State, Step, Notes]) -> None:
         super().__init__(database)
         self._kind = kind
 
@@ -35,7 +35,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
         Steps without an end are marked as interrupted. The `reason` of an act becomes the failure of the record.
 
         Raises LedgerCorrupt for a state that may not follow, and if a fact is missing that the way back needs: see
-        `Kind.intended`.
+        `OperationKind.intended`.
         """
         with self._database.write() as connection:
             before = self._one(connection, operation_id)

@@ -4,10 +4,10 @@ import asyncio
 import errno
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration, format_size, several
-from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
+from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, PurgeSum
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import CutoverRecords
 from migrator.cutover.rules import why_not_frozen
@@ -30,8 +30,8 @@ from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import Done, Engine, Events, StepPorts
-from migrator.operations.model import Finished, Halt
+from migrator.operations.engine import Done, OperationEngine, Procedure, StepEvents, StepPorts, Stuck
+from migrator.operations.model import Act, Finished, Halt
 from migrator.purge import model, rules
 from migrator.purge.copies import Answers
 from migrator.purge.proofs import IndexedProofs, open_proofs
@@ -76,17 +76,17 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, CutoverNotes, model.TreePurge]):
+class TreeMachine(Procedure[CutoverRecord, Snapshot]):
     """Frees the source of one tree. Unknown facts count against it, because it cannot be undone.
 
     `prepare` calls the `pre` hooks, because the intent `purging` is final. The `post` hooks follow the end.
     """
 
-    events = Events(step=EventKind.PURGE_FINISHED, failed=EventKind.PURGE_KEPT)
+    events = StepEvents(done=EventKind.PURGE_FINISHED, failed=EventKind.PURGE_KEPT, aborting=EventKind.PURGE_KEPT)
 
     call: Call
     item: model.Item
-    hooks: StepHooks | None
+    purge_hooks: StepHooks | None
     pace: Pace
     _seen: Snapshot = field(init=False)
     _hooked: bool = False
@@ -100,7 +100,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
         tree = self.item.record.tree
         try:
-            return await self.drive(self.item.record)
+            return await self._drive()
         except Interrupted:
             raise
         except MigratorError as error:
@@ -113,7 +113,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=error.message)
             if not refused:
                 raise
-            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, error.message)
+            self.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record, error.message)
             return model.TreePurge(
                 tree=tree,
                 outcome=model.TreeOutcome.REFUSED,
@@ -138,13 +138,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     def ports(self) -> StepPorts:
         return self.call.world
 
-    @property
-    def acts(
-        self,
-    ) -> Mapping[CutoverStep, Callable[[CutoverAct, CutoverRecord], Awaitable[Done[CutoverState, CutoverNotes]]]]:
-        return {CutoverStep.PURGE: self._purge}
-
-    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
+    def emit(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
         self.call.say(kind, severity, record.tree.user, message)
 
     def shown(self, record: CutoverRecord) -> str:
@@ -155,25 +149,19 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             self._seen = await self._look_at(record)
         return self._seen
 
-    def next_step(self, record: CutoverRecord, seen: Snapshot) -> CutoverAct | Halt | Finished:
-        return rules.next_step(record, seen.reasons)
-
-    def ends_before(self, record: CutoverRecord, act: CutoverAct) -> model.TreePurge | None:
-        del record, act
-        if not self.call.request.dry_run:
-            return None
-        found = self._seen.found
-        words = (
-            "nothing of it is left on the source"
-            if found is None
-            else f"may be freed{rules.released_words(found.released)}"
-        )
-        return self._result(model.TreeOutcome.WOULD_PURGE, words=words)
+    def next_step(self, record: CutoverRecord, snapshot: Snapshot) -> CutoverAct | Halt | Finished:
+        step = rules.next_step(record, snapshot.reasons)
+        if isinstance(step, Act) and self.call.request.dry_run:
+            found = snapshot.found
+            released = "" if found is None else rules.released_words(found.released)
+            words = "nothing of it is left on the source" if found is None else f"may be freed{released}"
+            return Finished(state=record.state, words=words)
+        return step
 
     async def prepare(self, record: CutoverRecord, act: CutoverAct, seen: Snapshot) -> CutoverNotes | None:
         del act
-        if self.hooks is not None:
-            await self._call_hooks(self.hooks, record, seen.proofs)
+        if self.purge_hooks is not None:
+            await self._call_hooks(self.purge_hooks, record, seen.proofs)
             if seen.proofs is not None and self.call.request.require_archive:
                 # Archives may have taken days.
                 total, health = await asyncio.to_thread(seen.proofs.total), await self.call.world.source.health()
@@ -184,27 +172,35 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         # The sum of a tree whose purge has begun is what earlier calls have left of it.
         return None if seen.found is None or seen.placed.begun else CutoverNotes(purge=seen.found.sum)
 
-    def failing(self, record: CutoverRecord, act: CutoverAct, error: Exception, *, resumed: bool) -> None:
+    def after_failure(self, record: CutoverRecord, act: CutoverAct, error: Exception, *, resumed: bool) -> None:
         del record, act, resumed
         raise error
 
-    async def finished(self, record: CutoverRecord, step: Finished) -> model.TreePurge:
-        del step
+    async def _drive(self) -> model.TreePurge:
+        ended = await OperationEngine(self).drive(self.item.record)
+        match ended.reason:
+            case Finished() as step:
+                return await self._finished(ended.record, step)
+            case Halt() as step:
+                return self._halted(ended.record, step)
+            case Stuck():
+                raise AssertionError("`after_failure` raises the error of a step")
+            case _:
+                assert_never(ended.reason)
+
+    async def _finished(self, record: CutoverRecord, step: Finished) -> model.TreePurge:
+        if record.state is not CutoverState.PURGED:
+            return self._result(model.TreeOutcome.WOULD_PURGE, words=step.words)
         await self._post_hooks(record, HookState.DONE)
         if not self._freed:
             words = f"the source of {record.tree.user} was purged before"
             return self._result(model.TreeOutcome.DONE_BEFORE, words=words, whole=record.notes.purge)
         return self._result(model.TreeOutcome.PURGED, words=self._freed, whole=record.notes.purge)
 
-    async def halted(self, record: CutoverRecord, step: Halt) -> model.TreePurge:
-        self.say(
-            EventKind.GUARD_REFUSED, Severity.ERROR, record, f"the source of {record.tree.user} stays: {step.words}"
-        )
+    def _halted(self, record: CutoverRecord, step: Halt) -> model.TreePurge:
+        message = f"the source of {record.tree.user} stays: {step.words}"
+        self.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record, message)
         return self._result(model.TreeOutcome.REFUSED, words=_REFUSED, reasons=step.reasons)
-
-    def stuck(self, record: CutoverRecord, seen: Snapshot) -> model.TreePurge:
-        del record, seen
-        raise AssertionError("`failing` raises the error of a step")
 
     # Looking.
 
@@ -254,7 +250,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             size_bytes=found.unchanged_bytes,
             expected_s=found.unchanged * s_per_path + found.unchanged_bytes * s_per_byte,
             proven_at_s=proven_at_s,
-            age_s=None if proven_at_s is None else max(self.clock.now_s() - proven_at_s, 0.0),
+            age_s=None if proven_at_s is None else max(self.call.world.clock.now_s() - proven_at_s, 0.0),
             wanted=self.call.request.reread,
         )
 
@@ -267,7 +263,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             f"the content of {several(reread.files, 'file')} of {user} ({format_size(reread.size_bytes)}) is read again on the "
             f"target before anything is freed, which takes about {format_duration(reread.expected_s)}"
         )
-        self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
+        self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, words)
         judge = Judge(self.call, record, placed, proofs, self._marked)
         again = Rereading(
             call=self.call, proofs=proofs, parts=self._parts(), verification=record.notes.verification_id or 0
@@ -322,7 +318,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             scratch=world.scratch,
         )
         try:
-            return await asyncio.to_thread(self.locks.enter_context, opened)
+            return await asyncio.to_thread(self.step_locks.enter_context, opened)
         except Refused:
             return None
 
@@ -427,14 +423,14 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     # Acting.
 
-    async def _purge(self, act: CutoverAct, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
+    async def perform(self, act: CutoverAct, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
         seen, whole = self._seen, record.notes.purge
         placed = closed = _closed(record)
         if seen.proofs is not None:
             placed = seen.placed if seen.placed.moved else await self._put(record, closed)
             words = f"the source of {record.tree.user} is being freed: {_sum_words(whole)}"
-            self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
+            self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, words)
             self._removed = await self._remove(record, placed, seen.proofs)
             if self._removed.open_paths:
                 self._kept_in = placed.at
@@ -464,7 +460,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             if not is_full or await self._position(record) is not model.Position.IN_PLACE:
                 raise self._stopped(record, why) from error
             placed = Placed(tree=tree, at=tree, begun=True)
-            self.say(EventKind.PURGE_STARTED, Severity.INFO, record, f"{why}; it is freed in place")
+            self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, f"{why}; it is freed in place")
         if reasons := await self._writing(placed.at):
             raise self._stopped(record, "; ".join(reasons))
         return placed
@@ -537,17 +533,17 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         self.call.world.ledger.second_copies.remove(lost)
         for one in lost:
             words = f"the archive {one.name} ({one.place}) no longer counts: the hooks have lost it"
-            self.say(EventKind.BACKUP_TOLD, Severity.WARNING, record, words)
-        whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.clock.now_s())
+            self.emit(EventKind.BACKUP_TOLD, Severity.WARNING, record, words)
+        whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.call.world.clock.now_s())
         self.call.world.ledger.second_copies.add(whole)
         answers.recorded(whole)
         for one in whole:
             more = f", and {several(one.extra, 'other file')}" if one.extra else ""
             held = f"{several(one.files, 'file')}, {format_size(one.size_bytes)}{more}"
             words = f"the archive {one.name} ({one.place}) holds the tree by its digests: {held}"
-            self.say(EventKind.BACKUP_TOLD, Severity.INFO, record, words)
+            self.emit(EventKind.BACKUP_TOLD, Severity.INFO, record, words)
         for problem in problems:
-            self.say(EventKind.BACKUP_TOLD, Severity.WARNING, record, problem)
+            self.emit(EventKind.BACKUP_TOLD, Severity.WARNING, record, problem)
         return problems
 
     def _proven(self) -> Sequence[model.SecondCopy]:
@@ -559,11 +555,11 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     async def _post_hooks(self, record: CutoverRecord, state: HookState) -> None:
         """Call the `post` hooks, including those that a killed purge still owes."""
-        if self.hooks is not None:
+        if self.purge_hooks is not None:
             facts, whole = replace(self._facts(record), state=state), record.notes.purge
             if whole is not None:
                 facts = replace(facts, files=whole.names, size_bytes=whole.size_bytes)
-            await self.hooks.catch_up(self._hooked_step(record), facts)
+            await self.purge_hooks.catch_up(self._hooked_step(record), facts)
 
     def _facts(self, record: CutoverRecord) -> HookFacts:
         world, manifest = self.call.world, None if self.item.proof is None else self.item.proof.manifest
@@ -748,7 +744,7 @@ async def _purge(call: Call, items: Sequence[model.Item], left: _Later) -> model
     )
     done = dict(left)
     for item in items:
-        done[item.record.tree.path] = await TreeMachine(call=call, item=item, hooks=hooks, pace=pace).run()
+        done[item.record.tree.path] = await TreeMachine(call=call, item=item, purge_hooks=hooks, pace=pace).run()
     return model.PurgeSummary(
         run_id=call.run_id,
         dry_run=request.dry_run,

@@ -19,7 +19,7 @@ from migrator.core.states import PassKind
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord
 from migrator.gluster.model import TaskStatus
-from migrator.operations.model import Kind, StepResult
+from migrator.operations.model import OperationKind, StepResult
 from migrator.plan.schedule.model import CopyTally, DrainCopying
 from migrator.transfer.model import Sample
 from tests.support import operations as to
@@ -34,7 +34,7 @@ ROOM = addition.TargetRoom(total_bytes=2**50, storage_targets=None)
 class Case:
     """One kind of operation, a way through its states, and one back. `needed` are the facts of the second step."""
 
-    kind: Kind[Any, Any, Any, Any]
+    kind: OperationKind[Any, Any, Any, Any]
     plan: Callable[..., Any]
     there: tuple[to.Move, ...]
     back: tuple[to.Move, ...]

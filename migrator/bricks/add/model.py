@@ -21,7 +21,7 @@ from migrator.gluster.model import (
     VolumeState,
     VolumeTask,
 )
-from migrator.operations.model import Act, Finished, Halt, Kind, added
+from migrator.operations.model import Act, Finished, Halt, OperationKind, added
 
 # States, steps and records.
 #
@@ -218,7 +218,7 @@ def _intended(
     return replace(after, notes=notes)
 
 
-ADDITIONS: Kind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = Kind(
+ADDITIONS: OperationKind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = OperationKind(
     name="addition",
     article="an",
     record=AdditionRecord,

@@ -1,6 +1,5 @@
 """The steps of an addition, each of which may be repeated after a crash."""
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from migrator.gluster.model import NewPlace, TaskKind
 from migrator.gluster.rules import disk_problems
 from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME
-from migrator.operations.engine import Around, Done, Events
+from migrator.operations.engine import Around, Done, StepEvents
 from migrator.operations.model import Act, Finished
 
 if TYPE_CHECKING:
@@ -82,19 +81,12 @@ _Done = Done[model.AdditionState, model.AdditionNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class AdditionMachine(
-    BrickMachine[
-        model.AdditionRecord,
-        model.AdditionSeen | None,
-        model.AdditionState,
-        model.AdditionStep,
-        model.AdditionNotes,
-        model.AdditionSummary,
-    ]
-):
+class AdditionMachine(BrickMachine[model.AdditionRecord, model.AdditionSeen | None, model.AdditionSummary]):
     """Brings bricks into a file system."""
 
-    events = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
+    events = StepEvents(
+        done=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED, aborting=EventKind.ADDITION_FAILED
+    )
     waits = frozenset({model.AdditionStep.WATCH, model.AdditionStep.HEAL})
     halting, doubting = EventKind.ADDITION_HALTED, EventKind.ADDITION_FAILED
     unreported = model.FORGETTABLE_STATES
@@ -108,15 +100,6 @@ class AdditionMachine(
     @property
     def records(self) -> "AdditionRecords":
         return self.call.world.ledger.additions
-
-    @property
-    def acts(
-        self,
-    ) -> Mapping[model.AdditionStep, Callable[[model.AdditionAct, model.AdditionRecord], Awaitable[_Done]]]:
-        return dict.fromkeys(model.AdditionStep, self._make)
-
-    def announce(self, record: model.AdditionRecord, act: model.AdditionAct) -> None:
-        self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
 
     async def resume(self, record: model.AdditionRecord) -> model.AdditionRecord:
         if record.state not in model.ADDITION_ENDED_STATES:
@@ -144,7 +127,7 @@ class AdditionMachine(
             step=step,
             before=partial(self.call.facts, record),
             after=partial(self.call.facts, record, state=HookState.DONE),
-            check=partial(self.hooking().until_worked, step, partial(self._check_disks, record, prepared=True)),
+            check=partial(self.hooks.until_worked, step, partial(self._check_disks, record, prepared=True)),
         )
 
     async def _check_disks(self, record: model.AdditionRecord, *, prepared: bool) -> None:
@@ -168,7 +151,7 @@ class AdditionMachine(
             # Moving files may take days: users who lost a directory to the new layout do not wait for it.
             await put_right_everywhere(self.call, record)
         if act.step in _CHANGES and not act.seen_done:
-            self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
+            self.step_locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
         if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
             return model.AdditionNotes(room_before=await self.call.world.target_room())
         if act.step is model.AdditionStep.BALANCE and record.notes.files is None:
@@ -184,7 +167,7 @@ class AdditionMachine(
 
     async def finished(self, record: model.AdditionRecord, step: Finished) -> model.AdditionSummary:
         words = step.words
-        self.say(EventKind.ADDITION_FINISHED, Severity.INFO, record, words)
+        self.emit(EventKind.ADDITION_FINISHED, Severity.INFO, record, words)
         summary = self.summary(record, Ending.DONE, words)
         if summary.failures:
             left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
@@ -224,8 +207,7 @@ class AdditionMachine(
 
     # Steps.
 
-    async def _make(self, act: model.AdditionAct, record: model.AdditionRecord) -> _Done:
-        """Do it. Raises MigratorError, OSError, TimeoutError."""
+    async def perform(self, act: model.AdditionAct, record: model.AdditionRecord) -> _Done:
         if act.step is model.AdditionStep.GIVE_UP:
             await self.throttled(record, self.throttle.restore)
         if act.seen_done or act.step is model.AdditionStep.GIVE_UP:
@@ -260,18 +242,18 @@ class AdditionMachine(
         return Done(words=f"{name} is up again with what it held")
 
     async def _until(self, name: str, *, online: bool) -> None:
-        end_s = self.clock.monotonic_s() + _LIMIT_S
+        end_s = self.call.world.clock.monotonic_s() + _LIMIT_S
         while True:
             found = await told(self.call.world.volume.state_and_tasks())
             bricks = () if found is None else found[0].bricks
             if any(brick.name == name and brick.online is online for brick in bricks):
                 return
-            if self.clock.monotonic_s() >= end_s:
+            if self.call.world.clock.monotonic_s() >= end_s:
                 raise ToolFailed(
                     f"{name} is not {'up' if online else 'down'} after {_LIMIT_S:.0f} s",
                     hint="see the log of the brick on its host (/var/log/glusterfs/bricks)",
                 )
-            await self.clock.sleep(_POLL_S)
+            await self.call.world.clock.sleep(_POLL_S)
 
     async def _look_once_more(self, record: model.AdditionRecord) -> None:
         """Repeat the preflight checks. Raises Refused if one fails."""
@@ -288,7 +270,7 @@ class AdditionMachine(
         await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
         to_target = record.side is model.AdditionSide.TARGET
         check = partial(self._check_disks, record, prepared=False) if to_target else None
-        await self.hooking().before(stage.hooked(record), self.call.facts(record), check=check)
+        await self.hooks.before(stage.hooked(record), self.call.facts(record), check=check)
         await self._look_once_more(record)
         sizes = [place.total_bytes for place in self.looker.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
@@ -328,7 +310,7 @@ class AdditionMachine(
 
     async def _watch(self, record: model.AdditionRecord) -> _Done:
         """Wait until the task ends, stalls or is replaced by another."""
-        call, heard_s, began_s = self.call, self.call.now_s(), self.clock.monotonic_s()
+        call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
         async with probing(call.world.probing), keeping_right(call, record):
             while True:
                 seen, now_s = await self.looker.see(record), call.now_s()
@@ -337,14 +319,14 @@ class AdditionMachine(
                     self.records.add_samples(record.id, samples_of(progress, now_s))
                     found = standing(record, self.records.samples(record.id))
                     # A rebalance determines only while it runs which files it moves.
-                    self.show(found, record.state.value, self.clock.monotonic_s() - began_s, totals=False)
+                    self.show(found, record.state.value, self.call.world.clock.monotonic_s() - began_s, totals=False)
                     if not progress.moving or seen.stalled or progress.task_id != record.notes.task_id:
                         return Done()
                 gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
                 if gone or now_s - heard_s > _PATIENCE_S:
                     return Done()
                 await self.throttled(record, self.throttle.follow)
-                await self.clock.sleep(call.request.poll_s)
+                await self.call.world.clock.sleep(call.request.poll_s)
 
     async def _heal(self, record: model.AdditionRecord) -> _Done:
         await stage.until_healed(self.call, record)
@@ -369,7 +351,7 @@ class AdditionMachine(
                 )
             if not waiting:
                 words = f"waiting until the target shows the new capacity, for at most {format_duration(left_s)}"
-                self.say(EventKind.ADDITION_STEP, Severity.INFO, record, words)
+                self.emit(EventKind.ADDITION_STEP, Severity.INFO, record, words)
             waiting = True
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
@@ -381,7 +363,7 @@ class AdditionMachine(
         if scan is not None and record.state is model.AdditionState.BALANCED:
             audit, doubts = await stage.audit_bricks_after(self.call, record, scan)
         facts = self.call.facts(record, state=HookState.STOPPED if taken_back else HookState.DONE)
-        await self.hooking().catch_up(stage.hooked(record), facts)
+        await self.hooks.catch_up(stage.hooked(record), facts)
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
         notes = model.AdditionNotes(doubts=doubts)

@@ -22,7 +22,7 @@ from migrator.gluster.model import (
     VolumeState,
     VolumeTask,
 )
-from migrator.operations.model import Act, Finished, Halt, Kind, added
+from migrator.operations.model import Act, Finished, Halt, OperationKind, added
 from migrator.plan.schedule.model import CopyTally
 
 # States, steps and records. One drain is of one subvolume: a single brick, or a whole replica set.
@@ -216,7 +216,7 @@ def _intended(
     return replace(after, notes=added(after.notes, DrainNotes(task_id=act.task_id, task_before=act.task_before)))
 
 
-DRAINS: Kind[DrainRecord, DrainState, DrainStep, DrainNotes] = Kind(
+DRAINS: OperationKind[DrainRecord, DrainState, DrainStep, DrainNotes] = OperationKind(
     name="drain",
     record=DrainRecord,
     states=DrainState,

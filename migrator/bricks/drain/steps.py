@@ -1,10 +1,10 @@
 """The steps of a drain. Each may be repeated after a crash."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
@@ -32,7 +32,7 @@ from migrator.gluster.rules import disk_problems, drained, volume_fingerprint
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_brick
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import LOOKS, Around, Done, Events, reason_of
+from migrator.operations.engine import SNAPSHOT_RETRIES, Around, Done, StepEvents, reason_of
 from migrator.operations.model import Act, Finished, Halt
 
 if TYPE_CHECKING:
@@ -123,14 +123,10 @@ async def wipe_permission(
 
 
 @dataclass(slots=True, kw_only=True)
-class DrainMachine(
-    BrickMachine[
-        model.DrainRecord, model.DrainSeen, model.DrainState, model.DrainStep, model.DrainNotes, model.DrainSummary
-    ]
-):
+class DrainMachine(BrickMachine[model.DrainRecord, model.DrainSeen, model.DrainSummary]):
     """Takes bricks out of the volume, or (`back`) stops the drain."""
 
-    events = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
+    events = StepEvents(done=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED, aborting=EventKind.DRAIN_FAILED)
     waits = frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
     halting, doubting = EventKind.DRAIN_HALTED, EventKind.DRAIN_DOUBTED
     unreported = model.UNTOUCHED_STATES
@@ -150,21 +146,32 @@ class DrainMachine(
     def records(self) -> "DrainRecords":
         return self.call.world.ledger.drains
 
-    @property
-    def acts(self) -> Mapping[model.DrainStep, Callable[[model.DrainAct, model.DrainRecord], Awaitable[_Done]]]:
-        return {
-            model.DrainStep.CHECK: self._check,
-            model.DrainStep.START: self._start,
-            model.DrainStep.WATCH: self._watch,
-            model.DrainStep.AUDIT: self._audit,
-            model.DrainStep.COMMIT: self._commit,
-            model.DrainStep.WIPE: self._wipe,
-            model.DrainStep.HAND_OVER: self._hand_over_bricks,
-            model.DrainStep.GIVE_UP: self._give_up,
-            model.DrainStep.STOP: self._stop,
-            model.DrainStep.SETTLE: self._settle,
-            model.DrainStep.RESTORE: self._restore,
-        }
+    async def perform(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
+        match act.step:
+            case model.DrainStep.CHECK:
+                return await self._check(record)
+            case model.DrainStep.START:
+                return await self._start(act, record)
+            case model.DrainStep.WATCH:
+                return await self._watch(act, record)
+            case model.DrainStep.AUDIT:
+                return await self._audit(act, record)
+            case model.DrainStep.COMMIT:
+                return await self._commit(act, record)
+            case model.DrainStep.WIPE:
+                return await self._wipe(act, record)
+            case model.DrainStep.HAND_OVER:
+                return await self._hand_over_bricks(act, record)
+            case model.DrainStep.GIVE_UP:
+                return await self._give_up(record)
+            case model.DrainStep.STOP:
+                return await self._stop(act, record)
+            case model.DrainStep.SETTLE:
+                return await self._settle(act, record)
+            case model.DrainStep.RESTORE:
+                return Done(words=await self.throttle.restore(record))
+            case _:
+                assert_never(act.step)
 
     async def resume(self, record: model.DrainRecord) -> model.DrainRecord:
         if not self.back and not rules.taken_back(record.state):
@@ -181,6 +188,14 @@ class DrainMachine(
         if isinstance(step, Halt) and self._tries_again(record, seen):
             self._again += 1
             return rules.begin_again(record, seen)
+        if (
+            isinstance(step, Act)
+            and step.step is model.DrainStep.COMMIT
+            and not step.seen_done
+            and not self.call.request.commit
+        ):
+            words = f"{record.shown_bricks} is drained, and nothing is left on it; it is not committed, as requested"
+            return Finished(state=record.state, words=words)
         return step
 
     def decide(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
@@ -204,36 +219,29 @@ class DrainMachine(
             rules.only_few_failed(seen) or rules.broke_off(seen) or bool(seen.lost) or silent
         )
 
-    def looks_again(
-        self, record: model.DrainRecord, step: Halt, seen: model.DrainSeen, *, looks: int, waited_s: float
+    def repeats_snapshot(
+        self, record: model.DrainRecord, halt: Halt, snapshot: model.DrainSeen, *, tries: int, waited_s: float
     ) -> bool:
         """Return whether the next snapshot may differ without an act: a query failed, or a host or brick whose absence
         broke the drain off is coming up again.
         """
-        if step.look_again:
-            return looks < LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
+        if halt.look_again:
+            return tries < SNAPSHOT_RETRIES or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
         if (
             self.back
             or record.state is not model.DrainState.FAILED
             or not self.looker.host_was_away
-            or seen.state is None
+            or snapshot.state is None
         ):
             return False
-        settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(condition_problems(seen.state))
-        return settles and rules.broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
+        settles = bool(snapshot.preflight) and set(snapshot.preflight or ()) <= set(condition_problems(snapshot.state))
+        return settles and rules.broke_off(snapshot) and self._again < _AGAIN and waited_s < _SETTLE_S
 
     async def _hands_over(self, record: model.DrainRecord) -> bool:
         """Return whether a removed brick is wiped and handed over. This needs the confirmation and hooks."""
         if self.back or record.state not in model.OUT_STATES or self.call.request.confirm is None:
             return False
         return await self.looker.goes_on(record)
-
-    def ends_before(self, record: model.DrainRecord, act: model.DrainAct) -> model.DrainSummary | None:
-        if act.step is not model.DrainStep.COMMIT or act.seen_done or self.call.request.commit:
-            return None
-        words = f"{record.shown_bricks} is drained, and nothing is left on it; it is not committed, as requested"
-        hint = "to take it out of the volume: the same command without --no-commit"
-        return self.summary(record, Ending.WAITS, words, hint)
 
     async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen) -> model.DrainNotes:
         self._begun = True
@@ -247,7 +255,7 @@ class DrainMachine(
         if act.step is model.DrainStep.START and record.state is model.DrainState.PREFLIGHT:
             await self._ask(record)
         if act.step is model.DrainStep.STOP and self.back and not rules.taken_back(record.state):
-            await self.hooking().before(hooked(record, HookStep.STOP), self.call.facts(record))
+            await self.hooks.before(hooked(record, HookStep.STOP), self.call.facts(record))
         return notes
 
     async def _lock(self, record: model.DrainRecord, act: model.DrainAct) -> None:
@@ -255,7 +263,7 @@ class DrainMachine(
         commit.
         """
         if act.step is model.DrainStep.START and not act.seen_done:
-            self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
+            self.step_locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
             return
         commits = act.step is model.DrainStep.COMMIT and not act.seen_done
         commits |= act.step is model.DrainStep.AUDIT and self.call.request.commit
@@ -264,18 +272,18 @@ class DrainMachine(
         told = False
         while not self._locked:
             try:
-                self.locks.enter_context(self.call.world.locks.hold(record.subject, *map(of_brick, record.bricks)))
+                self.step_locks.enter_context(self.call.world.locks.hold(record.subject, *map(of_brick, record.bricks)))
                 self._locked = True
             except LockHeld as error:
                 if not told:
                     words = f"the commit waits: {error.message}"
-                    self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+                    self.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
                 told = True
                 await self.call.world.clock.sleep(self.call.request.poll_s)
 
     def release(self, act: model.DrainAct) -> None:
         if act.step not in (model.DrainStep.AUDIT, model.DrainStep.COMMIT):
-            self.locks.pop_all().close()
+            self.step_locks.pop_all().close()
             self._locked = False
 
     async def _notes_before(
@@ -293,12 +301,14 @@ class DrainMachine(
         return notes if known is None else replace(notes, files=known[1].files, size_bytes=known[1].size_bytes)
 
     async def finished(self, record: model.DrainRecord, step: Finished) -> model.DrainSummary:
+        if record.state is model.DrainState.AUDITED:
+            hint = "to take it out of the volume: the same command without --no-commit"
+            return self.summary(record, Ending.WAITS, step.words, hint)
         out = record.state in model.OUT_STATES
-        await self._end_hooks(record)
         words, hint, confirm = step.words, "", None
         if out and record.state is not model.DrainState.HANDED_OVER:
             words, hint, confirm = await self._way_on(record, step.words)
-        self.say(EventKind.DRAIN_FINISHED, Severity.INFO, record, words)
+        self.emit(EventKind.DRAIN_FINISHED, Severity.INFO, record, words)
         ending = Ending.DONE if out else Ending.TAKEN_BACK
         return replace(self.summary(record, ending, words, hint), confirm=confirm)
 
@@ -312,10 +322,9 @@ class DrainMachine(
             return f"{words}; hooks may not wipe it: {'; '.join(problems)}", "", None
         return words, f"to have your hooks do that: the same command with --confirm {word}", word
 
-    async def halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
-        if record.state in model.OUT_STATES:
+    async def end(self, record: model.DrainRecord) -> None:
+        if record.state in model.OUT_STATES | {model.DrainState.STOPPED}:
             await self._end_hooks(record)
-        return await BrickMachine.halted(self, record, step)
 
     def way_out(self, record: model.DrainRecord, seen: model.DrainSeen) -> str:
         hosts = rules.silent_hosts(record, seen)
@@ -363,7 +372,7 @@ class DrainMachine(
         Refused.
         """
         if not self._asked:
-            await self.hooking().before(hooked(record, HookStep.DRAIN), self.call.facts(record))
+            await self.hooks.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
         self._asked = True
 
     async def _end_hooks(self, record: model.DrainRecord) -> None:
@@ -375,14 +384,14 @@ class DrainMachine(
             await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
     async def _catch_up(self, record: model.DrainRecord, step: HookStep, state: HookState) -> None:
-        await self.hooking().catch_up(hooked(record, step), self.call.facts(record, state=state))
+        await self.hooks.catch_up(hooked(record, step), self.call.facts(record, state=state))
 
     async def _do(self, act: model.DrainAct, record: model.DrainRecord, step: HookStep) -> None:
         """Run a step that its `pre` hooks perform, one brick after the other, and check a wipe. The disk is checked right
         before each hook that may wipe it. Hooks that give it away write to it, so it is checked until the first of them
         has worked. Raises HookSkipped, Refused, ToolFailed.
         """
-        hooking = self.hooking()
+        hooking = self.hooks
 
         async def work(name: str) -> None:
             if step is HookStep.WIPE:
@@ -403,7 +412,7 @@ class DrainMachine(
 
     # Steps.
 
-    async def _check(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
+    async def _check(self, record: model.DrainRecord) -> _Done:
         await self._ask(record)
         return Done()
 
@@ -473,7 +482,7 @@ class DrainMachine(
             )
         except (OSError, TimeoutError) as error:
             words = f"the commands for leftovers cannot be written: {reason_of(error)}"
-            self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+            self.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
             return audit
         return replace(audit, commands_file=file)
 
@@ -508,7 +517,7 @@ class DrainMachine(
             raise ToolFailed(f"the times of directories cannot be kept: {reason_of(error)}") from error
         if found.lost:
             lost = several(found.lost, "directory", "directories")
-            self.say(
+            self.emit(
                 EventKind.DRAIN_DOUBTED, Severity.WARNING, record, f"{lost} will show an earlier mtime than before"
             )
         kept = (record.notes.times_kept or 0) + found.kept
@@ -552,7 +561,7 @@ class DrainMachine(
                 hint="make the file system and mount it as /etc/fstab says, then run the same command again",
             )
 
-    async def _give_up(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
+    async def _give_up(self, record: model.DrainRecord) -> _Done:
         """If Gluster has completed, list the leftovers, since its counters name none."""
         found = await self.looker.volume()
         task = None if found is None else remove_brick_of(found[1], record.bricks)
@@ -622,6 +631,3 @@ class DrainMachine(
             if task.id == record.notes.layout_task_id or (counters and all(one.fix_layout for one in counters)):
                 return task.id
         return None
-
-    async def _restore(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
-        return Done(words=await self.throttle.restore(record))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from migrator.bricks.model import CallSummary
-from migrator.operations.model import Kind, Operation
+from migrator.operations.model import Operation, OperationKind
 from migrator.purge.model import PathFacts
 
 
@@ -65,7 +65,7 @@ class RetireStep(StrEnum):
     """Repeats all checks, and stops the volume."""
 
 
-RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
+RETIREMENTS: OperationKind[Retirement, RetirementState, RetireStep, None] = OperationKind(
     name="retirement",
     record=Retirement,
     states=RetirementState,

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 import duckdb
 from msgspec.structs import replace
 
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
-from migrator.bricks.call import BRICKS_LOCK, BrickCall, BrickWorld, CallMachine
+from migrator.bricks.call import BRICKS_LOCK, BrickCall, BrickWorld
 from migrator.bricks.drain.rules_progress import newest_of_bricks
 from migrator.bricks.model import Ending
 from migrator.bricks.retire import model, rules
@@ -35,9 +35,9 @@ from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.model import VolumeHealth, VolumeState
 from migrator.hooks.model import HookState, HookStep
-from migrator.hooks.stage import HookedStep
+from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.locks import VOLUME
-from migrator.operations.engine import Around, Done, Events
+from migrator.operations.engine import Around, Done, OperationEngine, Procedure, StepEvents, StepPorts, Stuck
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import Archive, Proof
 from migrator.reap.model import archive_directory, archive_name
@@ -264,12 +264,14 @@ async def retire_volume(request: model.RetireRequest, world: RetirementWorld) ->
 
 
 @dataclass(slots=True, kw_only=True)
-class _Retirement(
-    CallMachine[model.Retirement, VolumeState, model.RetirementState, model.RetireStep, None, model.RetirementSummary]
-):
+class _Retirement(Procedure[model.Retirement, VolumeState]):
     """One call, from any state of the volume. `last` is the coverage in the last check of this call."""
 
-    events = Events(step=EventKind.RETIREMENT_FINISHED, failed=EventKind.RETIREMENT_GIVEN_UP)
+    events = StepEvents(
+        done=EventKind.RETIREMENT_FINISHED,
+        failed=EventKind.RETIREMENT_GIVEN_UP,
+        aborting=EventKind.RETIREMENT_GIVEN_UP,
+    )
 
     call: RetireCall
     last: model.CoverFound | None = None
@@ -279,8 +281,19 @@ class _Retirement(
         return self.call.world.ledger.retirements
 
     @property
-    def acts(self) -> Mapping[model.RetireStep, Callable[[_Act, model.Retirement], Awaitable[_Done]]]:
-        return {model.RetireStep.STOP: self._stop}
+    def ports(self) -> StepPorts:
+        return self.call.world
+
+    @property
+    def poll_s(self) -> float:
+        return self.call.request.poll_s
+
+    @property
+    def hooks(self) -> StepHooks:
+        return self.call.hooking()
+
+    def emit(self, kind: EventKind, severity: Severity, record: model.Retirement, message: str) -> None:
+        self.call.say(kind, severity, record.subject, message)
 
     def shown(self, record: model.Retirement) -> str:
         return f"volume {record.volume}"
@@ -309,7 +322,19 @@ class _Retirement(
             return self._halted(state.volume, step.words, hint=step.hint)
         if newest is None or (isinstance(step, Act) and not step.seen_done):
             return await self._look(state, newest)
-        return self._done_before(newest) if call.request.dry_run else await self.drive(newest)
+        return self._done_before(newest) if call.request.dry_run else await self._drive(newest)
+
+    async def _drive(self, record: model.Retirement) -> model.RetirementSummary:
+        ended = await OperationEngine(self).drive(record)
+        match ended.reason:
+            case Finished():
+                return await self._finished(ended.record)
+            case Halt() as halt:
+                return self._halted(record.volume, halt.words, hint=halt.hint)
+            case Stuck():
+                return self._halted(record.volume, ended.record.failure)
+            case _:
+                assert_never(ended.reason)
 
     async def snapshot(self, record: model.Retirement) -> VolumeState:
         del record
@@ -384,13 +409,13 @@ class _Retirement(
             at_s=self.call.now_s(),
         )
         message = f"volume {state.volume} is about to be stopped: {rules.in_words(proven)} proven to be on the target"
-        self.say(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
+        self.emit(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
         try:
-            return await self.drive(record)
+            return await self._drive(record)
         except _Halted as halted:
             return halted.summary
 
-    async def _stop(self, act: _Act, record: model.Retirement) -> _Done:
+    async def perform(self, act: _Act, record: model.Retirement) -> _Done:
         """Back up the ledger, repeat all checks, and stop the volume. Raises ToolFailed if the volume still runs."""
         world = self.call.world
         if not act.seen_done:
@@ -420,31 +445,24 @@ class _Retirement(
             )
         return Done(words=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
 
-    def failing(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
+    def after_failure(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
         """Raise every failure, which ends the call."""
         del act, resumed
         if isinstance(error, Refused):
             self._give_up(record, error.message)
         raise error
 
-    async def finished(self, record: model.Retirement, step: Finished) -> model.RetirementSummary:
-        del step
-        await self.hooking().catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+    async def _finished(self, record: model.Retirement) -> model.RetirementSummary:
+        await self.hooks.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
         if self.last is None:
             return self._done_before(record)
         words = f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target"
         return self._summary(record.volume, Ending.DONE, words, cover=self.last, retirement=record)
 
-    async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
-        return self._halted(record.volume, step.words, hint=step.hint)
-
-    def stuck(self, record: model.Retirement, _: VolumeState) -> model.RetirementSummary:
-        return self._halted(record.volume, record.failure)
-
     def _give_up(self, record: model.Retirement, reason: str) -> None:
         self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
         message = f"volume {record.volume} stays started: {reason}"
-        self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
+        self.emit(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
 
     async def _let_go(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
         """Abort an attempt that was killed before the stop. Otherwise a later manual stop would count as this attempt,

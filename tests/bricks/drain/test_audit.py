@@ -143,5 +143,5 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     looker: Any = SimpleNamespace(volume=volume, audit=None)
     record = made(DrainRecord, volume_id=VOLUME_ID, bricks=names, state=state, times={state: 1.0})
     act = Act(step=DrainStep.AUDIT, intent=state, result=state)
-    asyncio.run(taken(DrainMachine(call=call, looker=looker).acts[act.step](act, record)))
+    asyncio.run(taken(DrainMachine(call=call, looker=looker).perform(act, record)))
     assert looker.audit.clean is clean
