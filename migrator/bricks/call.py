@@ -12,14 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionState
-from migrator.bricks.drain.model import DrainSample, DrainStep
-from migrator.bricks.drain.rules import parts_missing
-from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
+from migrator.bricks.drain.model import DrainStep
 from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, Ending
+from migrator.bricks.progress import TaskSample, lost_after_s, lost_processes, stalled_hosts
 from migrator.bricks.records import BrickLedger
 from migrator.bricks.retire.model import RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
+from migrator.bricks.volume import parts_missing
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
@@ -130,13 +130,15 @@ class BrickLooker:
             self.not_whole_s = self.call.now_s()
 
     def standstill(
-        self, samples: Sequence[DrainSample], task_id: str, progress: TaskProgress | None, request: BrickRequest
+        self, samples: Sequence[TaskSample], task_id: str, progress: TaskProgress | None, request: BrickRequest
     ) -> tuple[str, str]:
         """Return why a task counts as stalled, and why its rebalance process counts as lost."""
         now_s, names = self.call.now_s(), {} if progress is None else progress.names
-        still = stalled(samples, task_id=task_id, now_s=now_s, limit_s=request.stall_s, names=names)
+        still = stalled_hosts(samples, task_id=task_id, now_s=now_s, limit_s=request.stall_s, names=names)
         lost_s = lost_after_s(request.poll_s)
-        lost = lost_movers(samples, task_id=task_id, since_s=self.not_whole_s, now_s=now_s, limit_s=lost_s, names=names)
+        lost = lost_processes(
+            samples, task_id=task_id, since_s=self.not_whole_s, now_s=now_s, limit_s=lost_s, names=names
+        )
         return still, lost
 
 

@@ -1,6 +1,6 @@
 """Values of `brick list`, and what drains, additions and retirements have in common. Times in seconds since the epoch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from migrator.catalog.model import BrickUse
 from migrator.core.errors import ExitCode
-from migrator.gluster.model import BrickRoom, GlusterFault, VolumeTask
+from migrator.gluster.model import BrickRoom, ChangedOption, GlusterFault, VolumeTask
 from migrator.operations.model import Notes, Operation, State
 
 # What drains, additions and retirements have in common.
@@ -32,6 +32,23 @@ class BrickOperation(Operation[State, Notes], frozen=True, kw_only=True):
     def subject(self) -> str:
         """Return the subject of its events."""
         return f"{self.kind} of {self.shown_bricks}"
+
+
+def merged_options(
+    known: Iterable[ChangedOption] | None, added: Iterable[ChangedOption] | None
+) -> tuple[ChangedOption, ...] | None:
+    """Merge the options that a step adds into the recorded ones. The value before the first change stays. An empty tuple:
+    all are restored.
+    """
+    if not known or not added:
+        found = known if added is None else added
+        return None if found is None else tuple(found)
+    by_name = {option.name: option for option in known}
+    for option in added:
+        first = by_name.get(option.name, option)
+        given = tuple(dict.fromkeys((*first.given, *option.given)))
+        by_name[option.name] = ChangedOption(name=option.name, before=first.before, given=given)
+    return tuple(by_name.values())
 
 
 class BrickStanding(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any, Generic
 
 import sqlalchemy as sa
 
-from migrator.bricks.drain.model import DrainSample
+from migrator.bricks.progress import TaskSample
 from migrator.bricks.tables import OperationSampleRow
 from migrator.ledger.rows import columns_of, record_of
 from migrator.operations.model import Notes, Record, State, Step
@@ -18,16 +18,16 @@ _samples = OperationSampleRow
 class BrickOperationStore(OperationStore[Record, State, Step, Notes], Generic[Record, State, Step, Notes]):
     """Operations on bricks of one kind, their steps, and Gluster's counters over time."""
 
-    def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
+    def add_samples(self, operation_id: int, samples: Sequence[TaskSample]) -> None:
         """Store counters, replacing those of the same task, time and host."""
         self._put(_samples, [columns_of(_samples, sample, operation_id=operation_id) for sample in samples])
 
-    def samples(self, operation_id: int) -> Sequence[DrainSample]:
+    def samples(self, operation_id: int) -> Sequence[TaskSample]:
         """All samples, in order of time, then host."""
         query = sa.select(_samples).where(_samples.operation_id == operation_id)
-        return self._all(DrainSample, query.order_by(_samples.at_s, _samples.host))
+        return self._all(TaskSample, query.order_by(_samples.at_s, _samples.host))
 
-    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[TaskSample]:
         """The few samples that the progress of the operation is computed from, in order of time, then host."""
         with self._database.read() as connection:
             return read_telling_samples(connection, operation_id, recent_s=recent_s)
@@ -38,7 +38,7 @@ def bricks_subject(volume_id: str, bricks: Sequence[str], side: str = "") -> byt
     return "\0".join((volume_id, side, *sorted(bricks))).encode("utf-8", "surrogateescape")
 
 
-def read_telling_samples(connection: sa.Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
+def read_telling_samples(connection: sa.Connection, operation_id: int, *, recent_s: float) -> list[TaskSample]:
     """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain
     of weeks has a hundred times as many samples. Of every task and host: the last one, those around every fall of
     counters, the first that counts files again; and of the newest task the recent ones, with the last before them.
@@ -62,7 +62,7 @@ def read_telling_samples(connection: sa.Connection, operation_id: int, *, recent
     recent = sa.and_(seen.task_id == newest_task, seen.next_at_s >= from_s)
     kept = sa.or_(seen.next_at_s.is_(None), seen.fell, seen.falls, seen.rises, recent)
     rows = connection.execute(sa.select(*seen).where(kept).order_by(seen.at_s, seen.host))
-    return [record_of(row, DrainSample) for row in rows]
+    return [record_of(row, TaskSample) for row in rows]
 
 
 def _newest_task(connection: sa.Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:

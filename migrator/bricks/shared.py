@@ -10,7 +10,8 @@ from msgspec import Struct
 from migrator.bricks.add import rules as addition_standing
 from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
-from migrator.bricks.drain.model import OUT_STATES, DrainRecord, DrainSample, DrainState
+from migrator.bricks.drain.model import OUT_STATES, DrainRecord, DrainState
+from migrator.bricks.progress import RATE_WINDOW_S, TaskSample, newest_of_bricks
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -247,9 +248,9 @@ async def strange_now(
 def read_bricks(ledger: "BrickLedger") -> BrickStandings:
     """Read the newest attempts at each set of bricks from the ledger alone, oldest first."""
 
-    def standings(records: Any, standing: Callable[[Any, Sequence[DrainSample]], T]) -> tuple[T, ...]:  # noqa: ANN401
-        newest = drain_standing.newest_of_bricks(records.all())
-        few_s = drain_standing.RATE_WINDOW_S
+    def standings(records: Any, standing: Callable[[Any, Sequence[TaskSample]], T]) -> tuple[T, ...]:  # noqa: ANN401
+        newest = newest_of_bricks(records.all())
+        few_s = RATE_WINDOW_S
         return tuple(standing(one, records.telling_samples(one.id, recent_s=few_s)) for one in newest)
 
     return BrickStandings(

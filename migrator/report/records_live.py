@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, SQLColumnExpression, case, func, select
 
 from migrator.bricks.add.model import ADDITIONS
-from migrator.bricks.drain.model import DRAINS, last_counts
+from migrator.bricks.drain.model import DRAINS
+from migrator.bricks.progress import last_counts
 from migrator.bricks.samples import read_telling_samples
 from migrator.bricks.tables import OperationSampleRow
 from migrator.catalog.tables import VerificationRow

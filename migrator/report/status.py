@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from migrator import __version__
 from migrator.bricks.add.rules import addition_blockers
-from migrator.bricks.drain.rules_progress import drain_blockers, newest_of_bricks
+from migrator.bricks.drain.rules_progress import drain_blockers
+from migrator.bricks.progress import newest_of_bricks
 from migrator.bricks.shared import read_bricks
 from migrator.catalog.model import VerificationRecord
 from migrator.core.errors import MigratorError, UsageError

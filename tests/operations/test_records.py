@@ -11,7 +11,8 @@ from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import DrainNotes, DrainRecord, DrainSample
+from migrator.bricks.drain.model import DrainNotes, DrainRecord
+from migrator.bricks.progress import TaskSample
 from migrator.bricks.retire.model import RETIREMENT_TRANSITIONS, Retirement, RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
@@ -270,7 +271,7 @@ def test_every_rollback_has_the_target_top_of_its_own_and_forgets_an_earlier_fai
 # Counters over time.
 
 
-LOOKED = DrainSample(
+LOOKED = TaskSample(
     task_id="t",
     at_s=5.0,
     host="gl2",

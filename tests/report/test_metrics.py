@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.app.ledger import MigrationLedger
-from migrator.bricks.drain.model import DrainSample
+from migrator.bricks.progress import TaskSample
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import ChunkKind, ChunkState
@@ -86,7 +86,7 @@ def fill(ledger: MigrationLedger, now_s: float) -> None:
         ledger.events.add(made(Event, at_s=now_s, **facts))
 
 
-def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0) -> DrainSample:
+def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0) -> TaskSample:
     return drain_sample(files, size_bytes, at_s=at_s, task_id=task, host=host, failures=failures)
 
 

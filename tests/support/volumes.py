@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import DrainSample
+from migrator.bricks.progress import TaskSample
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
 from tests.support.making import made
 
@@ -27,10 +27,10 @@ def volume(*bricks: Brick | str, **changes: object) -> VolumeState:
     return replace(state, **changes)
 
 
-def drain_sample(files: int = 0, size_bytes: int = 0, **changes: object) -> DrainSample:
+def drain_sample(files: int = 0, size_bytes: int = 0, **changes: object) -> TaskSample:
     """What a host has moved until it was asked."""
     facts = {"task_id": "t", "at_s": 10.0, "host": "a", "status": TaskStatus.IN_PROGRESS, **changes}
-    return made(DrainSample, files=files, size_bytes=size_bytes, **facts)
+    return made(TaskSample, files=files, size_bytes=size_bytes, **facts)
 
 
 def remove_brick(*bricks: str, **changes: object) -> VolumeTask:

@@ -7,8 +7,8 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import DrainStanding, merged_options
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary
+from migrator.bricks.drain.model import DrainStanding
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, merged_options
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import (

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from migrator.bricks.add import model, rules_guards
-from migrator.bricks.drain.model import DrainSample
-from migrator.bricks.drain.rules import (
-    Bricks,
-    bricks_seen,
-    halting,
+from migrator.bricks.progress import TaskRate, TaskSample, last_polled, progress_fields, rebalance_remedy
+from migrator.bricks.volume import (
+    Membership,
+    halt_until,
+    membership,
     only_some,
     parts_missing,
+    path_of,
     volume_unknown,
     wrong_volume,
 )
-from migrator.bricks.drain.rules_progress import DrainRate, counted, last_looked, rebalance_way_out
 from migrator.core.blocker import Blocker
 from migrator.core.paths import show
 from migrator.core.units import several
@@ -74,7 +74,7 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
     if brick is None:
         # Gluster does not list the brick for a moment while the commit puts it in.
         words = f"{name} is not in volume {record.volume}: somebody else has taken it out"
-        return halting(words, "look at `gluster volume info`, correct it by hand", look_again=True)
+        return halt_until(words, "look at `gluster volume info`, correct it by hand", look_again=True)
     if record.state is _S.TAKING_BACK:
         return _taking_back(record, seen, brick)
     if wish.take_back:
@@ -84,7 +84,7 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
         return _in_again(record, seen, brick, place)
     if brick.online is None:
         words, remedy = f"whether brick {name} is up is not known", f"see that glusterd runs on {brick.host}"
-        return halting(words, remedy, look_again=True)
+        return halt_until(words, remedy, look_again=True)
     if record.state in (_S.PREPARED, _S.ADDING):
         return _put_in(record, seen, wish, brick, place)
     if record.state in model.REVERSIBLE_STATES and brick.online and _is_another(record, place):
@@ -122,7 +122,7 @@ def _put_in(
 ) -> model.Step:
     if place.unread:
         words = f"what lies at {brick.name} is not known: {place.unread}"
-        return halting(words, f"see that {brick.host} is reached", look_again=True)
+        return halt_until(words, f"see that {brick.host} is reached", look_again=True)
     new = _is_new(record, place)
     if brick.online and not new:
         # The old disk was mounted again, so the brick serves its old content: nothing was put in.
@@ -139,7 +139,7 @@ def _put_in(
 def _in_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: NewPlace) -> model.Step:
     if not place.unread and not _is_new(record, place):
         where = f"{brick.host}:{place.mount or '/'}"
-        return halting(
+        return halt_until(
             f"{record.shown_bricks} lies on another file system ({where}) than the one that was put in",
             "what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
             f"start the brick (`gluster volume start {record.volume} force`)",
@@ -173,7 +173,7 @@ def _take_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Br
 def _serve_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if reason := _gone(record, seen, brick):
         words = f"{brick.name} cannot serve again what it held: {reason}"
-        return halting(words, "mount its old file system there (or continue with a new one, without --take-back)")
+        return halt_until(words, "mount its old file system there (or continue with a new one, without --take-back)")
     return _act(_A.TAKE_BACK, seen_done=bool(brick.online))
 
 
@@ -183,7 +183,7 @@ def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) 
     if place.unread:
         return f"what lies there is not known ({place.unread})"
     if not place.own:
-        return f"no file system is mounted at {rules_guards.path_of(brick.name)}"
+        return f"no file system is mounted at {path_of(brick.name)}"
     if place.volume_id != seen.state.volume_id.replace("-", "") or not place.has_gluster_directory:
         return "what is mounted there is no brick of this volume"
     if _is_another(record, place):
@@ -219,7 +219,7 @@ def watched(
     notes, name = record.notes, _TASKS[running][2]
     if missing := parts_missing(seen.state):
         words = f"whether the {name} of volume {record.volume} still runs is not known: not every host answers"
-        return halting(words, "bring glusterd and the bricks up on every host", reasons=missing, look_again=True)
+        return halt_until(words, "bring glusterd and the bricks up on every host", reasons=missing, look_again=True)
     if busy := [one for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE]:
         return _busy(record, busy[0].text)
     task = next((one for one in seen.tasks if one.kind is TaskKind.REBALANCE), None)
@@ -230,7 +230,7 @@ def watched(
     if anew or task.id == notes.task_before:
         if not task.unfinished:
             return _begin(running, task_before=task.id)
-        lost = f" (if its process has died, {rebalance_way_out(record.volume)})" if task.id == notes.task_id else ""
+        lost = f" (if its process has died, {rebalance_remedy(record.volume)})" if task.id == notes.task_id else ""
         return _busy(record, f"{task.text}: {task.id}{lost}")
     if task.id != notes.task_id:
         return _begin(running, seen_done=True, task_id=task.id)
@@ -243,10 +243,10 @@ def _own(
     progress, (step, result, name) = seen.progress, _TASKS[running]
     if progress is None or progress.task_id != task.id or not progress.counters:
         words, remedy = f"the progress of the {name} of volume {record.volume} is not known", "check"
-        return halting(words, f"{remedy} `gluster volume rebalance {record.volume} status`", look_again=True)
+        return halt_until(words, f"{remedy} `gluster volume rebalance {record.volume} status`", look_again=True)
     if progress.moving:
         if seen.stalled:
-            return give_up(f"the {name} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
+            return give_up(f"the {name} stands still: {seen.stalled}; {rebalance_remedy(record.volume)}")
         return Act(step=_A.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, moves_files=running is _S.BALANCING)):
         return give_up(f"{name}: {'; '.join(problems)}")
@@ -269,7 +269,7 @@ def _failures(progress: TaskProgress, *, moves_files: bool) -> Iterator[str]:
 
 def _busy(record: model.AdditionRecord, reason: str) -> Halt:
     words = f"{record.shown_bricks} is in the volume, and something else moves files or waits for a commit"
-    return halting(words, "wait until that has ended", reasons=(reason,), look_again=True)
+    return halt_until(words, "wait until that has ended", reasons=(reason,), look_again=True)
 
 
 # The next step.
@@ -307,7 +307,7 @@ def next_step(
         return _finish(state)
     if state is _S.FAILED and not begins:
         words = f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}"
-        return halting(words, "put that right")
+        return halt_until(words, "put that right")
     if seen is None:
         return volume_unknown(record)
     if halt := wrong_volume(record, seen.state, started=record.side is model.AdditionSide.SOURCE):
@@ -316,9 +316,9 @@ def next_step(
         return _to_target(record, seen)
     if record.in_place:
         return next_in_place(record, seen, wish)
-    bricks = bricks_seen(record, seen.state)
-    inside = bricks is Bricks.IN
-    if bricks is Bricks.SOME or (inside and any(one.name == record.instead_of for one in seen.state.bricks)):
+    bricks = membership(record, seen.state)
+    inside = bricks is Membership.IN
+    if bricks is Membership.SOME or (inside and any(one.name == record.instead_of for one in seen.state.bricks)):
         return only_some(record)
     if state is _S.FAILED and inside:
         return _after_addition(record, seen)
@@ -393,7 +393,7 @@ def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish:
     leaving = remove_brick_of(seen.tasks, record.bricks)
     if leaving is not None:
         words = f"somebody drains {', '.join(leaving.bricks)} again"
-        return halting(words, "finish or stop that drain (`migrator brick list`)", look_again=True)
+        return halt_until(words, "finish or stop that drain (`migrator brick list`)", look_again=True)
     if record.state in (_S.ADDED, _S.HEALING):
         return _after_addition(record, seen)
     if record.state is _S.LAYOUT:
@@ -402,7 +402,7 @@ def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish:
         task = next((one for one in seen.tasks if one.id == record.notes.task_id), None)
         if task is not None and task.unfinished:
             remedy = f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end"
-            return halting(f"a rebalance is in progress, and none is wanted: {task.id}", remedy)
+            return halt_until(f"a rebalance is in progress, and none is wanted: {task.id}", remedy)
         return _finish(record.state)
     return watched(record, seen, _S.BALANCING, anew=record.state is _S.LAID_OUT)
 
@@ -425,12 +425,12 @@ _DIRECTORIES = 5
 """Number of directories to list among the blockers, each with its command."""
 
 
-def standing(record: model.AdditionRecord, samples: Sequence[DrainSample]) -> model.AdditionStanding:
+def standing(record: model.AdditionRecord, samples: Sequence[TaskSample]) -> model.AdditionStanding:
     """Return the progress of one attempt."""
     # A restarted task has no samples yet, and those of its predecessor say nothing about it.
     own = bool(samples) and samples[-1].task_id == record.notes.task_id
     moving = own and record.state in _ADDITION_STANDING_MOVING
-    facts, rate, lookups = counted(record, samples, moving=moving)
+    facts, rate, lookups = progress_fields(record, samples, moving=moving)
     balancing = record.state is model.AdditionState.BALANCING
     return model.AdditionStanding(
         **facts,
@@ -442,7 +442,7 @@ def standing(record: model.AdditionRecord, samples: Sequence[DrainSample]) -> mo
     )
 
 
-def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | None:
+def _left_s(rate: TaskRate | None, files: int | None, lookups: int) -> float | None:
     """Estimate the time left in seconds. A rebalance examines every file on every brick and decides then which ones to
     move. It counts link-to files too, so the end is unknown once it has examined more files than expected.
     """
@@ -463,7 +463,7 @@ def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: b
         if one.state is model.AdditionState.FAILED:
             yield Blocker(subject=subject, on=f"it has failed: {one.failure}", hint=f"solve that, then `{again(one)}`")
             continue
-        looked = last_looked(one.looked_at_s, now_s)
+        looked = last_polled(one.looked_at_s, now_s)
         failed = f"; its last step failed: {one.failure}" if one.failure else ""
         yield Blocker(
             subject=subject,

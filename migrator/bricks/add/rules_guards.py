@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, Wish
-from migrator.bricks.drain.rules import halting
-from migrator.bricks.drain.rules_preflight import condition_problems, other_work
+from migrator.bricks.volume import condition_problems, halt_until, host_of, other_work, path_of
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, DiskFacts, NewPlace, VolumeState
 from migrator.gluster.rules import disk_problems, is_on, subvolumes, version_problems
@@ -19,7 +18,7 @@ from migrator.scan.rules import strange_problems
 def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
     """Halt with the preflight checks that failed."""
     words = f"{record.shown_bricks} cannot be added: {several(len(problems), 'preflight check')} failed"
-    return halting(words, "solve that", reasons=tuple(problems))
+    return halt_until(words, "solve that", reasons=tuple(problems))
 
 
 def finished_words(record: AdditionRecord) -> str:
@@ -52,16 +51,6 @@ def _unmarking(place: NewPlace) -> str:
         commands.append(f"rm -rf -- {quoted}/.glusterfs")
     shown = " && ".join(commands)
     return f"on {host_of(place.name)}, `{shown}` takes them off; a new file system does too"
-
-
-def host_of(name: str) -> str:
-    """Return the host in a brick's name."""
-    return name.partition(":/")[0]
-
-
-def path_of(name: str) -> str:
-    """Return the path in a brick's name."""
-    return "/" + name.partition(":/")[2]
 
 
 # The places of new bricks, and whether Gluster may have them.

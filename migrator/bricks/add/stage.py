@@ -12,9 +12,9 @@ from migrator.bricks import shared
 from migrator.bricks.add import model
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.rules import healed, may_add
-from migrator.bricks.add.rules_guards import host_of
 from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
-from migrator.bricks.drain.rules_progress import samples_of
+from migrator.bricks.progress import samples_of
+from migrator.bricks.volume import host_of
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity

@@ -17,8 +17,8 @@ from migrator.bricks.add.directories import (
 )
 from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.call import BrickMachine
-from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import Ending
+from migrator.bricks.progress import samples_of
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import told

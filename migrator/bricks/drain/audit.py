@@ -9,7 +9,7 @@ from threading import Lock
 from msgspec.structs import replace
 
 from migrator.bricks.drain.model import AuditSeen, LeftKind, Leftover
-from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, MOST_LEFTOVERS, BrickAudit, audit_of
+from migrator.bricks.drain.rules_audit import MOST_EXAMPLES, MOST_LEFTOVERS, BrickAudit, audit_of
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError

@@ -8,7 +8,8 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, merged_options
+from migrator.bricks.progress import TaskSample, last_counts
 from migrator.catalog.model import StrangeFiles
 from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt
@@ -18,7 +19,6 @@ from migrator.gluster.model import (
     ChangedOption,
     PlaceSeen,
     TaskProgress,
-    TaskStatus,
     VolumeState,
     VolumeTask,
 )
@@ -166,38 +166,6 @@ class DrainRecord(BrickOperation[DrainState, DrainNotes], frozen=True, kw_only=T
     def bricks_are(self) -> str:
         """Return the bricks with a verb, to begin a sentence: `gl1:/b is`, `gl1:/b, gl2:/b are`."""
         return f"{self.shown_bricks} {'is' if len(self.bricks) == 1 else 'are'}"
-
-
-class DrainSample(Struct, frozen=True, kw_only=True):
-    """Gluster's counters of one host at one time. They restart at zero with every task."""
-
-    task_id: str
-    at_s: float
-    host: str
-    files: int
-    size_bytes: int
-    lookups: int
-    failures: int
-    skipped: int
-    status: TaskStatus
-    runtime_s: float
-
-
-def merged_options(
-    known: Iterable[ChangedOption] | None, added: Iterable[ChangedOption] | None
-) -> tuple[ChangedOption, ...] | None:
-    """Merge the options that a step adds into the recorded ones. The value before the first change stays. An empty tuple:
-    all are restored.
-    """
-    if not known or not added:
-        found = known if added is None else added
-        return None if found is None else tuple(found)
-    by_name = {option.name: option for option in known}
-    for option in added:
-        first = by_name.get(option.name, option)
-        given = tuple(dict.fromkeys((*first.given, *option.given)))
-        by_name[option.name] = ChangedOption(name=option.name, before=first.before, given=given)
-    return tuple(by_name.values())
 
 
 def _noted(known: DrainNotes, more: DrainNotes) -> DrainNotes:
@@ -496,28 +464,7 @@ class DrainSummary(CallSummary, frozen=True, kw_only=True):
     check: DrainCheck | None = None
 
 
-def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:
-    """Return, for each task and host, the last sample, and the last one before each restart of its counters. After a
-    reboot of the host Gluster continues the same task and counts from zero (observed on GlusterFS 10.3). Their sum is
-    the amount moved. The samples must be in order of time.
-    """
-    newest: dict[tuple[str, str], DrainSample] = {}
-    dropped: dict[tuple[str, str], DrainSample] = {}
-    ended: list[DrainSample] = []
-    for one in samples:
-        key = one.task_id, one.host
-        before = newest.get(key)
-        if before is not None and (one.files, one.size_bytes) < (before.files, before.size_bytes):
-            dropped.setdefault(key, before)
-        if one.files and (lost := dropped.pop(key, None)) is not None and one.runtime_s < lost.runtime_s:
-            # Counters that restart belong to another process. If the same process still runs, it only reported nothing
-            # for a moment.
-            ended.append(lost)
-        newest[key] = one
-    return (*ended, *dropped.values(), *newest.values())
-
-
-def drain_tally(samples: Sequence[DrainSample]) -> CopyTally:
+def drain_tally(samples: Sequence[TaskSample]) -> CopyTally:
     """Sum up the files that one drain moved, from its samples, in order of time. A task takes as long as its slowest host; time between tasks
     does not count.
     """

@@ -1,11 +1,18 @@
 """The next step of a drain, from its record and a snapshot of the volume. Pure."""
 
 from collections.abc import Iterator
-from enum import Enum, auto
 from typing import Any
 
 from migrator.bricks.drain import model
-from migrator.bricks.model import BrickOperation
+from migrator.bricks.volume import (
+    Membership,
+    halt_until,
+    membership,
+    only_some,
+    parts_missing,
+    volume_unknown,
+    wrong_volume,
+)
 from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import format_duration, several
@@ -24,37 +31,6 @@ _TASK_MATTERS = frozenset(
 )
 
 
-class Bricks(Enum):
-    """The place of an operation's bricks: in the volume, out of it, or only some of them in it."""
-
-    IN = auto()
-    OUT = auto()
-    SOME = auto()
-
-
-def halting(words: str, remedy: str, *, reasons: tuple[str, ...] = (), look_again: bool = False) -> Halt:
-    """Halt until the admin has applied the remedy."""
-    return Halt(words=words, hint=f"{remedy}, then run the same command again", reasons=reasons, look_again=look_again)
-
-
-def volume_unknown(record: BrickOperation[Any, Any]) -> Halt:
-    """Halt because glusterd does not report the volume."""
-    words = f"the state of volume {record.volume} is not known"
-    return halting(words, "check `gluster volume status`, and that glusterd runs", look_again=True)
-
-
-def wrong_volume(record: BrickOperation[Any, Any], state: VolumeState, *, started: bool = True) -> Halt | None:
-    """Return why an operation must not go on in this volume; None if it may. `started`: it must be started."""
-    if (state.volume, state.volume_id) != (record.volume, record.volume_id):
-        words = (
-            f"volume {state.volume} is not the one that the {record.kind} was begun on (its id is {state.volume_id})"
-        )
-        return Halt(words=words, hint="check [source] volume in site.toml, and which cluster the gluster command asks")
-    if started and not state.started:
-        return halting(f"volume {record.volume} is not started", "start it", look_again=True)
-    return None
-
-
 def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None:
     """Return why this snapshot proves nothing; None if it has all required facts."""
     state = seen.state
@@ -65,22 +41,8 @@ def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None
     if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
         gone = "not known which" if state.peers_down is None else ", ".join(state.peers_down)
         words = f"the state of the drain of {record.shown_bricks} is not known: hosts are missing ({gone})"
-        return halting(words, "bring glusterd up on every host", look_again=True)
+        return halt_until(words, "bring glusterd up on every host", look_again=True)
     return None
-
-
-def bricks_seen(record: BrickOperation[Any, Any], state: VolumeState | None) -> Bricks:
-    """Return where the bricks are, by the volume's own list. The state must be known."""
-    inside = {brick.name for brick in state.bricks if brick.name in record.bricks} if state is not None else set()
-    if not inside:
-        return Bricks.OUT
-    return Bricks.IN if inside == set(record.bricks) else Bricks.SOME
-
-
-def only_some(record: BrickOperation[Any, Any]) -> Halt:
-    """Halt because only some of the bricks are in the volume."""
-    words = f"only some of {record.shown_bricks} are in the volume: it was changed outside of this program"
-    return halting(words, "look at `gluster volume info`, put the set right by hand")
 
 
 def own_task(record: model.DrainRecord, seen: model.DrainSeen) -> VolumeTask | None:
@@ -93,7 +55,7 @@ def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
     if set(task.bricks) == set(record.bricks):
         return None
     words = f"a drain of {', '.join(task.bricks)} together is in progress, and not of {record.shown_bricks} alone"
-    return halting(words, "finish or stop that drain by hand")
+    return halt_until(words, "finish or stop that drain by hand")
 
 
 @collected
@@ -170,19 +132,6 @@ def hosts_missing(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[
     counters = () if seen.progress is None else seen.progress.counters
     if len(counters) < len(hosts_of(record, seen.state)):
         yield "not every host with bricks of the drain reports its counters"
-
-
-@collected
-def parts_missing(state: VolumeState, *, instead_of: str | None = None) -> Iterator[str]:
-    """Return hosts and bricks of a volume that are not seen to be up, as sentences. The brick `instead_of`
-    may be down.
-    """
-    if state.peers_down is None:
-        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
-    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
-    for brick in state.bricks:
-        if brick.online is not True and brick.name != instead_of:
-            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
 
 
 def hosts_of(record: model.DrainRecord, state: VolumeState | None) -> set[str]:
@@ -353,7 +302,7 @@ def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand
     finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
     if state is _S.HANDED_OVER:
         return finished
-    inside = bricks_seen(record, seen.state) is not Bricks.OUT
+    inside = membership(record, seen.state) is not Membership.OUT
     if inside and state is not _S.HANDING_OVER:
         return Halt(
             words=f"{record.bricks_are} in the volume again, added outside of this program",
@@ -378,10 +327,10 @@ def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     for name, place in found.items():
         if place is PlaceSeen.UNKNOWN:
             remedy = "check that its host can be reached (`migrator doctor`)"
-            return halting(f"what lies at {name} cannot be seen", remedy, look_again=True)
+            return halt_until(f"what lies at {name} cannot be seen", remedy, look_again=True)
         if place is PlaceSeen.OTHER or (place is PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
             words = f"no brick of this volume is mounted at {name} (found: {place.value})"
-            return halting(words, "find out what it is; mount the brick there, or make a new file system by hand")
+            return halt_until(words, "find out what it is; mount the brick there, or make a new file system by hand")
     if PlaceSeen.BRICK in found.values():
         audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
@@ -408,7 +357,7 @@ def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         return halt
     if task.id not in (record.notes.task_id, record.notes.task_before):
         words = f"another drain of {record.shown_bricks} was begun outside of this program, while this one was stopped"
-        return halting(words, "stop it by hand (`gluster volume remove-brick ... stop`)")
+        return halt_until(words, "stop it by hand (`gluster volume remove-brick ... stop`)")
     return _stop(task, record.failure)
 
 
@@ -425,7 +374,7 @@ def _settling(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     # A fix-layout cannot run beside any remove-brick.
     if others := tuple(one.text for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE):
         words = "the layout of directories cannot be repaired yet: another task moves files or waits for a commit"
-        return halting(words, "wait until that has ended", reasons=others, look_again=True)
+        return halt_until(words, "wait until that has ended", reasons=others, look_again=True)
     return _act(_D.SETTLE)
 
 
@@ -478,14 +427,14 @@ def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bo
         return _restore(record, seen) or _out_of_the_volume(record, seen, hand_over=hand_over)
     if halt := cannot_tell(record, seen):
         return halt
-    bricks = bricks_seen(record, seen.state)
+    bricks = membership(record, seen.state)
     if state is _S.SETTLING:
         return _settling(record, seen)
-    if bricks is Bricks.SOME:
+    if bricks is Membership.SOME:
         return only_some(record)
     if state in model.UNTOUCHED_STATES:
-        return _act(_D.CHECK) if state is _S.PLANNED and bricks is Bricks.IN else _start(record, seen)
-    if bricks is Bricks.OUT:
+        return _act(_D.CHECK) if state is _S.PLANNED and bricks is Membership.IN else _start(record, seen)
+    if bricks is Membership.OUT:
         return _taken_out(record, seen)
     if state is _S.STARTING:
         return _starting(record, seen)
@@ -509,7 +458,11 @@ def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     If Gluster moved everything without a failure, the bricks are audited again first. If files are left, or the task
     has failed, the task is ended and restarted.
     """
-    if record.state is not _S.FAILED or cannot_tell(record, seen) or bricks_seen(record, seen.state) is not Bricks.IN:
+    if (
+        record.state is not _S.FAILED
+        or cannot_tell(record, seen)
+        or membership(record, seen.state) is not Membership.IN
+    ):
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is None:
@@ -535,7 +488,7 @@ def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
             words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",
             hint="to have it back, add it again, with a new file system",
         )
-    if taken_back(record.state) or cannot_tell(record, seen) or bricks_seen(record, seen.state) is not Bricks.IN:
+    if taken_back(record.state) or cannot_tell(record, seen) or membership(record, seen.state) is not Membership.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is not None and (halt := another_drain(record, task)):
@@ -580,7 +533,7 @@ def _start(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         return Halt(words="the preflight checks were not made", hint="run the same command again", look_again=True)
     if seen.preflight:
         words = f"cannot drain {record.shown_bricks} now: {several(len(seen.preflight), 'preflight check')} failed"
-        return halting(words, "put that right", reasons=seen.preflight)
+        return halt_until(words, "put that right", reasons=seen.preflight)
     task = own_task(record, seen)
     return _act(_D.START, task_before=None if task is None else task.id)
 
@@ -625,7 +578,7 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if silent or not counted or missing:
         help_words = way_out(record, silent) if silent else "bring glusterd and the bricks up on every host"
         words = f"the progress of the drain of {record.shown_bricks} is not known"
-        return halting(words, help_words, reasons=missing, look_again=True)
+        return halt_until(words, help_words, reasons=missing, look_again=True)
     if moves(seen):
         if seen.lost or seen.stalled:
             return _give_up(seen.lost or f"it stands still: {seen.stalled}")
@@ -649,7 +602,7 @@ def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if record.state is _S.AUDITING:
         return _act(_D.AUDIT, seen_done=True)
     if problems := commit_problems(record, seen):
-        return halting(f"{record.shown_bricks} may not be committed now", "put that right", reasons=problems)
+        return halt_until(f"{record.shown_bricks} may not be committed now", "put that right", reasons=problems)
     return _act(_D.COMMIT)
 
 
@@ -680,4 +633,4 @@ def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 def _not_whole(record: model.DrainRecord, audit: model.AuditSeen) -> Halt:
     words, remedy = f"the audit of {record.shown_bricks} is not complete", "check every host with `migrator doctor`"
-    return halting(words, remedy, reasons=audit_left(audit), look_again=True)
+    return halt_until(words, remedy, reasons=audit_left(audit), look_again=True)

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain import model
-from migrator.bricks.drain.rules import parts_missing, structure_problems
+from migrator.bricks.drain.rules import structure_problems
+from migrator.bricks.volume import condition_problems, other_work
 from migrator.catalog.model import StrangeFiles, TreeOnBricks
 from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
-from migrator.gluster.model import Brick, BrickMarks, BrickRoom, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, BrickMarks, BrickRoom
 from migrator.gluster.rules import subvolumes, version_problems
 from migrator.scan.rules import strange_problems
 
@@ -134,36 +135,6 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     told = {one.brick for one in facts.marks or () if one.strange}
     yield from strange_problems([one for one in facts.strange if one.brick not in told])
     yield from retained_problems(facts.retained, accepted=facts.retained_accepted)
-
-
-def other_work(
-    tasks: Sequence[VolumeTask] = (), drains: Sequence[str] = (), additions: Sequence[str] = ()
-) -> Iterator[str]:
-    """Return the tasks of Gluster, drains and additions that have not ended."""
-    yield from (f"{one.text} has not ended: wait for its end, commit it or stop it" for one in tasks if one.unfinished)
-    yield from (
-        f"a drain of {name} has not ended: finish it, or `migrator brick stop` takes it back" for name in drains
-    )
-    yield from (f"an addition of {name} has not ended: `migrator brick add` resumes it" for name in additions)
-
-
-@collected
-def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> Iterator[str]:
-    """Return bricks, hosts and heals of a volume that are not in order. The brick `instead_of` is being replaced: it
-    may be down, and its copies have pending heals until the new brick is there.
-    """
-    if not state.started:
-        yield f"volume {state.volume} is not started"
-    yield from parts_missing(state, instead_of=instead_of)
-    if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
-        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
-    for heal in state.heals or ():
-        if heal.brick == instead_of:
-            continue
-        if heal.entries is None or heal.status != "Connected":
-            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
-        elif heal.entries and instead_of is None:
-            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
 
 
 def catalog_is_old(

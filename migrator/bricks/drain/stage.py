@@ -14,8 +14,8 @@ from migrator.bricks.drain.audit import LeftListFile, ReadBlock
 from migrator.bricks.drain.directory_times import DirectoryTimes
 from migrator.bricks.drain.leftovers import VolumeNames
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
-from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import NO_ROOM_TOLD
+from migrator.bricks.progress import TaskSample, samples_of
 from migrator.bricks.shared import StrangeLook, strange_now
 from migrator.catalog.model import BrickContent, CatalogRecord, TreeOnBricks
 from migrator.catalog.queries import CatalogReads
@@ -146,7 +146,7 @@ class DrainLooker(BrickLooker):
     named: model.AuditSeen | None = None
     check: model.DrainCheck | None = None
     host_was_away: bool = False
-    samples: Sequence[model.DrainSample] = ()
+    samples: Sequence[TaskSample] = ()
     facts: model.DrainFacts | None = None
     _content: tuple[CatalogRecord, BrickContent] | None = None
     _marks: tuple[BrickMarks, ...] | None = None

@@ -13,16 +13,11 @@ from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.leftovers import write_commands
 from migrator.bricks.drain.rules import next_step
-from migrator.bricks.drain.rules_preflight import condition_problems
-from migrator.bricks.drain.rules_progress import (
-    lost_after_s,
-    rebalance_way_out,
-    samples_of,
-    standing,
-    wipe_word,
-)
+from migrator.bricks.drain.rules_progress import standing, wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.model import Ending
+from migrator.bricks.progress import TaskSample, lost_after_s, rebalance_remedy, samples_of
+from migrator.bricks.volume import Membership, condition_problems, membership
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
@@ -477,7 +472,7 @@ class DrainMachine(BrickMachine[model.DrainRecord, model.DrainSeen, model.DrainS
                 audit.leftovers,
                 names=world.names,
                 blocking=world.blocking,
-                in_volume=rules.bricks_seen(record, state) is not rules.Bricks.OUT,
+                in_volume=membership(record, state) is not Membership.OUT,
                 again=f"migrator brick drain {' '.join(record.bricks)}",
             )
         except (OSError, TimeoutError) as error:
@@ -591,7 +586,7 @@ class DrainMachine(BrickMachine[model.DrainRecord, model.DrainSeen, model.DrainS
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
         world.ledger.drains.note(record.id, model.DrainNotes(layout_task_id=wanted))
         began_s, limit_s = world.clock.monotonic_s(), lost_after_s(self.call.request.poll_s)
-        samples: list[model.DrainSample] = []
+        samples: list[TaskSample] = []
         while True:
             found, now_s = await self.looker.volume(), self.call.now_s()
             task = None if found is None else next((task for task in found[1] if task.id == wanted), None)
@@ -606,7 +601,7 @@ class DrainMachine(BrickMachine[model.DrainRecord, model.DrainSeen, model.DrainS
                 samples = [*kept, *samples_of(progress, now_s)]
                 _, lost = self.looker.standstill(samples, progress.task_id, progress, self.call.request)
                 if lost:
-                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_way_out(record.volume)}")
+                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_remedy(record.volume)}")
             shown = standing(record, world.ledger.drains.samples(record.id))
             elapsed_s = world.clock.monotonic_s() - began_s
             self.show(shown, "repairing the layout after", elapsed_s)

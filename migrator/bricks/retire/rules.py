@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.bricks.retire import model
+from migrator.bricks.volume import condition_problems, other_work
 from migrator.catalog.model import VerificationRecord
 from migrator.core.collected import collected
 from migrator.core.entry import EntryType

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.call import BRICKS_LOCK, BrickCall, BrickWorld
-from migrator.bricks.drain.rules_progress import newest_of_bricks
 from migrator.bricks.model import Ending
+from migrator.bricks.progress import newest_of_bricks
 from migrator.bricks.retire import model, rules
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs

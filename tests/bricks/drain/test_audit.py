@@ -10,7 +10,7 @@ import pytest
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
 from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep
-from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
+from migrator.bricks.drain.rules_audit import MOST_EXAMPLES
 from migrator.bricks.drain.steps import DrainMachine
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.rules import standing as addition_standing
 from migrator.bricks.drain import rules_progress
-from migrator.bricks.drain.model import DrainSample, last_counts
-from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, audit_of, lost_after_s, lost_movers
+from migrator.bricks.drain.rules_audit import MOST_EXAMPLES, BrickAudit, audit_of
+from migrator.bricks.progress import (
+    RATE_WINDOW_S,
+    TaskSample,
+    last_counts,
+    lost_after_s,
+    lost_processes,
+    stalled_hosts,
+    task_rate,
+)
 from migrator.core.progress import DrainProgress
 from migrator.core.units import GIB
 from migrator.gluster.model import TaskStatus
@@ -24,7 +32,7 @@ from tests.support.volumes import drain_sample
 NAMES = {"id of gl3": "gl3"}
 
 
-def sample(at_s: float, files: int = 0, **facts: Any) -> DrainSample:
+def sample(at_s: float, files: int = 0, **facts: Any) -> TaskSample:
     return drain_sample(files, files * 100, **{"at_s": at_s, "host": "gl1", **facts})
 
 
@@ -47,8 +55,8 @@ def sample(at_s: float, files: int = 0, **facts: Any) -> DrainSample:
         ([sample(0.0, lookups=5), sample(10.0, lookups=25)], 100.0, (10.0, 0.0, 2.0)),
     ],
 )
-def test_the_rate(samples: list[DrainSample], window_s: float, expected: tuple[float, float, float] | None) -> None:
-    rate = rules_progress.drain_rate(samples, task_id="t", window_s=window_s)
+def test_the_rate(samples: list[TaskSample], window_s: float, expected: tuple[float, float, float] | None) -> None:
+    rate = task_rate(samples, task_id="t", window_s=window_s)
     assert expected == (rate and (rate.span_s, rate.files_per_s, rate.lookups_per_s))
     assert rate is None or rate.bytes_per_s == 100.0 * rate.files_per_s
 
@@ -86,20 +94,20 @@ def test_files_that_were_moved_before_a_reboot_count_once(counted: tuple[tuple[i
         *(([sample(100.0, 5, status=one)], "") for one in (TaskStatus.COMPLETED, TaskStatus.FAILED)),
     ],
 )
-def test_a_host_that_counts_nothing_stands_still(samples: list[DrainSample], words: str) -> None:
-    found = rules_progress.stalled(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
+def test_a_host_that_counts_nothing_stands_still(samples: list[TaskSample], words: str) -> None:
+    found = stalled_hosts(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
     assert found.startswith(words)
     assert bool(found) is bool(words)
 
 
-def polls(*runtimes_s: float, **facts: Any) -> list[DrainSample]:
+def polls(*runtimes_s: float, **facts: Any) -> list[TaskSample]:
     """Every 30 s, the last one now."""
     every = enumerate(reversed(runtimes_s))
     return [sample(200.0 - 30.0 * back, runtime_s=runtime_s, **facts) for back, runtime_s in every]
 
 
-def lost(samples: list[DrainSample], *, now_s: float = 200.0, since_s: float = 0.0) -> str:
-    return lost_movers(samples, task_id="t", since_s=since_s, now_s=now_s, limit_s=60.0, names=NAMES)
+def lost(samples: list[TaskSample], *, now_s: float = 200.0, since_s: float = 0.0) -> str:
+    return lost_processes(samples, task_id="t", since_s=since_s, now_s=now_s, limit_s=60.0, names=NAMES)
 
 
 def test_a_run_time_that_stands_still_for_long_has_no_process() -> None:
@@ -146,8 +154,8 @@ def test_progress_in_one_line(files: int, size_bytes: int, total: tuple[int | No
 # Audits.
 
 
-def walk(**facts: Any) -> rules_progress.BrickAudit:
-    return rules_progress.BrickAudit(**{"brick": "gl1:/b", **facts})
+def walk(**facts: Any) -> BrickAudit:
+    return BrickAudit(**{"brick": "gl1:/b", **facts})
 
 
 @pytest.mark.parametrize(
@@ -184,10 +192,10 @@ def test_the_greater_count_is_believed_and_few_paths_are_kept(counts: dict[str, 
     assert (audit.left, len(audit.examples)) == (40, MOST_EXAMPLES)
 
 
-WINDOW_S = rules_progress.RATE_WINDOW_S
+WINDOW_S = RATE_WINDOW_S
 
 
-def looks(seed: int) -> list[DrainSample]:
+def looks(seed: int) -> list[TaskSample]:
     """Some tasks, one after the other, on hosts that are rebooted, that tell nothing for a moment, and that are missing at times."""
     dice = random.Random(seed)
     found, at_s = [], 0.0
