@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from migrator.bench import model as bench
 from migrator.bench.rules import SuiteComparison
-from migrator.bricks.add.model import AdditionSummary, BrickStandings
+from migrator.bricks.add.model import AdditionSummary
 from migrator.bricks.drain.model import DrainSummary
 from migrator.bricks.model import BrickListing
 from migrator.bricks.retire.model import RetirementSummary
+from migrator.bricks.status import BrickStandings
 from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.events import Finding

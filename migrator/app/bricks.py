@@ -11,17 +11,18 @@ from migrator.app import OperationPorts, Wiring
 from migrator.app.hosts import endpoints, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, TargetKind
+from migrator.bricks.add.call import AdditionPorts, DirectoryPorts
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.model import TargetRoom
-from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
 from migrator.bricks.drain.audit import LeftListFile
+from migrator.bricks.drain.call import DrainPorts
 from migrator.bricks.drain.directory_times import DirectoryTimes
 from migrator.bricks.drain.leftovers import VolumeNames
-from migrator.bricks.drain.stage import DrainWorld
+from migrator.bricks.retire.cover import WriteList, cover_paths
 from migrator.bricks.retire.model import Uncovered
-from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
-from migrator.bricks.shared import ThrottleRules
+from migrator.bricks.retire.retire import RetirementPorts
 from migrator.bricks.shields import Shields
+from migrator.bricks.throttle import ThrottleRules
 from migrator.catalog.walk_rows import entries_of
 from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
@@ -70,7 +71,7 @@ async def host_versions(
 
 
 class _Ports(OperationPorts):
-    """The fields of `BrickWorld` that all verbs have."""
+    """The ports that all verbs on bricks have."""
 
     back_up: Callable[[str], None]
     volume: GlusterVolumeCommands
@@ -86,13 +87,13 @@ def _ports(wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", pro
 
 
 @asynccontextmanager
-async def addition_world(
+async def addition_ports(
     wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress
-) -> AsyncIterator[AdditionWorld]:
+) -> AsyncIterator[AdditionPorts]:
     """The ports of an addition, for the length of the block. Raises UsageError."""
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
-        yield AdditionWorld(
+        yield AdditionPorts(
             places=partial(looks.look_at_new_places, hosts),
             disks=partial(looks.look_at_disks, hosts, full=False),
             versions=partial(looks.gluster_versions, hosts),
@@ -104,7 +105,7 @@ async def addition_world(
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
             blamed=partial(looks.blamed_in_set, hosts),
             strange=partial(looks.still_strange_on, hosts),
-            directories=DirectoryWorld(
+            directories=DirectoryPorts(
                 walks=looks.HostDirectories(hosts),
                 memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
                 mender=MountedDirectories(wiring.source_root),
@@ -151,16 +152,16 @@ def throttle_rules(site: Site) -> ThrottleRules:
 
 
 @asynccontextmanager
-async def drain_world(
+async def drain_ports(
     wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress
-) -> AsyncIterator[DrainWorld]:
+) -> AsyncIterator[DrainPorts]:
     """The ports of a drain, for the length of the block. Raises UsageError."""
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
         if found is None:
             raise UsageError("the source has no bricks: it is no Gluster volume")
 
-        yield DrainWorld(
+        yield DrainPorts(
             source=source,
             walks=found,
             read_block=entries_of,
@@ -195,13 +196,13 @@ _LIST = "uncovered.tsv"
 
 
 @asynccontextmanager
-async def retirement_world(
+async def retirement_ports(
     wiring: Wiring, source: GlusterSource, ledger: "MigrationLedger", progress: Progress
-) -> AsyncIterator[RetirementWorld]:
+) -> AsyncIterator[RetirementPorts]:
     """The ports of a retirement, for the length of the block. Raises UsageError."""
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
-        yield RetirementWorld(
+        yield RetirementPorts(
             source=source,
             writers=partial(brick_writers, hosts, tuple(hosts.names), source, wiring.processes),
             endpoints=endpoints(wiring, source, hosts),

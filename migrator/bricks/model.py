@@ -1,21 +1,28 @@
 """Values of `brick list`, and what drains, additions and retirements have in common. Times in seconds since the epoch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from migrator.catalog.model import BrickUse
 from migrator.core.errors import ExitCode
 from migrator.gluster.model import BrickRoom, ChangedOption, GlusterFault, VolumeTask
-from migrator.operations.model import Notes, Operation, State
+from migrator.hooks.model import HookStep
+from migrator.operations.model import Act, Halt, Notes, Operation, State
 
 # What drains, additions and retirements have in common.
 
 
+FAILED_STATE, GIVE_UP_STEP = "failed", "give-up"
+"""The state of an operation that waits for an admin, and the step that leads there, of drains and additions."""
+
+
 class BrickOperation(Operation[State, Notes], frozen=True, kw_only=True):
-    """One attempt to drain or add bricks, which are named as in the volume. `kind` names it for people."""
+    """One attempt to drain or add bricks, which are named as in the volume. `kind` names it for people. Each kind implements
+    the questions about its states.
+    """
 
     kind: ClassVar[str]
 
@@ -32,6 +39,38 @@ class BrickOperation(Operation[State, Notes], frozen=True, kw_only=True):
     def subject(self) -> str:
         """Return the subject of its events."""
         return f"{self.kind} of {self.shown_bricks}"
+
+    def hook_facts(self) -> dict[str, Any]:
+        """Return the facts for its hooks."""
+        raise NotImplementedError
+
+    def failed_hook_step(self) -> HookStep:
+        """Return the step that hooks are called with as the one that failed."""
+        raise NotImplementedError
+
+    def can_fail(self) -> bool:
+        """Return whether more was begun than checks before the start."""
+        raise NotImplementedError
+
+    def is_reverted(self) -> bool:
+        """Return whether it is being reverted, or was."""
+        raise NotImplementedError
+
+    def is_unfinished(self) -> bool:
+        """Return whether it was begun and has not ended."""
+        raise NotImplementedError
+
+    def moves_files(self) -> bool:
+        """Return whether Gluster may be moving files for it."""
+        raise NotImplementedError
+
+    def moved_at_s(self, bricks: Sequence[str]) -> Sequence[float]:
+        """Return times at which it may have moved files to or from these bricks."""
+        raise NotImplementedError
+
+    def needs_no_options(self) -> bool:
+        """Return whether the options that it changed have to be restored."""
+        raise NotImplementedError
 
 
 def merged_options(
@@ -87,7 +126,7 @@ class BrickRequest(Struct, frozen=True, kw_only=True):
     stall_s: float = 6 * 3600.0
 
 
-class Ending(StrEnum):
+class CallEnding(StrEnum):
     """The end of a call. `waits`: it has done all that was requested. `halted`: a check failed, and the last step
     changed nothing. `stuck`: a step failed. `doubted`: it is done, and the audit of the rebalance found paths that an
     admin must check.
@@ -104,10 +143,37 @@ class Ending(StrEnum):
 
 
 _EXIT_CODES = {
-    Ending.HALTED: ExitCode.REFUSED,
-    Ending.STUCK: ExitCode.FAILED,
-    Ending.DOUBTED: ExitCode.ATTENTION,
+    CallEnding.HALTED: ExitCode.REFUSED,
+    CallEnding.STUCK: ExitCode.FAILED,
+    CallEnding.DOUBTED: ExitCode.ATTENTION,
 }
+
+
+class CallEnd(Struct, frozen=True, kw_only=True):
+    """How a call ended, in the words of its summary."""
+
+    ending: CallEnding
+    words: str
+    hint: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+def planned(act: Act[Any, Any]) -> CallEnd:
+    """The end of a dry run in which this would be the first step."""
+    reason = f" ({act.reason})" if act.reason else ""
+    return CallEnd(ending=CallEnding.PLANNED, words=f"it would begin with: {act.step.value}{reason}")
+
+
+def halted(halt: Halt) -> CallEnd:
+    """The end of a call that cannot continue."""
+    return CallEnd(ending=CallEnding.HALTED, words=halt.words, hint=halt.hint, reasons=halt.reasons)
+
+
+def stuck(record: BrickOperation[Any, Any], remedy: str) -> CallEnd:
+    """The end of a call whose step failed, and would fail again before the remedy."""
+    words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
+    hint = f"{remedy}, then run the same command again: it resumes"
+    return CallEnd(ending=CallEnding.STUCK, words=words, hint=hint)
 
 
 class CallSummary(Struct, frozen=True, kw_only=True):
@@ -115,7 +181,7 @@ class CallSummary(Struct, frozen=True, kw_only=True):
 
     volume: str
     dry_run: bool
-    ending: Ending
+    ending: CallEnding
     words: str
     hint: str = ""
     reasons: tuple[str, ...] = ()

@@ -5,13 +5,15 @@ Gluster's own estimate is not used: it is wrong (#1507), and the counters of a h
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from migrator.bricks.model import BrickOperation
+from migrator.bricks.volume import parts_missing
 from migrator.core.units import MINUTE_S, format_duration
-from migrator.gluster.model import MOVING, TaskProgress, TaskStatus
+from migrator.gluster.model import MOVING, TaskProgress, TaskStatus, VolumeState
 
 # Counters over time, and the rate.
 
@@ -193,6 +195,38 @@ def lost_processes(
                 f"on {names.get(host, host)} no process moves files any more: its run time has stood still for {still}"
             )
     return "; ".join(lost)
+
+
+@dataclass(slots=True)
+class StallWatch:
+    """Judges the tasks that one call watches. `incomplete_s` is the last time at which the call found a part of the volume
+    missing; at first, the time at which the call began. A rebalance process may have been waiting for that part.
+    """
+
+    incomplete_s: float
+
+    def note(self, state: VolumeState, now_s: float) -> None:
+        """Remember whether a part of the volume is missing now."""
+        if parts_missing(state):
+            self.incomplete_s = now_s
+
+    def judge(
+        self,
+        samples: Sequence[TaskSample],
+        task_id: str,
+        progress: TaskProgress | None,
+        *,
+        stall_s: float,
+        poll_s: float,
+        now_s: float,
+    ) -> tuple[str, str]:
+        """Return why a task counts as stalled, and why its rebalance process counts as lost; empty if it does not."""
+        names = {} if progress is None else progress.names
+        stalled = stalled_hosts(samples, task_id=task_id, now_s=now_s, limit_s=stall_s, names=names)
+        lost = lost_processes(
+            samples, task_id=task_id, since_s=self.incomplete_s, now_s=now_s, limit_s=lost_after_s(poll_s), names=names
+        )
+        return stalled, lost
 
 
 # The progress of drains and additions.

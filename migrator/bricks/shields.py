@@ -16,10 +16,6 @@ from typing import Protocol
 
 from msgspec import DecodeError, Struct, json
 
-from migrator.bricks.add.model import AdditionStanding, AdditionState
-from migrator.bricks.add.rules import again
-from migrator.bricks.drain.model import DRAIN_ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainStanding
-from migrator.core.blocker import Blocker
 from migrator.core.durable import sync, write_durably
 from migrator.core.entry import ACL_ACCESS
 from migrator.core.errors import ToolFailed
@@ -69,7 +65,7 @@ class Listed(Struct, frozen=True, array_like=True):
     gfid: str
 
 
-class Change(Protocol):
+class AclChange(Protocol):
     """Changes the ACL of a file with this mode through an open descriptor's path; returns whether it did."""
 
     def __call__(self, place: bytes, mode: int, /) -> bool: ...
@@ -128,7 +124,7 @@ class Shields(Struct, frozen=True, kw_only=True):
             if file.name != but:
                 file.unlink()
 
-    async def _change(self, change: Change, state: VolumeState) -> tuple[int, list[Listed]]:
+    async def _change(self, change: AclChange, state: VolumeState) -> tuple[int, list[Listed]]:
         """Change each listed file once; returns the number of changes, and the files that have a name and were not reached.
         Raises as `put_on`.
         """
@@ -184,7 +180,7 @@ class Shields(Struct, frozen=True, kw_only=True):
     def _listed(self) -> Iterator[Listed]:
         return (one for file in self._lists() for one in _read(file))
 
-    def _each(self, listed: Iterable[Listed], change: Change) -> tuple[int, list[Listed]]:
+    def _each(self, listed: Iterable[Listed], change: AclChange) -> tuple[int, list[Listed]]:
         """Change each of these files that has its name still; returns the number of changes, and the other files."""
         changed, missed, failed = 0, list[Listed](), list[str]()
         with Root(self.root) as root:
@@ -224,26 +220,15 @@ def _read(file: Path) -> Iterator[Listed]:
                 yield json.decode(line, type=Listed)
 
 
+def shielded_files(directory: Path) -> list[str] | None:
+    """The first files that may have shields, for people; None if no file has. Raises OSError."""
+    lists = sorted(directory.iterdir()) if directory.exists() else []
+    return shown(one for file in lists for one in _read(file)) if lists else None
+
+
 def shown(listed: Iterable[Listed]) -> list[str]:
     """The first of these files, for people."""
     return [f"{show(one.path.encode('latin-1'))} (gfid {one.gfid})" for one in islice(listed, _EXAMPLES)]
-
-
-def shield_blockers(
-    directory: Path, drains: Sequence[DrainStanding], additions: Sequence[AdditionStanding]
-) -> Iterator[Blocker]:
-    """Shields that are left on files although no drain or rebalance is in progress. Raises OSError."""
-    files = sorted(directory.iterdir()) if directory.exists() else []
-    moving = [one for one in drains if one.state not in DRAIN_ENDED_STATES | OUT_STATES | UNTOUCHED_STATES]
-    if not files or moving or any(one.state is AdditionState.BALANCING for one in additions):
-        return
-    first = shown(one for file in files for one in _read(file))
-    commands = [f"migrator brick stop {' '.join(one.bricks)}" for one in drains[-1:]]
-    yield Blocker(
-        subject="shields",
-        on=f"files have shields still, and no scan is whole until they are removed: {'; '.join(first)}, ...",
-        hint=" or ".join([*commands, *map(again, additions[-1:])]),
-    )
 
 
 def _access(place: bytes) -> bytes:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionSummary, BrickStandings
+from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionSummary
 from migrator.bricks.drain.model import DrainCheck, DrainStanding, DrainSummary
 from migrator.bricks.drain.rules_preflight import retained_words
-from migrator.bricks.model import BrickFacts, BrickListing, BrickState, Ending
+from migrator.bricks.model import BrickFacts, BrickListing, BrickState, CallEnding
 from migrator.bricks.retire import model as retire
+from migrator.bricks.status import BrickStandings
 from migrator.catalog.model import BrickUse
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
@@ -188,7 +189,7 @@ def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[documen
 
 
 def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
-    bad = summary.ending in (Ending.HALTED, Ending.STUCK, Ending.DOUBTED)
+    bad = summary.ending in (CallEnding.HALTED, CallEnding.STUCK, CallEnding.DOUBTED)
     yield document.paragraph(summary.words, alert=bad)
     for reason in summary.reasons:
         yield document.paragraph(reason, alert=True)
@@ -206,7 +207,7 @@ def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
     yield document.facts(pairs)
     yield from directory_tables(summary.directories)
     # By then the target's new bricks are mounted elsewhere.
-    given = summary.side is AdditionSide.TARGET and summary.ending is Ending.DONE
+    given = summary.side is AdditionSide.TARGET and summary.ending is CallEnding.DONE
     if summary.places and not given:
         columns = [wide("brick"), *map(text, ("mounted at", "device", "file system")), figure("size"), wide("holds")]
         yield document.table("", columns, [_addition_document_row(place) for place in summary.places])
@@ -230,7 +231,7 @@ def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
 # Drains of bricks.
 
 
-_GOOD = (Ending.DONE, Ending.TAKEN_BACK, Ending.PLANNED)
+_GOOD = (CallEnding.DONE, CallEnding.TAKEN_BACK, CallEnding.PLANNED)
 
 
 def drain_document(summary: DrainSummary) -> document.Document:
@@ -388,14 +389,14 @@ def retirement_facts(record: retire.Retirement) -> document.Facts:
 
 
 def _retirement_document_blocks(summary: retire.RetirementSummary) -> Iterator[document.Block]:
-    yield document.paragraph(summary.words, alert=summary.ending is Ending.HALTED)
+    yield document.paragraph(summary.words, alert=summary.ending is CallEnding.HALTED)
     for reason in summary.reasons:
         yield document.paragraph(reason, alert=True)
     if summary.cover is not None:
         yield from _cover(summary.cover)
     if summary.hint:
         yield document.paragraph(
-            f"Next: {summary.hint}." if summary.ending is Ending.HALTED else f"Note: {summary.hint}."
+            f"Next: {summary.hint}." if summary.ending is CallEnding.HALTED else f"Note: {summary.hint}."
         )
 
 

@@ -13,30 +13,31 @@ from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
 from migrator import app
-from migrator.app.bricks import addition_world, drain_world, host_versions, open_volume, retirement_world
+from migrator.app.bricks import addition_ports, drain_ports, host_versions, open_volume, retirement_ports
 from migrator.bricks.add.add import add_bricks, forget_addition
 from migrator.bricks.add.model import AdditionRequest, AdditionSide, Wish
-from migrator.bricks.call import BRICKS_LOCK, BrickWorld
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.model import DrainRequest
 from migrator.bricks.list import list_bricks
 from migrator.bricks.model import BrickListing, BrickRequest, CallSummary
+from migrator.bricks.moves import BRICKS_LOCK
 from migrator.bricks.retire.model import RetireRequest
-from migrator.bricks.retire.stage import retire_volume
-from migrator.bricks.shared import read_bricks
+from migrator.bricks.retire.retire import retire_volume
+from migrator.bricks.status import read_bricks
 from migrator.cli.call import open_site, open_wiring, present, run_stage, run_to_end, verb
 from migrator.cli.completion import complete_bricks, complete_users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
 from migrator.gluster.volume import GlusterSource
+from migrator.operations.run_files import CallPorts
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
 
 Request = TypeVar("Request", bound=BrickRequest | RetireRequest)
-World = TypeVar("World", bound=BrickWorld)
+Ports = TypeVar("Ports", bound=CallPorts)
 
 # --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
@@ -151,7 +152,7 @@ def _drain(invocation: Invocation, request: DrainRequest, *, back: bool) -> Exit
     site = open_site(invocation)
     request = replace(request, poll_s=site.drain.poll_s, stall_s=site.drain.stall_s)
     return _run(
-        invocation, site, request, drain_world, entry=stop_drain if back else drain_bricks, document="drain_document"
+        invocation, site, request, drain_ports, entry=stop_drain if back else drain_bricks, document="drain_document"
     )
 
 
@@ -159,9 +160,9 @@ def _run(
     invocation: Invocation,
     site: Site,
     request: Request,
-    opened: Callable[[app.Wiring, GlusterSource, "MigrationLedger", Progress], AbstractAsyncContextManager[World]],
+    opened: Callable[[app.Wiring, GlusterSource, "MigrationLedger", Progress], AbstractAsyncContextManager[Ports]],
     *,
-    entry: Callable[[Request, World], Coroutine[Any, Any, CallSummary]],
+    entry: Callable[[Request, Ports], Coroutine[Any, Any, CallSummary]],
     document: str,
 ) -> ExitCode:
     """Call the entry of a verb with its ports, and show the summary."""
@@ -240,7 +241,7 @@ def add_command(
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )
-    return _run(invocation, site, request, addition_world, entry=add_bricks, document="addition_document")
+    return _run(invocation, site, request, addition_ports, entry=add_bricks, document="addition_document")
 
 
 @brick.command("forget")
@@ -279,7 +280,7 @@ def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None
         invocation,
         open_site(invocation),
         request,
-        retirement_world,
+        retirement_ports,
         entry=retire_volume,
         document="retirement_document",
     )

@@ -7,7 +7,7 @@ import click
 from msgspec.structs import replace
 
 from migrator import app
-from migrator.bricks.shields import shield_blockers
+from migrator.bricks.status import shield_blockers
 from migrator.cli.call import details_option, duration, open_wiring, plan_option, present, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError

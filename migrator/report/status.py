@@ -11,7 +11,7 @@ from migrator import __version__
 from migrator.bricks.add.rules import addition_blockers
 from migrator.bricks.drain.rules_progress import drain_blockers
 from migrator.bricks.progress import newest_of_bricks
-from migrator.bricks.shared import read_bricks
+from migrator.bricks.status import read_bricks
 from migrator.catalog.model import VerificationRecord
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.states import PassKind, PassState

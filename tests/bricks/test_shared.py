@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from migrator.bricks.shared import StrangeLook, strange_now
+from migrator.bricks.strange_files import StrangeLook, strange_now
 from migrator.catalog.model import StrangeFiles
 from migrator.gluster.model import Brick
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from migrator.bricks.shields import Shields, is_shield, shield, shield_blockers
+from migrator.bricks.shields import Shields, is_shield, shield
+from migrator.bricks.status import shield_blockers
 from migrator.core.entry import ACL_ACCESS
 from migrator.core.errors import ToolFailed
 from migrator.core.tasks import DaemonThreads

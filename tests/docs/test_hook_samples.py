@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bricks.add.stage import AdditionCall
-from migrator.bricks.drain.stage import DrainCall
+from migrator.bricks.add import call as addition_call
+from migrator.bricks.drain import call as drain_call
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.paths import percent_escape
@@ -241,7 +241,7 @@ def test_every_stage_is_told_with_the_verbs_that_call_it() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(section("Stages"))[1:]}
     assert list(table) == [stage.name for stage in hooks.all_stages()]
     assert {name for name, verbs in table.items() if verbs == "`run`"} == set(STAGES)
-    for words, steps in ((("drain", "stop"), DrainCall.steps), (("add",), AdditionCall.steps)):
+    for words, steps in ((("drain", "stop"), drain_call.HOOK_STEPS), (("add",), addition_call.HOOK_STEPS)):
         told = {name for name, verbs in table.items() if any(f"`brick {word}`" in verbs for word in words)}
         assert told == {stage.name for stage in hooks.all_stages() if stage.step in steps}
 

@@ -1,21 +1,22 @@
 """Directories lose owner and mode when Gluster creates them on new bricks. This module records both first, then restores them."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from migrator.bricks.add import rules_directories
+from migrator.bricks.add.call import AdditionCall, DirectoryPorts
 from migrator.bricks.add.known_directories import KnownDirectoryFile
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
-from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywhere_at, walk_new, walk_older
-from migrator.core.errors import MigratorError
+from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import beside
 from migrator.core.units import several
-from migrator.gluster.model import DirectoryFacts, ListedDirectory
+from migrator.gluster.model import Brick, DirectoryFacts, ListedDirectory, VolumeState
+from migrator.gluster.rules import is_on, subvolumes
 from migrator.operations.engine import reason_of
 
 _V = rules_directories.DirectoryVerdict
@@ -43,15 +44,15 @@ def own_name(record: AdditionRecord) -> str:
     return f"{record.id}-{record.times[AdditionState.PLANNED] * 1000:.0f}"
 
 
-async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
+async def record_directories(call: AdditionCall, record: AdditionRecord) -> None:
     """Record owner and mode of every directory just before bricks are added, because they may be lost afterwards. May be called
     again. Raises ToolFailed if no brick can be read.
     """
-    world = _world(call, record)
-    if world is None:
+    ports = _ports(call, record)
+    if ports is None:
         return
-    with world.memory.opened(own_name(record)) as known:
-        unseen = await walk_older(call, record, world, known.keep)
+    with ports.memory.opened(own_name(record)) as known:
+        unseen = await walk_older(call, record, ports, known.keep)
         known.done()
     if unseen:
         words = f"{several(unseen, 'directory', 'directories')} could not be looked at before bricks were added"
@@ -59,9 +60,9 @@ async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
 
 
 @asynccontextmanager
-async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
-    """Repeat `put_right` during the block: a fix-layout of millions of directories takes days."""
-    if _world(call, record) is None:
+async def restoring_directories(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
+    """Repeat `restore_directories` during the block: a fix-layout of millions of directories takes days."""
+    if _ports(call, record) is None:
         yield
         return
     async with beside(_again_and_again(call, record), "the watch of directories"):
@@ -69,35 +70,35 @@ async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIter
 
 
 async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
-    clock = call.world.clock
+    clock = call.ports.clock
     pause_s, factor = _PAUSE_S, _PAUSE_FACTOR
     if record.state is AdditionState.BALANCING:
         pause_s, factor = _LATER_PAUSE_S, _LATER_PAUSE_FACTOR
     while True:
         began_s = clock.monotonic_s()
-        await put_right(call, record)
+        await restore_directories(call, record)
         await clock.sleep(max(pause_s, factor * (clock.monotonic_s() - began_s)))
 
 
-async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool = False) -> bool:
+async def restore_directories(call: AdditionCall, record: AdditionRecord, *, copies: bool = False) -> bool:
     """Restore what directories lost, and list those that an admin must check. Returns whether any was restored. Successes and
     failures are reported; neither stops the addition. May be called again. `copies`: also repair copies on the new bricks that
     differ from the others.
     """
-    world = _world(call, record)
-    if world is None:
+    ports = _ports(call, record)
+    if ports is None:
         return False
     try:
-        with world.memory.opened(own_name(record)) as known:
+        with ports.memory.opened(own_name(record)) as known:
             sweep = _Sweep(known=known)
-            await walk_older(call, record, world, sweep.take)
+            await walk_older(call, record, ports, sweep.take)
             known.done()
             try:
-                await _look_closer(call, record, world, sweep, copies=copies)
+                await _examine_copies(call, record, ports, sweep, copies=copies)
             except MigratorError as error:
                 _warn(call, record, f"not every copy of directories can be seen ({error.message})")
-        found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
-        with world.memory.opened(own_name(record)) as known:
+        found = await call.ports.blocking(lambda: _give_back(ports, sweep.suspects), timeout_s=_TIMEOUT_S)
+        with ports.memory.opened(own_name(record)) as known:
             # Recorded with their new times: otherwise the repair would look like a change by users.
             known.keep(found.mended)
             known.done()
@@ -108,49 +109,49 @@ async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool 
     return bool(found.mended)
 
 
-async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> None:
-    """Repeat `put_right` with all copies after a layout ends, until it restores nothing, and at most three times."""
+async def restore_all_directories(call: AdditionCall, record: AdditionRecord) -> None:
+    """Repeat `restore_directories` with all copies after a layout ends, until it restores nothing, and at most three times."""
     for _ in range(_TIMES):
-        if not await put_right(call, record, copies=True):
+        if not await restore_directories(call, record, copies=True):
             return
 
 
-async def _look_closer(
-    call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, sweep: "_Sweep", *, copies: bool
+async def _examine_copies(
+    call: AdditionCall, record: AdditionRecord, ports: DirectoryPorts, sweep: "_Sweep", *, copies: bool
 ) -> None:
     """Examine the copies of undecided directories on other bricks; with `copies` also those on the new bricks."""
     if copies:
-        await walk_new(call, record, world, sweep.take_copies)
+        await walk_new(call, record, ports, sweep.take_copies)
     if sweep.copies:
         # The older brick now has any change that users made between the two walks.
-        await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
-    await look_everywhere_at(call, world, sweep.undecided, sweep.take_other_copies)
+        await walk_older(call, record, ports, sweep.take_again, only=list(sweep.copies))
+    await walk_every_set(call, ports, sweep.undecided, sweep.take_other_copies)
 
 
 def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
     """Delete the recorded directories, unless some still wait for an admin. May be called again."""
-    world = _world(call, record)
-    if world is not None and not call.world.ledger.additions.read(record.id).notes.directories:
-        with world.memory.opened(own_name(record)) as known:
+    ports = _ports(call, record)
+    if ports is not None and not call.ports.ledger.additions.read(record.id).notes.directories:
+        with ports.memory.opened(own_name(record)) as known:
             known.remove()
 
 
-async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> AdditionRecord:
+async def still_shut_directories(call: AdditionCall, record: AdditionRecord) -> AdditionRecord:
     """After an addition ended, keep only the listed directories that are still shut."""
-    world, waiting = _world(call, record), record.notes.directories
-    if world is None or not waiting:
+    ports, waiting = _ports(call, record), record.notes.directories
+    if ports is None or not waiting:
         return record
 
     def still_shut() -> tuple[ListedDirectory, ...]:
-        seen = ((one, world.mender.look(one.path, bytes.fromhex(one.gfid))) for one in waiting)
+        seen = ((one, ports.mender.look(one.path, bytes.fromhex(one.gfid))) for one in waiting)
         return tuple(one for one, facts in seen if facts is not None and facts.shut)
 
     try:
-        left = await call.world.blocking(still_shut, timeout_s=_TIMEOUT_S)
+        left = await call.ports.blocking(still_shut, timeout_s=_TIMEOUT_S)
     except (OSError, TimeoutError) as error:
         _warn(call, record, f"whether directories are still shut cannot be seen ({reason_of(error)})")
         return record
-    return call.world.ledger.additions.note(record.id, AdditionNotes(directories=left))
+    return call.ports.ledger.additions.note(record.id, AdditionNotes(directories=left))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -248,17 +249,17 @@ class _Found:
     waiting: list[ListedDirectory] = field(default_factory=list)
 
 
-def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Found:
+def _give_back(ports: DirectoryPorts, suspects: Mapping[bytes, _Suspect]) -> _Found:
     found = _Found()
     for one in suspects.values():
         failure = ""
         try:
-            shown = world.mender.look(one.seen.path, one.seen.gfid)
+            shown = ports.mender.look(one.seen.path, one.seen.gfid)
             if shown is None or not one.is_as(shown):
                 # Gone, renamed or changed since: the next walk decides.
                 continue
             if one.verdict in rules_directories.RESTORED and one.known is not None:
-                now = world.mender.put_back(shown, one.known)
+                now = ports.mender.put_back(shown, one.known)
                 if now is not None:
                     known = replace(one.known, path=now.path, above=one.seen.above, changed_ns=now.changed_ns)
                     found.mended.append(known)
@@ -269,7 +270,7 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
         except OSError as error:
             failure = error.strerror or str(error)
         found.waiting.append(
-            rules_directories.listed(one.verdict, one.known, one.seen, root=world.mount, failure=failure)
+            rules_directories.listed(one.verdict, one.known, one.seen, root=ports.mount, failure=failure)
         )
     return found
 
@@ -280,10 +281,10 @@ def _tell(call: AdditionCall, record: AdditionRecord, found: _Found) -> None:
         _warn(call, record, f"{words}, and have them back: {_examples([one.path for one in found.mended])}")
     for one in found.outdated[:_LISTED]:
         _warn(call, record, rules_directories.restored(one))
-    before = call.world.ledger.additions.read(record.id).notes.directories or ()
+    before = call.ports.ledger.additions.read(record.id).notes.directories or ()
     waiting = tuple(found.waiting[:_LISTED])
     if waiting != before:
-        call.world.ledger.additions.note(record.id, AdditionNotes(directories=waiting))
+        call.ports.ledger.additions.note(record.id, AdditionNotes(directories=waiting))
     known = {one.path for one in before}
     new = [one for one in waiting if one.path not in known]
     if new:
@@ -300,11 +301,93 @@ def _examples(paths: Sequence[bytes]) -> str:
     return ", ".join(show(path) for path in paths[:_EXAMPLES]) + more
 
 
-def _world(call: AdditionCall, record: AdditionRecord) -> DirectoryWorld | None:
+def _ports(call: AdditionCall, record: AdditionRecord) -> DirectoryPorts | None:
     """None if directories are not watched, or if the addition creates none (a replaced brick, the target)."""
     made = record.side is AdditionSide.SOURCE and record.instead_of is None
-    return call.world.directories if made else None
+    return call.ports.directories if made else None
 
 
 def _warn(call: AdditionCall, record: AdditionRecord, words: str) -> None:
-    call.say(EventKind.ADDITION_STEP, Severity.WARNING, record.subject, words)
+    call.emit(EventKind.ADDITION_STEP, Severity.WARNING, record.subject, words)
+
+
+# Reading directories from bricks while others are added to the volume.
+
+
+Take = Callable[[Sequence[DirectoryFacts]], None]
+_ASKED_AT_ONCE = 1000
+
+
+async def walk_older(
+    call: AdditionCall,
+    record: AdditionRecord,
+    ports: DirectoryPorts,
+    take: Take,
+    *,
+    only: Sequence[bytes] | None = None,
+) -> int:
+    """Read every directory (or those in `only`) on one brick that was there before. Each such brick has all
+    directories, and GlusterFS changes all copies alike. The first readable brick is used with its times; times of
+    another brick are dropped, because they cannot be compared with the recorded ones. Return the number of directories
+    that could not be read. Raises ToolFailed if no brick can be read.
+    """
+    state = await _state(call)
+    reasons: list[str] = []
+    for brick in _readable(state.bricks):
+        if brick.name in record.bricks:
+            continue
+        take_it = _without_times(take) if reasons or not _has_times(state) else take
+        try:
+            return await ports.walks.walk(brick, volume_id=state.volume_id, take=take_it, only=only)
+        except MigratorError as error:
+            reasons.append(error.message)
+    raise ToolFailed(
+        "no brick tells what directories have now: " + ("; ".join(dict.fromkeys(reasons)) or "none of them is up"),
+        cause="while bricks are added, directories can lose owner and mode, and have to get them back",
+        hint="see that a brick is up whose host has a section in site.toml, then run the same command again",
+    )
+
+
+async def walk_new(call: AdditionCall, record: AdditionRecord, ports: DirectoryPorts, take: Take) -> None:
+    """Read every directory on one brick of each new set. Raises MigratorError."""
+    state = await _state(call)
+    for bricks in subvolumes(state):
+        new = [one for one in _readable(bricks) if one.name in record.bricks]
+        if new:
+            await ports.walks.walk(new[0], volume_id=state.volume_id, take=take)
+
+
+async def walk_every_set(
+    call: AdditionCall, ports: DirectoryPorts, paths: Callable[[], Sequence[bytes]], take: Take
+) -> None:
+    """Read directories on one brick of every set in turn, for as long as `paths` returns any that another brick could
+    clarify. Reads nothing if copies have no times. Raises MigratorError.
+    """
+    state = await _state(call)
+    if not _has_times(state):
+        return
+    for bricks in subvolumes(state):
+        for brick in _readable(bricks)[:1]:
+            if not (asked := paths()[:_ASKED_AT_ONCE]):
+                return
+            await ports.walks.walk(brick, volume_id=state.volume_id, take=take, only=asked)
+
+
+async def _state(call: AdditionCall) -> VolumeState:
+    state, _ = await call.ports.volume.state_and_tasks()
+    return state
+
+
+def _has_times(state: VolumeState) -> bool:
+    """Return whether Gluster keeps its own record of times up to date. The record remains, unchanged, when the option
+    is turned off.
+    """
+    return is_on(dict(state.options), "features.ctime", default=True) is True
+
+
+def _readable(bricks: Sequence[Brick]) -> list[Brick]:
+    return [brick for brick in bricks if brick.online and not brick.arbiter]
+
+
+def _without_times(take: Take) -> Take:
+    return lambda found: take([replace(one, changed_ns=None, modified_ns=None) for one in found])

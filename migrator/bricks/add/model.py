@@ -1,14 +1,21 @@
 """The addition of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import DrainStanding
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, merged_options
+from migrator.bricks.model import (
+    FAILED_STATE,
+    GIVE_UP_STEP,
+    BrickOperation,
+    BrickRequest,
+    BrickStanding,
+    CallSummary,
+    merged_options,
+)
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import (
@@ -21,6 +28,7 @@ from migrator.gluster.model import (
     VolumeState,
     VolumeTask,
 )
+from migrator.hooks.model import HookStep
 from migrator.operations.model import Act, Finished, Halt, OperationKind, added
 
 # States, steps and records.
@@ -67,7 +75,7 @@ class AdditionState(StrEnum):
     TAKING_BACK = "taking-back"
     TAKEN_BACK = "taken-back"
     FORGOTTEN = "forgotten"
-    FAILED = "failed"
+    FAILED = FAILED_STATE
 
 
 _S = AdditionState
@@ -139,7 +147,7 @@ class AdditionStep(StrEnum):
     """Calls the hooks after an addition."""
     FORGET = "forget"
     """Ends an addition that was a mistake."""
-    GIVE_UP = "give-up"
+    GIVE_UP = GIVE_UP_STEP
     """Changes nothing: records why an admin must act."""
 
 
@@ -195,6 +203,32 @@ class AdditionRecord(BrickOperation[AdditionState, AdditionNotes], frozen=True, 
     def in_place(self) -> bool:
         """Return whether the addition is an in-place replacement: the brick gets a new disk at its own path."""
         return self.instead_of in self.bricks
+
+    def hook_facts(self) -> dict[str, Any]:
+        return {"brick": ",".join(self.bricks), "side": self.side.value, "size_bytes": self.notes.size_bytes}
+
+    def failed_hook_step(self) -> HookStep:
+        return HookStep.ADD
+
+    def can_fail(self) -> bool:
+        """Waiting for an admin to replace a disk is not a failure."""
+        return self.state not in FORGETTABLE_STATES
+
+    def is_reverted(self) -> bool:
+        return self.state is _S.TAKING_BACK
+
+    def is_unfinished(self) -> bool:
+        return self.state not in ADDITION_ENDED_STATES | UNTOUCHED_STATES
+
+    def moves_files(self) -> bool:
+        return self.state is _S.BALANCING
+
+    def moved_at_s(self, bricks: Sequence[str]) -> Sequence[float]:
+        del bricks
+        return [at_s for state, at_s in self.times.items() if state in (_S.BALANCING, _S.BALANCED)]
+
+    def needs_no_options(self) -> bool:
+        return self.state in {_S.SETTLED, _S.FAILED}
 
 
 def _noted(known: AdditionNotes, more: AdditionNotes) -> AdditionNotes:
@@ -332,10 +366,3 @@ class AdditionStanding(BrickStanding, frozen=True, kw_only=True):
     state: AdditionState
     lookups: int
     directories: tuple[ListedDirectory, ...] = ()
-
-
-class BrickStandings(Struct, frozen=True, kw_only=True):
-    """All drains and additions: the newest attempt for each set of bricks, oldest first."""
-
-    drains: tuple[DrainStanding, ...]
-    additions: tuple[AdditionStanding, ...]

@@ -3,12 +3,20 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, merged_options
+from migrator.bricks.model import (
+    FAILED_STATE,
+    GIVE_UP_STEP,
+    BrickOperation,
+    BrickRequest,
+    BrickStanding,
+    CallSummary,
+    merged_options,
+)
 from migrator.bricks.progress import TaskSample, last_counts
 from migrator.catalog.model import StrangeFiles
 from migrator.core.entry import EntryType
@@ -22,6 +30,7 @@ from migrator.gluster.model import (
     VolumeState,
     VolumeTask,
 )
+from migrator.hooks.model import HookStep
 from migrator.operations.model import Act, Finished, Halt, OperationKind, added
 from migrator.plan.schedule.model import CopyTally
 
@@ -50,7 +59,7 @@ class DrainState(StrEnum):
     WIPED = "wiped"
     HANDING_OVER = "handing-over"
     HANDED_OVER = "handed-over"
-    FAILED = "failed"
+    FAILED = FAILED_STATE
     STOPPING = "stopping"
     SETTLING = "settling"
     STOPPED = "stopped"
@@ -85,8 +94,14 @@ DRAIN_ENDED_STATES = frozenset({_S.STOPPED, _S.HANDED_OVER})
 OUT_STATES = frozenset({_S.COMMITTED, _S.WIPING, _S.WIPED, _S.HANDING_OVER, _S.HANDED_OVER})
 """The bricks have left the volume."""
 
+MOVING_STATES = frozenset({_S.STARTED, _S.DRAINING, _S.DRAINED, _S.STOPPING})
+"""Files may have been moved until the drain entered one of these states."""
+
 MOVED_STATES = OUT_STATES | {_S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING}
 """States in which Gluster has moved all files, so the drain's time is a valid measurement."""
+
+STOP_STATES = frozenset({_S.STOPPING, _S.SETTLING, _S.STOPPED})
+"""The drain is being stopped, or was stopped."""
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED, _S.PREFLIGHT})
 """The volume was not changed yet."""
@@ -112,7 +127,7 @@ class DrainStep(StrEnum):
     """Calls the hook that makes a new file system."""
     HAND_OVER = "hand-over"
     """Calls the hook that hands over the bricks."""
-    GIVE_UP = "give-up"
+    GIVE_UP = GIVE_UP_STEP
     """Changes nothing: records and reports why an admin must act."""
     STOP = "stop"
     """Runs `remove-brick stop`, and records the last counters, which only its reply has."""
@@ -166,6 +181,33 @@ class DrainRecord(BrickOperation[DrainState, DrainNotes], frozen=True, kw_only=T
     def bricks_are(self) -> str:
         """Return the bricks with a verb, to begin a sentence: `gl1:/b is`, `gl1:/b, gl2:/b are`."""
         return f"{self.shown_bricks} {'is' if len(self.bricks) == 1 else 'are'}"
+
+    def hook_facts(self) -> dict[str, Any]:
+        return {"brick": ",".join(self.bricks), "files": self.notes.files, "size_bytes": self.notes.size_bytes}
+
+    def failed_hook_step(self) -> HookStep:
+        return HookStep.STOP if self.is_reverted() else HookStep.DRAIN
+
+    def can_fail(self) -> bool:
+        return self.state not in UNTOUCHED_STATES
+
+    def is_reverted(self) -> bool:
+        return self.state in STOP_STATES
+
+    def is_unfinished(self) -> bool:
+        return self.state in UNDER_WAY_STATES
+
+    def moves_files(self) -> bool:
+        return self.state in UNDER_WAY_STATES
+
+    def moved_at_s(self, bricks: Sequence[str]) -> Sequence[float]:
+        """A drain of the same bricks moves nothing to them."""
+        if set(self.bricks) == set(bricks):
+            return ()
+        return [at_s for state, at_s in self.times.items() if state in MOVING_STATES]
+
+    def needs_no_options(self) -> bool:
+        return self.state in OUT_STATES | {_S.STOPPED}
 
 
 def _noted(known: DrainNotes, more: DrainNotes) -> DrainNotes:

@@ -478,7 +478,7 @@ def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """Return the first step of a call that stops a drain. The caller asks this until the record is in a stop state
-    (`taken_back`) or nothing is left to do, and then `next_step`.
+    (`DrainRecord.is_reverted`) or nothing is left to do, and then `next_step`.
     """
     if record.state in model.UNTOUCHED_STATES:
         reason = "it was given up before anything was touched"
@@ -488,17 +488,12 @@ def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
             words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",
             hint="to have it back, add it again, with a new file system",
         )
-    if taken_back(record.state) or cannot_tell(record, seen) or membership(record, seen.state) is not Membership.IN:
+    if record.is_reverted() or cannot_tell(record, seen) or membership(record, seen.state) is not Membership.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is not None and (halt := another_drain(record, task)):
         return halt
     return _stop(task, record.failure or "it was asked for")
-
-
-def taken_back(state: model.DrainState) -> bool:
-    """Return whether a drain in this state is being stopped, or was stopped."""
-    return state in (_S.STOPPING, _S.SETTLING, _S.STOPPED)
 
 
 def may_start(record: model.DrainRecord) -> bool:

@@ -4,12 +4,13 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
+from typing import Any
 
 from msgspec.structs import replace
 
-from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain import model
 from migrator.bricks.drain.rules import structure_problems
+from migrator.bricks.model import BrickOperation
 from migrator.bricks.volume import condition_problems, other_work
 from migrator.catalog.model import StrangeFiles, TreeOnBricks
 from migrator.core.collected import collected
@@ -94,12 +95,6 @@ def purge_commands(sources: Sequence[model.RetainedSource]) -> tuple[str, ...]:
 _MARGIN_SHARE = 0.05
 """Share of the moved bytes to reserve: users continue to write, and directories and link-to files take room too."""
 
-_DRAINING = frozenset(
-    {model.DrainState.STARTED, model.DrainState.DRAINING, model.DrainState.DRAINED, model.DrainState.STOPPING}
-)
-_BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
-"""Files may have been moved until an addition entered one of these states."""
-
 _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50, "B": 1}
 """Units in Gluster's options: powers of 1,024."""
 
@@ -138,19 +133,12 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
 
 
 def catalog_is_old(
-    scanned_at_s: float,
-    drains: Sequence[model.DrainRecord],
-    additions: Sequence[AdditionRecord],
-    *,
-    bricks: Sequence[str],
+    scanned_at_s: float, operations: Sequence[BrickOperation[Any, Any]], *, bricks: Sequence[str]
 ) -> bool:
-    """Return whether a scan that began at that time is older than the last drain of other bricks, or the last addition,
-    that moved files between bricks. A drain of the same bricks moves nothing to them.
+    """Return whether a scan that began at that time is older than the last drain or addition that moved files to these
+    bricks, or away from them.
     """
-    others = [one.times for one in drains if set(one.bricks) != set(bricks)]
-    drained = [at_s for times in others for state, at_s in times.items() if state in _DRAINING]
-    balanced = [at_s for one in additions for state, at_s in one.times.items() if state in _BALANCING]
-    return any(scanned_at_s < at_s for at_s in (*drained, *balanced))
+    return any(scanned_at_s < at_s for one in operations for at_s in one.moved_at_s(bricks))
 
 
 def _room(facts: model.DrainFacts) -> Iterator[str]:

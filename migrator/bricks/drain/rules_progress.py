@@ -1,12 +1,10 @@
 """The progress of a drain, and drains that wait for an admin. Pure."""
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from migrator.bricks.drain import model
 from migrator.bricks.progress import TaskRate, TaskSample, last_polled, progress_fields
 from migrator.core.blocker import Blocker
-from migrator.gluster.model import DiskFacts
 
 
 def drain_left_s(rate: TaskRate | None, *, left_files: int | None, left_bytes: int | None) -> float | None:
@@ -56,9 +54,3 @@ def drain_blockers(drains: Sequence[model.DrainStanding], *, at_work: bool, now_
                 on=f"it is {one.state.value}, and no command watches it{looked}",
                 hint=f"migrator brick {'stop' if back else 'drain'} {names}",
             )
-
-
-def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> str:
-    """Return the word that allows wiping these bricks on these disks, and no others."""
-    text = "\0".join((site_id, volume_id, *(f"{name}\0{disks[name].identity}" for name in sorted(disks))))
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]

@@ -4,6 +4,7 @@ seconds since the epoch.
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -56,6 +57,10 @@ class Retirement(Operation[RetirementState, None], frozen=True, kw_only=True):
     def subject(self) -> str:
         """Return the subject of its events."""
         return subject_of(self.volume)
+
+    def hook_facts(self) -> dict[str, Any]:
+        """Return the facts for its hooks."""
+        return {"files": self.files, "size_bytes": self.size_bytes}
 
 
 class RetireStep(StrEnum):

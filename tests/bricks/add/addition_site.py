@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.stage import AdditionWorld
-from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
+from migrator.bricks.add.call import AdditionPorts
+from migrator.bricks.throttle import THROTTLE_OPTION, ThrottleRules
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide
 from migrator.gluster.model import BrickRoom, NewPlace, TaskProgress, VolumeState, VolumeTask
@@ -160,7 +160,7 @@ class Site:
         ports = PORTS | {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": self.places}
         ports["shields"] = SimulatedShields(self.volume, self.locks)
         ports["throttle"] = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
-        world = world_of(AdditionWorld, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
+        world = world_of(AdditionPorts, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
         usual: dict[str, Any] = {
             "bricks": (NEW,),
             "side": self.side,

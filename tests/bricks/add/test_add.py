@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import forget_addition
+from migrator.bricks.add.call import HOOK_STEPS
 from migrator.bricks.add.model import AdditionState
-from migrator.bricks.add.stage import AdditionCall
-from migrator.bricks.model import Ending
-from migrator.bricks.shared import THROTTLE_OPTION, read_bricks
+from migrator.bricks.model import CallEnding
+from migrator.bricks.status import read_bricks
+from migrator.bricks.throttle import THROTTLE_OPTION
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import ExitCode, LockHeld, MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
@@ -28,7 +29,7 @@ from tests.support.fakes import VirtualClock
 from tests.support.kills import DoingHooks, WaitingHooks
 
 SOURCE, TARGET = add_model.AdditionSide
-S, E = add_model.AdditionState, Ending
+S, E = add_model.AdditionState, CallEnding
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def target_site(site: Site) -> Site:
 
 @pytest.fixture
 def hooks() -> DoingHooks:
-    return DoingHooks(dict.fromkeys(AdditionCall.steps, lambda: None))
+    return DoingHooks(dict.fromkeys(HOOK_STEPS, lambda: None))
 
 
 @pytest.fixture
@@ -252,17 +253,17 @@ def test_it_fails_within_some_looks_and_goes_on_when_it_was_stopped_as_told(site
     site.glusterd.dead_for = 10_000
     began_s = site.clock.now_s()
     done = site.add()
-    assert (done.ending, site.states) == (Ending.HALTED, [AdditionState.FAILED])
+    assert (done.ending, site.states) == (CallEnding.HALTED, [AdditionState.FAILED])
     assert "on localhost no process moves files any more" in done.words
     assert WAY_OUT in done.words
     assert site.clock.now_s() - began_s < 3600.0
     # Whether it is so, people see; the same command alone begins nothing beside it.
     again = site.add()
-    assert (again.ending, site.states) == (Ending.HALTED, [AdditionState.FAILED])
+    assert (again.ending, site.states) == (CallEnding.HALTED, [AdditionState.FAILED])
     assert WAY_OUT in again.reasons[0]
     assert site.volume.task is not None
     site.volume.task.status, site.glusterd.dead_for = TaskStatus.STOPPED, 0
-    assert site.add().ending is Ending.DONE
+    assert site.add().ending is CallEnding.DONE
     assert site.volume.even
 
 
@@ -279,7 +280,7 @@ def test_it_gives_way_while_files_are_moved_and_is_put_back_at_the_end(
 ) -> None:
     site.glusterd.latency_s_at, site.max_latency_s = latency_s_at, max_latency_s
     site.glusterd.options[THROTTLE_OPTION] = "normal"
-    assert site.add().ending is Ending.DONE
+    assert site.add().ending is CallEnding.DONE
     assert site.glusterd.history == [*values, "normal"]
     assert site.glusterd.options == {THROTTLE_OPTION: "normal"}
     (record,) = site.ledger.additions.all()
@@ -307,7 +308,7 @@ def test_what_could_not_be_put_back_is_by_the_next_call(site: Site) -> None:
     site.glusterd.set_option = set_option
     site.glusterd.history.clear()
     site.glusterd.breaks = False
-    assert site.add().ending is Ending.DONE
+    assert site.add().ending is CallEnding.DONE
     assert site.glusterd.history[0] is None
     assert site.glusterd.options == {}
 
@@ -348,14 +349,14 @@ def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
     scans = Scans(*found)
     site.ports["scan"] = scans
     done = site.add()
-    assert (done.ending, done.reasons) == (Ending.DOUBTED if doubts else Ending.DONE, doubts)
+    assert (done.ending, done.reasons) == (CallEnding.DOUBTED if doubts else CallEnding.DONE, doubts)
     assert done.exit_code is (ExitCode.ATTENTION if doubts else ExitCode.DONE)
     assert scans.made == len(found)
     assert site.states == [AdditionState.SETTLED]
     warned = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.ADDITION_FAILED]
     assert warned == [f"audit: {doubt}" for doubt in doubts]
     # Given again nothing is left to do, and nothing is read, unless there were doubts: they last until an audit clears them.
-    for ending in (done.ending, Ending.DONE):
+    for ending in (done.ending, CallEnding.DONE):
         assert site.add().ending is ending
         scans.found = [[]]
     assert scans.made == len(found) + (len([TWICE, TWICE, ""]) if doubts else 0)
@@ -403,7 +404,7 @@ def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None
     scans = Scans(Refused("2 entries wait to be healed"))
     site.ports["scan"] = scans
     done = site.add()
-    assert done.ending is Ending.DOUBTED
+    assert done.ending is CallEnding.DOUBTED
     assert done.reasons == ("the bricks could not be read after the rebalance: 2 entries wait to be healed",)
     # A look a minute, for a quarter of an hour; in between, whatever that comes to, the daemons that heal are asked to.
     assert scans.made == 16
@@ -419,18 +420,18 @@ def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that
     hooked: Site, hooks: DoingHooks
 ) -> None:
     hooked.glusterd.breaks, hooks.exit_codes = True, {"post-fail": 1}
-    assert hooked.add().ending is Ending.HALTED
+    assert hooked.add().ending is CallEnding.HALTED
     assert hooked.states == [AdditionState.FAILED]
     assert hooks.called() == [("pre-add", ""), ("post-fail", "failed")]
     ((stage, failed, reason),) = hooks.reasons
     assert (stage, failed) == ("post-fail", "add")
     assert reason
     hooked.glusterd.breaks = False
-    assert hooked.add().ending is Ending.DONE
+    assert hooked.add().ending is CallEnding.DONE
     assert hooks.called() == [("post-add", "done")]
-    assert hooked.add().ending is Ending.DONE
+    assert hooked.add().ending is CallEnding.DONE
     assert hooks.called() == []
-    assert not hooked.ledger.hooks.unfinished(AdditionCall.steps)
+    assert not hooked.ledger.hooks.unfinished(HOOK_STEPS)
 
 
 def forget(site: Site, *, accept_hooks: bool = False) -> AdditionState:
@@ -452,7 +453,7 @@ def test_an_addition_that_was_a_mistake_is_forgotten_while_it_has_changed_nothin
         assert forget(hooked, accept_hooks=True) is AdditionState.FORGOTTEN
     assert not hooked.ledger.additions.under_way()
     hooks.exit_codes = {}
-    assert hooked.add().ending is Ending.DONE
+    assert hooked.add().ending is CallEnding.DONE
     assert hooked.states == [AdditionState.FORGOTTEN, AdditionState.SETTLED]
     with pytest.raises(Refused, match="cannot be forgotten"):
         forget(hooked, accept_hooks=True)

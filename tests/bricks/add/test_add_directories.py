@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from migrator.bricks.add.call import DirectoryPorts
 from migrator.bricks.add.directories import (
     forget_directories,
-    keeping_right,
-    know_directories,
-    look_at_listed,
     own_name,
-    put_right,
-    put_right_everywhere,
+    record_directories,
+    restore_all_directories,
+    restore_directories,
+    restoring_directories,
+    still_shut_directories,
 )
 from migrator.bricks.add.known_directories import DirectoryFiles
 from migrator.bricks.add.model import AdditionNotes, AdditionSide, AdditionState
 from migrator.bricks.add.rules_directories import DirectoryVerdict, judge, listed, same_owner, untouched_since
-from migrator.bricks.add.stage import DirectoryWorld
 from migrator.core.errors import ToolFailed
 from migrator.gluster.model import Brick, DirectoryFacts
 from tests.support.entries import acl
@@ -137,7 +137,7 @@ class Site:
         return SimpleNamespace(
             world=SimpleNamespace(
                 volume=volume,
-                directories=DirectoryWorld(walks=volume, memory=self.memory, mender=volume, mount=b"/mnt/gl"),
+                directories=DirectoryPorts(walks=volume, memory=self.memory, mender=volume, mount=b"/mnt/gl"),
                 blocking=inline,
                 clock=self.clock,
                 ledger=SimpleNamespace(additions=SimpleNamespace(read=lambda _: self.record, note=self.note)),
@@ -154,14 +154,14 @@ class Site:
         return [one.path for one in self.record.notes.directories or ()]
 
     def knows(self) -> None:
-        asyncio.run(know_directories(self.call, self.record))
+        asyncio.run(record_directories(self.call, self.record))
 
     def known(self, gfid: bytes) -> DirectoryFacts | None:
         with self.memory.opened(own_name(self.record)) as known:
             return known.of([gfid]).get(gfid)
 
     def puts_right(self) -> bool:
-        return asyncio.run(put_right(self.call, self.record))
+        return asyncio.run(restore_directories(self.call, self.record))
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_what_was_given_back_and_is_taken_again_was_taken_by_nobody_else(site: S
 def test_what_is_seen_is_given_back_also_where_a_new_brick_cannot_be_read(site: Site) -> None:
     site.volume.broken = {NEW}
     site.volume.set(shut(ONE))
-    asyncio.run(put_right_everywhere(site.call, site.record))
+    asyncio.run(restore_all_directories(site.call, site.record))
     assert site.volume.directories[ONE.gfid].mode == 0o2750
     assert any("not every copy" in words for words in site.words)
 
@@ -310,7 +310,7 @@ def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Sit
         site.volume.shown[TWO.gfid] = copy
     assert not site.puts_right()
     assert site.volume.copies
-    asyncio.run(put_right_everywhere(site.call, site.record))
+    asyncio.run(restore_all_directories(site.call, site.record))
     assert not site.volume.copies
     # Looked at again, as something was done.
     assert site.volume.walked[-4:] == [OLD, NEW, OLD, NEW]
@@ -326,7 +326,7 @@ def test_what_a_user_does_between_the_walks_is_no_such_copy(site: Site) -> None:
             site.volume.set(closed)
 
     site.volume.between = closes
-    asyncio.run(put_right_everywhere(site.call, site.record))
+    asyncio.run(restore_all_directories(site.call, site.record))
     assert site.volume.walked[-2:] == [OLD, NEW]
     assert site.volume.directories[TWO.gfid] == closed
 
@@ -355,7 +355,7 @@ def test_another_brick_tells_owners_but_no_times(site: Site) -> None:
 @pytest.mark.parametrize(("state", "pause_s"), [(AdditionState.LAYOUT, 1.0), (AdditionState.BALANCING, 30.0)])
 def test_while_gluster_works_it_is_looked_again_and_again(site: Site, state: AdditionState, pause_s: float) -> None:
     async def work() -> None:
-        async with keeping_right(site.call, site.record):
+        async with restoring_directories(site.call, site.record):
             await asyncio.wait_for(seen.wait(), timeout=60.0)
 
     seen = asyncio.Event()
@@ -371,7 +371,7 @@ def test_of_an_addition_that_is_over_what_is_shut_stays_listed(site: Site) -> No
     site.volume.set(still, opened)
     site.puts_right()
     site.volume.set(replace(opened, mode=0o700))
-    record = asyncio.run(look_at_listed(site.call, site.record))
+    record = asyncio.run(still_shut_directories(site.call, site.record))
     assert [one.path for one in record.notes.directories or ()] == [b"home/new"]
 
 

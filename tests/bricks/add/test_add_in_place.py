@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from migrator.bricks.add import model as add_model
-from migrator.bricks.model import Ending
-from migrator.bricks.shared import read_bricks
+from migrator.bricks.model import CallEnding
+from migrator.bricks.status import read_bricks
 from migrator.bricks.view import addition_document
 from migrator.core.errors import Refused
 from migrator.gluster.model import NewPlace, VolumeState, VolumeTask
@@ -24,7 +24,7 @@ from tests.bricks.add import addition_site
 from tests.bricks.add.in_place_world import FILES, OWN, SECOND, VOLUME_ID, ReplicaWorld
 from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
-S, E = add_model.AdditionState, Ending
+S, E = add_model.AdditionState, CallEnding
 
 
 class Glusterd(addition_site.Glusterd):

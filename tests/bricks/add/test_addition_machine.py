@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionSide, AdditionState, TargetRoom, Wish
-from migrator.bricks.model import Ending
+from migrator.bricks.model import CallEnding
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.units import GIB
 from migrator.gluster.model import VolumeState, VolumeTask
@@ -24,7 +24,7 @@ from tests.bricks.add.addition_world import EMPTY, NEW, World
 from tests.support.fakes import VirtualClock
 from tests.support.kills import Death, DoingHooks, Killed, killed_everywhere, new_ledger
 
-S, E = AdditionState, Ending
+S, E = AdditionState, CallEnding
 STALE = replace(EMPTY, exists=True, volume_id="76")
 
 
@@ -121,7 +121,7 @@ def test_killed_and_disturbed_anywhere_it_ends_with_the_brick_in_use(
 
 @pytest.mark.parametrize(("failures", "ending"), [(10, E.DONE), (11, E.HALTED)])
 def test_a_few_files_that_users_rename_while_they_are_moved_are_no_failure_of_a_rebalance(
-    tmp_path: Path, failures: int, ending: Ending
+    tmp_path: Path, failures: int, ending: CallEnding
 ) -> None:
     with addition_site(tmp_path) as site:
         site.glusterd.cannot_balance = failures
@@ -169,7 +169,7 @@ class Dying(Site):
     def comes_to_its_end(self) -> None:
         """By the same command."""
         done = self.add()
-        assert (done.ending, self.state) == (Ending.DONE, S.SETTLED), done
+        assert (done.ending, self.state) == (CallEnding.DONE, S.SETTLED), done
         assert self.glusterd.options == {}
         assert not self.volume.shielded
         assert self.locks.held == []

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
 from migrator.bricks.drain import model as drain_model
+from migrator.bricks.drain.call import HOOK_STEPS, DrainPorts
 from migrator.bricks.drain.directory_times import KeptTimes
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
-from migrator.bricks.drain.rules_progress import wipe_word
-from migrator.bricks.drain.stage import DrainCall, DrainWorld
-from migrator.bricks.shared import ThrottleRules
+from migrator.bricks.drain.wipe import wipe_word
+from migrator.bricks.throttle import ThrottleRules
 from migrator.catalog.model import BrickContent, TreeOnBricks
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType
@@ -220,7 +220,7 @@ class Site:
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume)
 
-    def world(self, death: Death | None) -> DrainWorld:
+    def world(self, death: Death | None) -> DrainPorts:
         async def versions(names: Collection[str]) -> Mapping[str, str | None]:
             return dict.fromkeys(names, self.version)
 
@@ -242,7 +242,7 @@ class Site:
         clock.at_s = self.begins_at_s
         self.begins_at_s += self.pause_s
         return world_of(
-            DrainWorld,
+            DrainPorts,
             self.ledger,
             death,
             volume=self.glusterd,
@@ -301,7 +301,7 @@ class HookedSite(Site):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        deeds = dict.fromkeys(DrainCall.steps, lambda: None)
+        deeds = dict.fromkeys(HOOK_STEPS, lambda: None)
         self.hooks = DoingHooks(deeds | {HookStep.WIPE: self._wipe, HookStep.HAND_OVER: self._give})
 
     def _wipe(self) -> None:
@@ -327,9 +327,9 @@ class HookedSite(Site):
         """Whether no step with hooks is open, and no call without an end."""
         record = self.ledger.drains.latest("v", (LEAVING,))
         subject = f"drain {0 if record is None else record.id}"
-        keys = (subject, *(f"{subject}: {step}" for step in DrainCall.steps))
-        still = [key for key in keys for step in DrainCall.steps if self.ledger.hooks.open_since(step, key)]
-        return not still and not self.ledger.hooks.unfinished(DrainCall.steps)
+        keys = (subject, *(f"{subject}: {step}" for step in HOOK_STEPS))
+        still = [key for key in keys for step in HOOK_STEPS if self.ledger.hooks.open_since(step, key)]
+        return not still and not self.ledger.hooks.unfinished(HOOK_STEPS)
 
     def warnings(self) -> list[str]:
         """What was said of hooks that failed."""

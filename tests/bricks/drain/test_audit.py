@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
+from migrator.bricks.drain.drain import DrainProcedure
 from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep
 from migrator.bricks.drain.rules_audit import MOST_EXAMPLES
-from migrator.bricks.drain.steps import DrainMachine
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
@@ -131,17 +131,23 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     async def volume() -> None:
         return None
 
-    world = SimpleNamespace(
+    ports = SimpleNamespace(
         names=None,
+        left_list=None,
+        throttle=None,
+        volume=None,
+        shields=None,
         places=places,
         walks=walks,
         read_block=block,
         clock=VirtualClock(),
         ledger=SimpleNamespace(drains=None),
     )
-    call: Any = SimpleNamespace(world=world, directory=None, left_list=lambda: None)
-    looker: Any = SimpleNamespace(volume=volume, audit=None)
+    call: Any = SimpleNamespace(ports=ports, directory=None, now_s=ports.clock.now_s)
     record = made(DrainRecord, volume_id=VOLUME_ID, bricks=names, state=state, times={state: 1.0})
     act = Act(step=DrainStep.AUDIT, intent=state, result=state)
-    asyncio.run(taken(DrainMachine(call=call, looker=looker).perform(act, record)))
-    assert looker.audit.clean is clean
+    drain = DrainProcedure(call=call, back=False)
+    snapshots: Any = SimpleNamespace(volume=volume, audit=None)
+    drain.snapshots = snapshots
+    asyncio.run(taken(drain.perform(act, record)))
+    assert snapshots.audit.clean is clean

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from migrator.app.ledger import MigrationLedger
-from migrator.bricks.model import Ending
+from migrator.bricks.model import CallEnding
 from migrator.core.errors import Refused, ToolFailed
 from migrator.gluster.model import PlaceSeen
 from migrator.hooks.model import HookCall, HookResult, HookStep
@@ -31,7 +31,7 @@ def site(memory: Path) -> Iterator[HookedSite]:
 
 
 def test_every_step_has_its_hooks_in_order(site: HookedSite) -> None:
-    assert site.drain(confirm=WORD).ending is Ending.DONE
+    assert site.drain(confirm=WORD).ending is CallEnding.DONE
     handed = [("pre-wipe", ""), ("post-wipe", "done"), ("pre-hand-over", ""), ("post-hand-over", "done")]
     assert site.hooks.called() == [*TOLD_OF_THE_WAY_OUT, *handed]
     assert site.owes_nothing()
@@ -49,7 +49,7 @@ def test_a_disk_is_checked_right_before_each_hook_that_may_wipe_it(site: HookedS
 
     site.hooks = WaitingHooks(site.hooks.deeds, meanwhile={HookStep.WIPE: meanwhile})
     if unmounts:
-        assert site.drain(confirm=WORD).ending is Ending.DONE
+        assert site.drain(confirm=WORD).ending is CallEnding.DONE
         return
     with pytest.raises(Refused, match="backup-of-somebody"):
         site.drain(confirm=WORD)
@@ -57,7 +57,7 @@ def test_a_disk_is_checked_right_before_each_hook_that_may_wipe_it(site: HookedS
     assert ("pre-wipe", "") not in site.hooks.called()
     site.on_disk = ()
     site.hooks.meanwhile = {}
-    assert site.drain(confirm=WORD).ending is Ending.DONE
+    assert site.drain(confirm=WORD).ending is CallEnding.DONE
     assert site.owes_nothing()
 
 
@@ -79,7 +79,7 @@ def test_a_disk_is_checked_until_a_hook_has_begun_to_give_it_away(site: HookedSi
 
     site.hooks = WaitingHooks(site.hooks.deeds, meanwhile={HookStep.HAND_OVER: begins})
     site.hooks.tokens_given = 100
-    assert site.drain(confirm=WORD).ending is Ending.DONE
+    assert site.drain(confirm=WORD).ending is CallEnding.DONE
     assert site.state is S.HANDED_OVER
 
 
@@ -93,7 +93,7 @@ def test_directories_keep_their_times_over_the_commit_and_are_counted(site: Hook
 
     if refused:
         site.glusterd.before_commit = refuse
-        assert site.drain().ending is Ending.STUCK
+        assert site.drain().ending is CallEnding.STUCK
     standing = site.drain().standing
     assert standing is not None
     assert (standing.state, site.volume.times_kept) == ("committed", True)
@@ -114,7 +114,7 @@ def test_shields_stay_on_until_the_commit_and_are_off_before_a_wipe_also_if_a_ki
     assert (site.state, site.volume.shielded) == (S.COMMITTED, False)
     site.volume.shielded = True
     # The hook that wipes looks whether they are off.
-    assert site.drain(confirm=WORD).ending is Ending.DONE
+    assert site.drain(confirm=WORD).ending is CallEnding.DONE
 
 
 @pytest.mark.parametrize("code", [1, 62])
@@ -127,13 +127,13 @@ def test_a_hook_before_the_audit_stops_the_call_and_the_same_command_goes_on(sit
         assert (site.state, site.volume.task is not None, site.locks.held) == (S.AUDITING, True, [])
     assert site.hooks.called() == [("pre-drain", ""), ("pre-audit", ""), ("pre-audit", "")]
     site.hooks.exit_codes = {}
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[1:]
 
 
 def test_an_audit_that_finds_something_is_told_to_be_refused_and_why(site: HookedSite) -> None:
     site.volume.unmovable, site.volume.silent_failures = {5}, True
-    assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
+    assert (site.drain().ending, site.state) == (CallEnding.HALTED, S.FAILED)
     told = [("pre-drain", ""), ("pre-audit", ""), ("post-audit", "refused"), ("post-fail", "failed")]
     assert site.hooks.called() == told
     left = "1 file left on the bricks (left)"
@@ -149,7 +149,7 @@ def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: Hooked
         site.stop()
     assert (site.state, site.volume.task is not None) == (S.AUDITED, True)
     site.hooks.exit_codes = {}
-    assert site.stop().ending is Ending.TAKEN_BACK
+    assert site.stop().ending is CallEnding.TAKEN_BACK
     assert site.hooks.called() == [
         ("pre-stop", ""),
         ("pre-stop", ""),
@@ -157,7 +157,7 @@ def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: Hooked
         ("post-drain", "stopped"),
     ]
     # There is nothing to take back any more, and nobody to be asked.
-    assert site.stop().ending is Ending.TAKEN_BACK
+    assert site.stop().ending is CallEnding.TAKEN_BACK
     assert site.hooks.called() == []
 
 
@@ -177,7 +177,7 @@ def test_a_drain_that_goes_on_after_all_tells_who_was_asked_to_take_it_back(
         with pytest.raises(Killed):
             site.stop()
     assert site.state is S.AUDITED
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     assert site.hooks.called() == [("pre-stop", ""), ("post-stop", "failed"), *TOLD_OF_THE_WAY_OUT[1:]]
     assert site.owes_nothing()
 
@@ -186,7 +186,7 @@ def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedS
     site.volume.raced, site.volume.fills = 1, True
     tasks = set()
     for _ in range(3):
-        assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
+        assert (site.drain().ending, site.state) == (CallEnding.HALTED, S.FAILED)
         tasks.add(site.volume.task and site.volume.task.id)
     assert len(tasks) == 1, "nothing is begun that would fail again"
     assert site.hooks.called() == [("pre-drain", ""), ("post-fail", "failed")]
@@ -197,7 +197,7 @@ def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedS
     site.volume.room, site.volume.fills = True, False
     site.volume.unmovable, site.volume.silent_failures = {5}, True
     site.volume.bricks[LEAVING].add(5)
-    assert site.drain().ending is Ending.HALTED
+    assert site.drain().ending is CallEnding.HALTED
     assert site.hooks.called()[-1] == ("post-fail", "failed")
     assert [stage for stage, _, _ in site.hooks.reasons].count("post-fail") == 2
 
@@ -209,11 +209,11 @@ def test_a_host_that_stays_away_is_told_once_for_each_watch_that_it_has_ended(si
 
     site.glusterd.meanwhile = [goes]
     for _ in range(2):
-        assert (site.drain().ending, site.came_to(S.STARTED, S.DRAINING)) == (Ending.HALTED, True)
+        assert (site.drain().ending, site.came_to(S.STARTED, S.DRAINING)) == (CallEnding.HALTED, True)
     assert site.hooks.called() == [("pre-drain", ""), ("post-fail", "failed")]
     assert "hosts are missing (gl3)" in site.hooks.reasons[0][2]
     site.volume.peer_up = True
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     assert "post-fail" not in dict(site.hooks.called())
 
 
@@ -226,12 +226,12 @@ def test_a_stop_that_gluster_refuses_is_told_as_that(site: HookedSite) -> None:
         site.drain()
     site.volume.silent = True
     taken = site.stop()
-    assert (taken.ending, site.state) == (Ending.STUCK, S.STOPPING)
+    assert (taken.ending, site.state) == (CallEnding.STUCK, S.STOPPING)
     assert "systemctl restart glusterd" in taken.hint
     assert site.hooks.called() == [("pre-drain", ""), ("pre-stop", ""), ("post-fail", "failed")]
     ((_, failed, reason),) = site.hooks.reasons
     assert failed == "stop"
     assert "Brick ops failed" in reason
     site.volume.silent = False
-    assert site.stop().ending is Ending.TAKEN_BACK
+    assert site.stop().ending is CallEnding.TAKEN_BACK
     assert site.hooks.called() == [("post-stop", "done"), ("post-drain", "stopped")]

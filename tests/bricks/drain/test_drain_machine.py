@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from migrator.app.ledger import MigrationLedger
+from migrator.bricks.drain.call import HOOK_STEPS
 from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainState, DrainStep
-from migrator.bricks.drain.stage import DrainCall
-from migrator.bricks.model import Ending
+from migrator.bricks.model import CallEnding
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.gluster.model import PlaceSeen, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.hooks.model import HookOutcome, HookStep
@@ -201,7 +201,7 @@ def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
                     world.stop()  # begun by hand meanwhile
             else:
                 with suppress(MigratorError):
-                    if site.drain(confirm=WORD, stall_s=600.0).ending is Ending.DONE:
+                    if site.drain(confirm=WORD, stall_s=600.0).ending is CallEnding.DONE:
                         break
                 if world.task is not None and site.state in {None, S.STOPPED, *UNTOUCHED_STATES}:
                     world.stop()
@@ -221,7 +221,7 @@ def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: P
         assert site.volume.reachable() == EVERYTHING
         if killed:
             done = site.drain(confirm=WORD)
-            assert done.ending is Ending.DONE, done
+            assert done.ending is CallEnding.DONE, done
         assert (site.state, site.locks.held) == (S.HANDED_OVER, [])
         assert site.volume.reachable() == EVERYTHING
         assert (LEAVING in site.volume.inside, site.volume.options) == (False, {})
@@ -240,7 +240,7 @@ def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(me
         begun = HookedSite(ledger)
         begun.drain(commit=False)
     for site, _ in killed_everywhere(prepared, begun.again, stop, died_in):
-        assert site.stop().ending is Ending.TAKEN_BACK
+        assert site.stop().ending is CallEnding.TAKEN_BACK
         assert (site.state, site.volume.options, site.volume.layout_right) == (S.STOPPED, {}, True)
         ends = [call for call in site.hooks.calls if call[0].startswith("post-")]
         assert list(dict.fromkeys(ends)) == [("post-stop", "done"), ("post-drain", "stopped")]
@@ -264,13 +264,13 @@ def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None
         ledger = site.ledger
         told, failures = len(told_of(ledger)), given_up(ledger)
         site.hooks.called()
-        assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
+        assert (site.drain().ending, site.state) == (CallEnding.HALTED, S.FAILED)
         # First what a killed call owes, then what has failed again since.
         again = len(given_up(ledger)) - len(failures)
         assert site.hooks.called() == [("post-fail", "failed")] * (len(failures) - told + again)
         # Every failure was told by a call that came to its end, and by no second one.
         assert told_of(ledger) == [f"drain 1: failure at step {step}" for step in given_up(ledger)]
-        assert not ledger.hooks.unfinished(DrainCall.steps)
+        assert not ledger.hooks.unfinished(HOOK_STEPS)
     assert died_in == {S.STARTED, S.DRAINING, S.DRAINED, S.FAILED}
 
 

@@ -176,16 +176,16 @@ def test_a_scan_is_too_old_when_another_drain_moved_files_since(
 ) -> None:
     bricks = ("gl2:/b",) if other else ("gl1:/b",)
     drain = made(DrainRecord, bricks=bricks, state=DrainState.COMMITTED, times=TIMES)
-    assert catalog_is_old(scanned_at_s, [drain], [], bricks=("gl1:/b",)) is expected
+    assert catalog_is_old(scanned_at_s, [drain], bricks=("gl1:/b",)) is expected
 
 
 def test_a_scan_is_too_old_when_an_addition_balanced_since() -> None:
     times = {AdditionState.ADDED: 10.0, AdditionState.BALANCING: 20.0, AdditionState.BALANCED: 90.0}
     addition = made(AdditionRecord, bricks=("gl4:/b",), state=AdditionState.BALANCED, times=times)
-    assert catalog_is_old(50.0, [], [addition], bricks=("gl1:/b",))
-    assert not catalog_is_old(91.0, [], [addition], bricks=("gl1:/b",))
+    assert catalog_is_old(50.0, [addition], bricks=("gl1:/b",))
+    assert not catalog_is_old(91.0, [addition], bricks=("gl1:/b",))
     unbalanced = replace(addition, times={AdditionState.ADDED: 10.0, AdditionState.LAID_OUT: 95.0})
-    assert not catalog_is_old(50.0, [], [unbalanced], bricks=("gl1:/b",))
+    assert not catalog_is_old(50.0, [unbalanced], bricks=("gl1:/b",))
 
 
 def test_every_brick_needs_room_for_its_share_and_the_largest_file() -> None:

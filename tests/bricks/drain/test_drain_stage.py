@@ -8,8 +8,8 @@ import pytest
 
 from migrator.app.ledger import MigrationLedger
 from migrator.bricks.add.model import AdditionNotes
-from migrator.bricks.model import Ending
-from migrator.bricks.shared import read_bricks
+from migrator.bricks.model import CallEnding
+from migrator.bricks.status import read_bricks
 from migrator.catalog.model import TreeOnBricks
 from migrator.core.entry import UserTree
 from migrator.core.errors import LockHeld, Refused, UsageError
@@ -34,7 +34,7 @@ def site(memory: Path) -> Iterator[Site]:
 def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     site.volume.options[THROTTLE] = NORMAL
     done = site.drain()
-    assert (done.ending, site.state) == (Ending.DONE, S.COMMITTED)
+    assert (done.ending, site.state) == (CallEnding.DONE, S.COMMITTED)
     assert LEAVING not in site.volume.inside
     assert site.volume.reachable() == set(range(1, 10))
     assert site.volume.options == {THROTTLE: NORMAL}
@@ -43,7 +43,7 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     (standing,) = read_bricks(site.ledger).drains
     assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
     assert site.progress.snapshots
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
 
 
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
@@ -51,7 +51,7 @@ def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) ->
         site.drain(commit=False)
     assert site.volume.task is None
     done = site.drain(commit=False)
-    assert (done.ending, site.state) == (Ending.WAITS, S.AUDITED)
+    assert (done.ending, site.state) == (CallEnding.WAITS, S.AUDITED)
     assert LEAVING in site.volume.inside
     assert site.locks.held == []
 
@@ -70,7 +70,7 @@ def test_a_commit_waits_for_streams_that_read_its_brick_and_for_nothing_else(sit
 
     site.progress = UntilItWaits()
     with site.locks.hold("a run", shared=(VOLUME,)):
-        assert site.drain().ending is Ending.DONE
+        assert site.drain().ending is CallEnding.DONE
     assert any("(a stream)" in event.message for event in site.progress.events)
 
 
@@ -90,7 +90,7 @@ def test_a_drain_that_nobody_watched_for_long_does_not_stand_still_for_that(site
     task, sample = site.volume.task, site.ledger.drains.samples(1)[-1]
     assert (site.state, sample.status) == (S.DRAINING, TaskStatus.IN_PROGRESS)
     site.begins_at_s += 10 * REQUEST.stall_s
-    assert site.drain(commit=False).ending is Ending.WAITS
+    assert site.drain(commit=False).ending is CallEnding.WAITS
     assert site.volume.task is task
 
 
@@ -100,50 +100,50 @@ ALICE, BOB = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("al
 def test_sources_of_users_on_the_target_are_purged_first_or_accepted(site: Site) -> None:
     site.trees = tuple(TreeOnBricks(tree=tree.path, files=2, size_bytes=GIB) for tree in (ALICE, BOB))
     # Nobody works on the target yet: whatever lies there is moved because it has to be.
-    assert site.drain(dry_run=True).ending is Ending.PLANNED
+    assert site.drain(dry_run=True).ending is CallEnding.PLANNED
     do(site.ledger.cutovers, plan_cutover(site.ledger, name="plan", tree=ALICE), *THERE)
     (reason,) = (refused := site.drain()).reasons
-    assert (refused.ending, site.state) == (Ending.HALTED, None)
+    assert (refused.ending, site.state) == (CallEnding.HALTED, None)
     for words in ("2 files (1.0 GiB) of 1 user", "`migrator purge --plan plan --user alice --dry-run`"):
         assert words in reason
     assert refused.check is not None
     assert [one.user for one in refused.check.retained or ()] == ["alice"]
-    assert site.drain(accept_retained=True).ending is Ending.DONE
+    assert site.drain(accept_retained=True).ending is CallEnding.DONE
 
 
 def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(site: Site) -> None:
     site.marks = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),)
     refused = site.drain()
-    assert refused.ending is Ending.HALTED
+    assert refused.ending is CallEnding.HALTED
     assert "the mark of an earlier drain" in refused.reasons[0]
     assert site.volume.task is None
     site.marks = ()
     site.volume.unmovable = {5}
-    assert site.drain().ending is not Ending.DONE
+    assert site.drain().ending is not CallEnding.DONE
     site.marks, site.volume.unmovable = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),), set()
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
 
 
 def test_guards_stop_it_before_anything_is_written_down(site: Site) -> None:
     site.version, site.open_files = None, None
     done = site.drain()
-    assert (done.ending, int(done.exit_code), site.state) == (Ending.HALTED, 4, None)
+    assert (done.ending, int(done.exit_code), site.state) == (CallEnding.HALTED, 4, None)
     assert ["not known" in reason for reason in done.reasons] == [True] * 4, done.reasons
     assert (site.volume.task, site.volume.options) == (None, {})
     site.version = "10.3"
-    assert site.drain(accept_open_files=True).ending is Ending.DONE
+    assert site.drain(accept_open_files=True).ending is CallEnding.DONE
 
 
 @pytest.mark.guarantee("wipe")
 def test_a_disk_with_anything_else_on_it_is_not_wiped(site: Site) -> None:
     planned = site.drain(dry_run=True)
-    assert (planned.ending, site.state, site.volume.task) == (Ending.PLANNED, None, None)
+    assert (planned.ending, site.state, site.volume.task) == (CallEnding.PLANNED, None, None)
     assert planned.check is not None
     assert (planned.check.problems, planned.check.linked_symlinks, planned.check.catalog) == ((), (), "c1")
     word = planned.confirm
     site.on_disk = ("/srv/b/IMPORTANT",)
     shown = site.drain(dry_run=True)
-    assert (shown.ending, shown.confirm) == (Ending.PLANNED, None)
+    assert (shown.ending, shown.confirm) == (CallEnding.PLANNED, None)
     assert "/srv/b/IMPORTANT" in shown.wipe_problems[0]
     with pytest.raises(Refused, match="IMPORTANT"):
         site.drain(confirm=word)
@@ -151,7 +151,7 @@ def test_a_disk_with_anything_else_on_it_is_not_wiped(site: Site) -> None:
     with pytest.raises(Refused, match="word to confirm"):
         site.drain(confirm=word)
     site.disk = "serial-1"
-    assert site.drain(confirm=word).ending is Ending.DONE
+    assert site.drain(confirm=word).ending is CallEnding.DONE
 
 
 def test_unknown_bricks_and_drains_are_told(site: Site) -> None:
@@ -174,7 +174,7 @@ def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site
         site.stop()
     site.glusterd.dies_of = None
     assert (site.state, site.volume.options) == (S.STOPPED, {THROTTLE: LAZY})
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     assert site.volume.options == {THROTTLE: NORMAL}
     # A value that an admin sets afterwards stays.
     site.volume.options[THROTTLE] = LAZY
@@ -188,7 +188,7 @@ def test_what_an_addition_has_left_changed_is_not_taken_for_what_was_there_befor
     option = ChangedOption(name=THROTTLE, before=NORMAL, given=("aggressive",))
     site.ledger.additions.note(record.id, AdditionNotes(options=(option,)))
     site.volume.options[THROTTLE] = "aggressive"
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     assert site.volume.options == {THROTTLE: NORMAL}
 
 
@@ -198,7 +198,7 @@ def test_the_throttle_holds_in_its_windows_and_is_lazy_outside(site: Site, minut
     site.windows = (Window(days=(0,), start_minute=18 * 60, end_minute=6 * 60),)
     site.drain(commit=False)
     assert site.volume.options == {THROTTLE: value}
-    assert site.stop().ending is Ending.TAKEN_BACK
+    assert site.stop().ending is CallEnding.TAKEN_BACK
     assert site.volume.options == {}
 
 
@@ -208,8 +208,8 @@ def test_a_file_that_a_user_renamed_under_gluster_is_tried_again_a_few_times(
 ) -> None:
     site.volume.raced = raced
     if not by_itself:
-        assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
-    assert site.drain().ending is Ending.DONE
+        assert (site.drain().ending, site.state) == (CallEnding.HALTED, S.FAILED)
+    assert site.drain().ending is CallEnding.DONE
     assert site.volume.reachable() == set(range(1, 10))
     assert site.volume.options == {}
 
@@ -235,7 +235,7 @@ def loses_its_mover(site: Site, *, looks: int) -> None:
 
 def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while_it_is(site: Site) -> None:
     loses_its_mover(site, looks=60)
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     told = messages(site, EventKind.DRAIN_DOUBTED)
     assert len(told) == 2
     assert any(one.endswith("although every host and brick is up; waiting for it") for one in told)
@@ -246,12 +246,12 @@ def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while
 def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goes_on_with_it(site: Site) -> None:
     loses_its_mover(site, looks=10_000)
     done = site.drain(stall_s=600.0)
-    assert (done.ending, int(done.exit_code), site.state) == (Ending.HALTED, 4, S.FAILED)
+    assert (done.ending, int(done.exit_code), site.state) == (CallEnding.HALTED, 4, S.FAILED)
     assert "no counters of the drain are reported by gl3 for 10 min" in done.words
     assert "systemctl restart glusterd" in done.words
     assert (LEAVING in site.volume.inside, site.volume.options) == (True, {})
     site.glusterd.meanwhile, site.volume.silent = [], False
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
 
 
 def kill(site: Site, *, brick_up: bool = True) -> None:
@@ -262,7 +262,7 @@ def kill(site: Site, *, brick_up: bool = True) -> None:
 
 def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Site) -> None:
     site.glusterd.meanwhile = [nothing, nothing, lambda: kill(site)]
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     failed = messages(site, EventKind.DRAIN_FAILED)
     assert ["on gl3 no process moves files any more" in one for one in failed] == [True]
     times = site.ledger.drains.read(1).times
@@ -272,16 +272,16 @@ def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Sit
 
 
 def test_a_layout_that_nothing_puts_right_any_more_is_not_waited_for_in_vain(site: Site) -> None:
-    assert site.drain(commit=False).ending is Ending.WAITS
+    assert site.drain(commit=False).ending is CallEnding.WAITS
     site.glusterd.loses_layouts = True
     done = site.stop()
-    assert (done.ending, int(done.exit_code), site.state) == (Ending.STUCK, 1, S.SETTLING)
+    assert (done.ending, int(done.exit_code), site.state) == (CallEnding.STUCK, 1, S.SETTLING)
     assert "on gl3 no process moves files any more" in done.words
     assert "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one" in done.words
     # As told.
     (layout,) = site.glusterd.layouts
     site.glusterd.loses_layouts, site.glusterd.layouts[layout] = False, TaskStatus.STOPPED
-    assert site.stop().ending is Ending.TAKEN_BACK
+    assert site.stop().ending is CallEnding.TAKEN_BACK
     assert len(site.glusterd.layouts) == 2
 
 
@@ -291,7 +291,7 @@ def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> N
         site.volume.brick_up = True
 
     site.glusterd.meanwhile = [nothing, lambda: kill(site, brick_up=False), *[nothing] * 50, is_up]
-    assert site.drain(stall_s=600.0).ending is Ending.DONE
+    assert site.drain(stall_s=600.0).ending is CallEnding.DONE
     assert site.volume.reachable() == set(range(1, 10))
 
 
@@ -309,7 +309,7 @@ def reboots(site: Site, *, looks: int) -> None:
 
 def test_what_breaks_off_by_a_reboot_begins_anew_by_itself_when_the_brick_is_up(site: Site) -> None:
     reboots(site, looks=20)
-    assert site.drain().ending is Ending.DONE
+    assert site.drain().ending is CallEnding.DONE
     assert site.volume.tasks_made == 2
     assert site.volume.reachable() == set(range(1, 10))
     assert site.volume.options == {}
@@ -321,6 +321,6 @@ def test_a_drain_that_breaks_off_every_time_is_not_restarted_forever(site: Site)
             site.volume.task.status = TaskStatus.FAILED
 
     site.glusterd.meanwhile = [breaks_off] * 10_000
-    assert (site.drain().ending, site.state) == (Ending.HALTED, S.FAILED)
+    assert (site.drain().ending, site.state) == (CallEnding.HALTED, S.FAILED)
     assert site.volume.tasks_made == 4
     assert LEAVING in site.volume.inside

@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
-from migrator.bricks.model import Ending
+from migrator.bricks.model import CallEnding
 from migrator.bricks.retire import model as retire_model
+from migrator.bricks.retire.cover import WriteList
 from migrator.bricks.retire.model import RetirementState, UncoveredKind
-from migrator.bricks.retire.stage import RetirementWorld, WriteList, retire_volume
+from migrator.bricks.retire.retire import RetirementPorts, retire_volume
 from migrator.bricks.view import retirement_document
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.clock import Clock
@@ -142,9 +143,9 @@ class Site:
         self.volume.fault("back up")
         self.backups.append(name)
 
-    def world(self) -> RetirementWorld:
+    def world(self) -> RetirementPorts:
         return world_of(
-            RetirementWorld,
+            RetirementPorts,
             self.ledger,
             self.death,
             volume=self.volume,
@@ -204,7 +205,7 @@ def site(memory: Path) -> Iterator[Site]:
 
 def test_a_volume_that_is_covered_is_stopped_once_after_intent_and_backup(site: Site) -> None:
     done = site.retire()
-    assert (done.ending, site.volume.stops, site.volume.intents) == (Ending.DONE, 1, [S.STOPPING])
+    assert (done.ending, site.volume.stops, site.volume.intents) == (CallEnding.DONE, 1, [S.STOPPING])
     assert done.cover is not None
     assert (done.cover.proven.paths, done.cover.read.paths, done.cover.uncovered) == (2, 1, {})
     assert done.retirement is not None
@@ -213,7 +214,7 @@ def test_a_volume_that_is_covered_is_stopped_once_after_intent_and_backup(site: 
     assert site.scans == 2, "once before the intent, and once right before the stop"
     assert "gluster volume delete" in to_markdown(retirement_document(done))
     again = site.retire()
-    assert (again.ending, again.exit_code.value, site.volume.stops) == (Ending.DONE_BEFORE, 0, 1)
+    assert (again.ending, again.exit_code.value, site.volume.stops) == (CallEnding.DONE_BEFORE, 0, 1)
 
 
 def test_it_is_stopped_only_by_its_name(site: Site) -> None:
@@ -256,7 +257,7 @@ def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> 
     assert [one.path for one in site.listed] == [b"new"]
     # It is taken away by hand, and the same command begins another attempt.
     site.looks = site.looks[:1]
-    assert site.retire().ending is Ending.DONE
+    assert site.retire().ending is CallEnding.DONE
 
 
 def opened(path: bytes) -> Writers:
@@ -290,7 +291,7 @@ def with_file(path: bytes) -> Callable[[Site], None]:
 def test_a_guard_refuses_it(site: Site, disturb: Callable[[Site], None]) -> None:
     disturb(site)
     refused = site.retire()
-    assert (refused.ending, site.volume.stops) == (Ending.HALTED, 0)
+    assert (refused.ending, site.volume.stops) == (CallEnding.HALTED, 0)
     assert refused.reasons
     assert site.state is None
 
@@ -300,7 +301,7 @@ def test_a_trash_of_its_own_probes_and_what_gluster_has_open_are_no_reason_again
     for name in (b"entry-00", b"probe-15", b"complete"):
         site.source.add(PROBE_NAME + b"/" + name, b"")
     site.opened = opened(b"/.glusterfs/00")
-    assert site.retire().ending is Ending.DONE
+    assert site.retire().ending is CallEnding.DONE
 
 
 @pytest.mark.parametrize(("names", "shared"), [(("scan",), ()), (("drain",), ()), (("tree a",), (VOLUME,))])
@@ -314,7 +315,7 @@ def test_a_dry_run_takes_the_decision_by_a_newer_catalog_and_writes_nothing(site
     assert "migrator scan" in site.retire(confirm=None, dry_run=True).reasons[0]
     asyncio.run(site.scan())
     planned = site.retire(confirm=None, dry_run=True)
-    assert (planned.ending, planned.cover and planned.cover.catalog) == (Ending.PLANNED, "c1")
+    assert (planned.ending, planned.cover and planned.cover.catalog) == (CallEnding.PLANNED, "c1")
     assert (site.scans, site.volume.stops, site.listed) == (1, 0, [])
     assert site.state is None
     assert site.ledger.runs.latest() is None
@@ -335,21 +336,21 @@ def test_an_answer_that_is_lost_is_no_refusal_and_a_refusal_gives_it_up(site: Si
     assert newest is not None
     assert (newest.state, newest.failure) == (S.GIVEN_UP, "gluster says: no")
     site.volume.fault = fail("after stop")
-    assert site.retire().ending is Ending.DONE
+    assert site.retire().ending is CallEnding.DONE
     assert site.volume.stops == 1
 
 
 def test_a_retired_volume_may_be_deleted_and_another_one_is_another(site: Site) -> None:
-    assert site.retire().ending is Ending.DONE
+    assert site.retire().ending is CallEnding.DONE
 
     def gone(name: str) -> None:
         raise ToolFailed("Volume vol1 does not exist")
 
     site.volume.fault = gone
-    assert site.retire().ending is Ending.DONE_BEFORE
+    assert site.retire().ending is CallEnding.DONE_BEFORE
     site.volume.fault = lambda _: None
     site.volume.state = replace(STATE, volume_id="w", started=False)
-    assert site.retire().ending is Ending.HALTED
+    assert site.retire().ending is CallEnding.HALTED
 
 
 @contextmanager
@@ -372,7 +373,7 @@ def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_aft
     site.looks = [[*site.looks[0], found(b"new", proof=False)]]
     assert site.retire().exit_code.value == 4
     site.volume.state = replace(STATE, started=False)
-    assert site.retire().ending is Ending.HALTED
+    assert site.retire().ending is CallEnding.HALTED
     assert site.state is S.GIVEN_UP
 
 
@@ -382,11 +383,11 @@ def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_other
         site.retire()
     site.volume.state = replace(STATE, started=False)
     refused = site.retire()
-    assert (refused.ending, "gluster volume start vol1" in refused.hint) == (Ending.HALTED, True)
+    assert (refused.ending, "gluster volume start vol1" in refused.hint) == (CallEnding.HALTED, True)
     # Started again, the same attempt goes on.
     site.volume.state = STATE
     done = site.retire()
-    assert (done.ending, done.retirement and done.retirement.id) == (Ending.DONE, 1)
+    assert (done.ending, done.retirement and done.retirement.id) == (CallEnding.DONE, 1)
 
 
 def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Path) -> None:
@@ -402,7 +403,7 @@ def test_hooks_are_called_around_it_and_those_owed_after_a_kill_by_the_next_call
     with killed_at(site, "after stop"):
         site.retire()
     for _ in range(2):
-        assert site.retire().ending is Ending.DONE_BEFORE
+        assert site.retire().ending is CallEnding.DONE_BEFORE
     assert hooks.calls == [("pre-retire", ""), ("post-retire", "done")]
 
 
@@ -426,7 +427,7 @@ def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(m
         ledger = site.ledger
         site.death = None
         done = site.retire()
-        assert done.ending in (Ending.DONE, Ending.DONE_BEFORE), done
+        assert done.ending in (CallEnding.DONE, CallEnding.DONE_BEFORE), done
         assert (site.volume.stops, site.volume.intents) == (1, [S.STOPPING])
         newest = ledger.retirements.newest()
         assert newest is not None

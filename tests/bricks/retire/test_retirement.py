@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from migrator.bricks.retire import model as retire
 from migrator.bricks.retire import rules as retire_rules
+from migrator.bricks.retire.cover import cover_paths
 from migrator.bricks.retire.model import CatalogedPath, Cover, UncoveredKind
 from migrator.bricks.retire.rules import judge_path
-from migrator.bricks.retire.stage import cover_paths
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import ArchivedMember
 from migrator.catalog.ports import Scratch, VerifiedPath

@@ -1,121 +1,29 @@
-"""The context of a drain: ports, the call, facts for the preflight checks, snapshots of the volume."""
+"""Snapshots of a volume for a drain, and the facts for its preflight checks. An unreadable fact never raises."""
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
 from migrator.bricks.drain import model, rules
-from migrator.bricks.drain.audit import LeftListFile, ReadBlock
-from migrator.bricks.drain.directory_times import DirectoryTimes
-from migrator.bricks.drain.leftovers import VolumeNames
+from migrator.bricks.drain.call import DrainCall, bricks_of
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.model import NO_ROOM_TOLD
-from migrator.bricks.progress import TaskSample, samples_of
-from migrator.bricks.shared import StrangeLook, strange_now
+from migrator.bricks.progress import StallWatch, TaskSample, samples_of
+from migrator.bricks.strange_files import strange_now
 from migrator.catalog.model import BrickContent, CatalogRecord, TreeOnBricks
-from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import EntryType
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
-from migrator.fs.ports import SourceFileSystem
-from migrator.fs.probing import ProbeWorld
-from migrator.gluster.model import Brick, BrickMarks, DiskFacts, PlaceSeen, TaskProgress, VolumeState, VolumeTask
-from migrator.gluster.walks import HostBrickWalks
+from migrator.gluster.model import Brick, BrickMarks, TaskProgress, VolumeState, VolumeTask
 from migrator.hooks.model import HookEvent, HookStage, HookStep
-from migrator.hooks.stage import HookedStep, find_hooks
-
-
-class DrainWorld(BrickWorld, frozen=True, kw_only=True):
-    """The ports. `versions` returns the GlusterFS version by host. `open_files` returns the number of files open on
-    bricks below trees (None: not known). `places` inspects the bricks' paths, given the volume's id. `contents` is
-    called in a thread. `retain_s` is how long sources are kept. Without `probing` no probes run while Gluster moves
-    files. `names` looks up leftovers through the mount. `marks` returns hard-linked
-    files with the mark of an earlier drain, on bricks of the volume with the given id (None: not known). `strange`
-    returns the paths of a brick that still have no gfid. `left_list` receives all findings of audits, in the directory
-    of a run. Without `times` directories may have earlier mtimes after the commit.
-    """
-
-    source: SourceFileSystem
-    walks: HostBrickWalks
-    read_block: ReadBlock
-    contents: Callable[[], CatalogReads]
-    versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
-    open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
-    places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
-    disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
-    probing: ProbeWorld | None = None
-    retain_s: float
-    names: VolumeNames | None = None
-    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[BrickMarks, ...] | None]]
-    strange: StrangeLook | None = None
-    left_list: Callable[[str], LeftListFile] | None = None
-    times: DirectoryTimes | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainCall(BrickCall):
-    """One call of the verb."""
-
-    log = logging.getLogger("migrator.drain")
-    steps = (
-        HookStep.DRAIN,
-        HookStep.AUDIT,
-        HookStep.COMMIT,
-        HookStep.WIPE,
-        HookStep.HAND_OVER,
-        HookStep.STOP,
-        HookStep.FAIL,
-    )
-
-    world: DrainWorld
-    request: model.DrainRequest
-
-    def left_list(self) -> LeftListFile | None:
-        """Return the file for all findings of the next audit."""
-        make = self.world.left_list
-        return None if make is None or self.directory is None else make(self.directory)
-
-    def facts_of(self, record: model.DrainRecord) -> dict[str, Any]:
-        notes = record.notes
-        return {"brick": ",".join(record.bricks), "files": notes.files, "size_bytes": notes.size_bytes}
-
-
-def hooked(record: model.DrainRecord, step: HookStep, brick: str | None = None) -> HookedStep:
-    """Describe a step of a drain to its hooks, or that of a single brick."""
-    shown, key = brick or record.shown_bricks, f"drain {record.id}"
-    if step is not HookStep.DRAIN:
-        key = f"{key}: {step.value}"
-    return HookedStep(
-        step=step,
-        key=key if brick is None else f"{key} {brick}",
-        subject=f"drain of {shown}",
-        words=f"the {'stop of the drain' if step is HookStep.STOP else step.value} of {shown}",
-    )
-
-
-def bricks_of(record: model.DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
-    """Return the bricks of a drain, even if the volume no longer lists them."""
-    by_name = {brick.name: brick for brick in known}
-    parts = {name: name.partition(":/") for name in record.bricks}
-    return tuple(
-        by_name.get(name)
-        or Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
-        for name, (host, _, path) in parts.items()
-    )
-
-
-# Facts for the preflight checks (the checks are in `rules_preflight.py`), and snapshots of the volume and its bricks.
-
+from migrator.hooks.stage import find_hooks
 
 _MIN_FREE_DISK = "cluster.min-free-disk"
 _LOOK_TIMEOUT_S = 60.0
 
-_WAYS_ON = {
+_STEPS_AFTER_COMMIT = {
     model.DrainState.COMMITTED: HookStep.WIPE,
     model.DrainState.WIPING: HookStep.WIPE,
     model.DrainState.WIPED: HookStep.HAND_OVER,
@@ -132,8 +40,8 @@ def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class DrainLooker(BrickLooker):
-    """Takes snapshots for one drain. Facts for preflight checks that cannot change meanwhile are queried once; `facts`
+class DrainSnapshots:
+    """Takes the snapshots of one call. Facts for preflight checks that cannot change meanwhile are queried once; `facts`
     are the last ones.
 
     `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
@@ -142,6 +50,7 @@ class DrainLooker(BrickLooker):
     """
 
     call: DrainCall
+    stalls: StallWatch = field(init=False)
     audit: model.AuditSeen | None = None
     named: model.AuditSeen | None = None
     check: model.DrainCheck | None = None
@@ -150,23 +59,26 @@ class DrainLooker(BrickLooker):
     facts: model.DrainFacts | None = None
     _content: tuple[CatalogRecord, BrickContent] | None = None
     _marks: tuple[BrickMarks, ...] | None = None
-    _silent: tuple[str, float] | None = None
+    _silent_task: tuple[str, float] | None = None
     """The task that some host does not report, and since when, by the clock of this process."""
 
-    async def look_at_guards(
+    def __post_init__(self) -> None:
+        self.stalls = StallWatch(incomplete_s=self.call.now_s())
+
+    async def preflight(
         self, record: model.DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]
     ) -> model.DrainCheck:
         """Gather all facts of the preflight checks, and the failed checks. Changes nothing, and an unreadable fact
         never raises.
         """
-        world = self.call.world
+        ports = self.call.ports
         leaving = bricks_of(record, state.bricks)
-        rooms = await told(world.volume.rooms())
-        min_free_disk = await told(world.volume.option(_MIN_FREE_DISK))
+        rooms = await told(ports.volume.rooms())
+        min_free_disk = await told(ports.volume.option(_MIN_FREE_DISK))
         catalog, content = await self.content(record) or (None, None)
-        versions = await world.versions(sorted({brick.host for brick in state.bricks}))
+        versions = await ports.versions(sorted({brick.host for brick in state.bricks}))
         tops = await self._top_directories()
-        open_files = None if tops is None else await world.open_files(leaving, tops)
+        open_files = None if tops is None else await ports.open_files(leaving, tops)
         links = () if content is None else await self._still_linked(content.linked_symlinks)
         retained = () if content is None else self._retained(content.trees)
         own = [(rooms or {}).get(brick.name, NO_ROOM_TOLD) for brick in leaving if not brick.arbiter]
@@ -187,17 +99,17 @@ class DrainLooker(BrickLooker):
             open_files=open_files,
             open_files_accepted=self.call.request.accept_open_files,
             drains_elsewhere=tuple(
-                one.shown_bricks for one in world.ledger.drains.under_way() if set(one.bricks) != set(record.bricks)
+                one.shown_bricks for one in ports.ledger.drains.under_way() if set(one.bricks) != set(record.bricks)
             ),
             scanned=catalog is not None,
             catalog_is_old=catalog is not None
             and catalog_is_old(
-                catalog.started_at_s, world.ledger.drains.all(), world.ledger.additions.all(), bricks=record.bricks
+                catalog.started_at_s, [*ports.ledger.drains.all(), *ports.ledger.additions.all()], bricks=record.bricks
             ),
             linked_symlinks=links,
             retained=retained,
             retained_accepted=self.call.request.accept_retained,
-            strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id) or (),
+            strange=await strange_now(ports.ledger.scans, ports.strange, state.bricks, state.volume_id) or (),
             marks=await self._marks_of(record, leaving, state),
         )
         return model.DrainCheck(
@@ -219,37 +131,37 @@ class DrainLooker(BrickLooker):
 
     def _retained(self, trees: Sequence[TreeOnBricks]) -> tuple[model.RetainedSource, ...]:
         """Return the sources of users who work on the target."""
-        world = self.call.world
-        cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in trees}
+        ports = self.call.ports
+        cutovers = {one.tree: ports.ledger.cutovers.latest(one.tree) for one in trees}
         known = {tree: cutover for tree, cutover in cutovers.items() if cutover is not None}
-        return retained_sources(trees, known, retain_s=world.retain_s, now_s=self.call.now_s())
+        return retained_sources(trees, known, retain_s=ports.retain_s, now_s=self.call.now_s())
 
     async def _top_directories(self) -> tuple[bytes, ...] | None:
         """Return the directories in the volume's root, which contain every file that users can open. None if the root
         cannot be read.
         """
-        world = self.call.world
+        ports = self.call.ports
 
         def read() -> tuple[bytes, ...] | None:
-            blocks = list(world.source.read_directory(b""))
+            blocks = list(ports.source.read_directory(b""))
             if any(block.problems for block in blocks):
                 return None
             entries = (entry for block in blocks for entry in block.entries)
             return tuple(entry.path for entry in entries if entry.type is EntryType.DIRECTORY)
 
-        return await told(world.blocking(read, timeout_s=_LOOK_TIMEOUT_S))
+        return await told(ports.blocking(read, timeout_s=_LOOK_TIMEOUT_S))
 
     async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, BrickContent] | None:
         """Return the facts about these bricks from the newest complete catalog; None if there is none."""
         if self._content is None:
             scans = [
                 one
-                for one in self.call.world.ledger.scans.all()
+                for one in self.call.ports.ledger.scans.all()
                 if one.whole and not one.scope and one.via == "bricks" and one.finished_at_s is not None
             ]
             if not scans:
                 return None
-            contents = self.call.world.contents()
+            contents = self.call.ports.contents()
             found = await told(asyncio.to_thread(contents.content, scans[-1].name, record.bricks))
             if found is not None:
                 self._content = (scans[-1], found)
@@ -264,12 +176,12 @@ class DrainLooker(BrickLooker):
         if record.notes.task_id is not None:
             return ()
         if self._marks is None or any(one.files or one.unseen for one in self._marks):
-            self._marks = await self.call.world.marks(leaving, state.volume_id)
+            self._marks = await self.call.ports.marks(leaving, state.volume_id)
         return self._marks
 
     async def _still_linked(self, paths: Sequence[bytes]) -> tuple[bytes, ...]:
         """Return the paths that still have several names. Others may have been fixed since the scan."""
-        look = self.call.world.source.look
+        look = self.call.ports.source.look
 
         def is_linked(path: bytes) -> bool:
             try:
@@ -281,10 +193,10 @@ class DrainLooker(BrickLooker):
         def find() -> tuple[bytes, ...]:
             return tuple(filter(is_linked, paths))
 
-        found = await told(self.call.world.blocking(find, timeout_s=_LOOK_TIMEOUT_S))
+        found = await told(self.call.ports.blocking(find, timeout_s=_LOOK_TIMEOUT_S))
         return tuple(paths) if found is None else found
 
-    async def see(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
+    async def take(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
         """Take the snapshot that decides the next step."""
         found = await self.volume()
         if found is None:
@@ -297,14 +209,14 @@ class DrainLooker(BrickLooker):
         hosts, silent_s = self.silence(record, seen)
         failed = not rules.may_start(record) and rules.ended_badly(seen)
         if rules.may_start(record) or failed:
-            self.check = await self.look_at_guards(record, state, tasks)
+            self.check = await self.preflight(record, state, tasks)
         for one in tasks:
             if one.id == record.notes.layout_task_id:
                 layout = await self.progress(one)
         places = None
         if hand_over and record.state in model.OUT_STATES:
-            places = await self.call.world.places(bricks_of(record, state.bricks), record.volume_id)
-        still, lost = ("", "") if task is None else self._counted(record, task, seen.progress)
+            places = await self.call.ports.places(bricks_of(record, state.bricks), record.volume_id)
+        still, lost = ("", "") if task is None else self._judged(record, task, seen.progress)
         return replace(
             seen,
             layout=layout,
@@ -324,41 +236,43 @@ class DrainLooker(BrickLooker):
         hosts, task, now_s = (
             rules.silent_hosts(record, seen),
             rules.own_task(record, seen),
-            self.call.world.clock.monotonic_s(),
+            self.call.ports.clock.monotonic_s(),
         )
         if not hosts or task is None:
-            self._silent = None
+            self._silent_task = None
             return (), 0.0
-        if self._silent is None or self._silent[0] != task.id:
-            self._silent = task.id, now_s
-        return hosts, now_s - self._silent[1]
+        if self._silent_task is None or self._silent_task[0] != task.id:
+            self._silent_task = task.id, now_s
+        return hosts, now_s - self._silent_task[1]
 
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
         """Return the volume with its tasks; None if glusterd does not report them."""
-        found = await told(self.call.world.volume.state_and_tasks())
+        found = await told(self.call.ports.volume.state_and_tasks())
         self.host_was_away = self.host_was_away or found is None or bool(found[0].peers_down)
         if found is not None:
-            self.note_missing(found[0])
+            self.stalls.note(found[0], self.call.now_s())
         return found
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """Return the counters of a task; None if glusterd does not report them."""
-        return await told(self.call.world.volume.progress(task))
+        return await told(self.call.ports.volume.progress(task))
 
-    async def goes_on(self, record: model.DrainRecord) -> bool:
+    async def has_next_hook(self, record: model.DrainRecord) -> bool:
         """Return whether the next step wipes a brick or hands it over, and hooks exist for it."""
-        step = _WAYS_ON.get(record.state)
+        step = _STEPS_AFTER_COMMIT.get(record.state)
         if step is None:
             return False
-        found = await find_hooks(self.call.world.hooks, self.call.world.blocking)
+        found = await find_hooks(self.call.ports.hooks, self.call.ports.blocking)
         return any(hook.stage == HookStage(step=step, event=HookEvent.PRE) for hook in found.hooks)
 
-    def _counted(self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:
+    def _judged(self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:
         """Return why the drain counts as stalled, and why its rebalance process counts as lost. The current poll is
         included, because earlier samples may be old.
         """
         request = self.call.request
         newest = () if progress is None else samples_of(progress, self.call.now_s())
-        drains, recent_s = self.call.world.ledger.drains, 2.0 * max(request.stall_s, HOUR_S)
+        drains, recent_s = self.call.ports.ledger.drains, 2.0 * max(request.stall_s, HOUR_S)
         self.samples = (*drains.telling_samples(record.id, recent_s=recent_s), *newest)
-        return self.standstill(self.samples, task.id, progress, request)
+        return self.stalls.judge(
+            self.samples, task.id, progress, stall_s=request.stall_s, poll_s=request.poll_s, now_s=self.call.now_s()
+        )
