@@ -1,13 +1,12 @@
 """The far end of a connection to a host: starts programs, forwards their output, ends them. Plain Python 3.9.
 
-Its source is sent over the connection, together with `far_wire` and `far_looks`; nothing stays on the host. It is two
+Its source is sent over the connection, together with the modules that it imports; nothing stays on the host. It is two
 processes: the worker does the work; the guardian above it ends whatever the worker leaves behind, also after kill -9,
 and removes the placed files. Everything ends at the end of input, or when nothing was heard for a lease.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -26,22 +25,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from migrator.hosts import far_looks as looks
+from migrator.hosts import far_process as process
 from migrator.hosts import far_wire as wire
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_F_SETPIPE_SZ = 1031
-_PIPE_BYTES = 1 << 20
-KILL_WAIT_S = 5.0
-"""How long a killed process may take to end; only a hang in the kernel takes longer."""
-_RESET_SIGNALS = ("SIGPIPE", "SIGXFZ", "SIGXFSZ", "SIGTERM", "SIGINT", "SIGHUP", "SIGCHLD")
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def die_with_parent(number: int) -> None:
-    """Get this signal when the thread that forked this process ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def adopt_orphans() -> None:
@@ -56,198 +45,6 @@ def sync_file_system(fd: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def set_limit(pid: int, bytes_per_s: int) -> None:
-    """Give a running `migrator-native copy` or `digest` another limit (0: none). Other programs ignore it."""
-    _libc.sigqueue(pid, int(signal.SIGURG), ctypes.c_void_p(bytes_per_s))
-
-
-FORKING = threading.Lock()
-"""Held during fork, and while an executable is written: a forked child inherits the open file until its own execve, and
-execve refuses a file that is open for writing."""
-
-
-class Started:
-    """A running program: its pid, its start time, and this side's ends of its pipes (-1: none).
-
-    Not `subprocess`: the program must die with this process (PR_SET_PDEATHSIG), in a session of its own.
-    """
-
-    def __init__(
-        self, argv: list[bytes], environment: dict[bytes, bytes], *, with_input: bool, umask: int | None
-    ) -> None:
-        """Raises OSError if the program cannot be started."""
-        input_ends = os.pipe() if with_input else (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1)
-        output_ends, error_ends, trouble = os.pipe(), os.pipe(), os.pipe()
-        widen(output_ends[0])
-        ours = (input_ends[1], output_ends[0], error_ends[0], trouble[0])
-        theirs = (input_ends[0], output_ends[1], error_ends[1], trouble[1])
-        parent = os.getpid()
-        try:
-            with FORKING:
-                self.pid = os.fork()
-        except OSError:
-            _close(*ours, *theirs)
-            raise
-        if self.pid == 0:
-            _become(argv, environment, umask, theirs, parent)
-        _close(*theirs)
-        # Only an errno can arrive: execve closes the other end.
-        answer = os.read(trouble[0], 16)
-        os.close(trouble[0])
-        if answer:
-            os.waitpid(self.pid, 0)
-            _close(*ours[:3])
-            raise OSError(int(answer), os.strerror(int(answer)))
-        self.input, self.output, self.errors = ours[:3]
-        for fd in ours[:3]:
-            if fd >= 0:
-                os.set_blocking(fd, False)
-        look = looks.look_at(self.pid)
-        self.start_ticks = look.start_ticks if look else 0
-
-
-def widen(pipe: int) -> None:
-    """Give a pipe room for a MiB. It keeps its size if the user's limit for all pipes is reached."""
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
-
-
-def take_off(unsent: deque[memoryview], sent_bytes: int) -> None:
-    """Remove sent bytes from the front of a queue."""
-    while sent_bytes:
-        first = unsent[0]
-        if sent_bytes < len(first):
-            unsent[0] = first[sent_bytes:]
-            return
-        sent_bytes -= len(first)
-        unsent.popleft()
-
-
-def _close(*descriptors: int) -> None:
-    for fd in descriptors:
-        if fd >= 0:
-            os.close(fd)
-
-
-def _become(
-    argv: list[bytes], environment: dict[bytes, bytes], umask: int | None, ends: tuple[int, ...], parent: int
-) -> None:
-    """In the child: never returns."""
-    trouble = ends[3]
-    try:
-        signal.set_wakeup_fd(-1)
-        for name in _RESET_SIGNALS:
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_DFL)
-        os.setsid()
-        die_with_parent(signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(127)
-        for place in (0, 1, 2):
-            os.dup2(ends[place], place, inheritable=True)
-        os.chdir("/")
-        if umask is not None:
-            os.umask(umask)
-        path = environment.get(b"PATH", b"")
-        places = [argv[0]] if b"/" in argv[0] else [where + b"/" + argv[0] for where in path.split(b":")]
-        code = 2
-        for executable in places:
-            try:
-                os.execve(executable, argv, environment)  # noqa: S606 - no shell is what is wanted
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                code = error.errno or 5
-        os.write(trouble, b"%d" % code)
-    except OSError as error:
-        os.write(trouble, b"%d" % (error.errno or 5))
-    except BaseException:  # noqa: BLE001 - a child must never come back from here
-        os.write(trouble, b"22")
-    finally:
-        os._exit(127)
-    sys.exit(127)
-
-
-class Ending:
-    """TERM to all processes found, a grace, KILL, until none is found; over when `result` is not None.
-
-    Polls, since a process that is ending may start others. A signalled process counts until it is gone, even if `find`
-    no longer returns it. One poll may take long, so the wait counts from the end of the first step that sent KILL to
-    the end of the previous step: any process found after that has outlived it.
-    """
-
-    def __init__(self, find: Callable[[looks.Snapshot], list[looks.Look]], grace_s: float) -> None:
-        self._find = find
-        self._kill_from_s = time.monotonic() + grace_s
-        self._killed_s: float | None = None
-        self._stepped_s = time.monotonic()
-        self._told: list[looks.Look] = []
-        self.result: bool | None = None
-
-    def step(self, snapshot: looks.Snapshot) -> None:
-        """Run `find` once, and signal the processes found."""
-        killing = time.monotonic() >= self._kill_from_s
-        left = {(look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._told))}
-        told = {(look.pid, look.start_ticks) for look in self._told}
-        for key, look in left.items():
-            if killing or key not in told:
-                _signal(look, signal.SIGKILL if killing else signal.SIGTERM)
-        self._told = list(left.values())
-        if not left:
-            self.result = True
-        elif self._killed_s is not None and self._stepped_s >= self._killed_s + KILL_WAIT_S:
-            self.result = False
-        self._stepped_s = time.monotonic()
-        if killing and self._killed_s is None:
-            self._killed_s = self._stepped_s
-
-
-def end_all(find: Callable[[looks.Snapshot], list[looks.Look]], grace_s: float) -> bool:
-    """Step an `Ending` to its result."""
-    ending = Ending(find, grace_s)
-    while True:
-        reap()
-        ending.step(looks.Snapshot())
-        if ending.result is not None:
-            return ending.result
-        time.sleep(_ENDING_STEP_S)
-
-
-def reap() -> dict[int, int]:
-    """Reap the ended children: wait status by pid."""
-    ended: dict[int, int] = {}
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended[pid] = status
-
-
-def _signal(look: looks.Look, number: int) -> None:
-    """Signal this process, through a pidfd if the kernel has them (5.3), so that a reused pid is not hit."""
-    try:
-        fd = os.pidfd_open(look.pid)
-    except ProcessLookupError:
-        return
-    except (OSError, AttributeError):
-        fd = -1
-    try:
-        again = looks.look_at(look.pid)
-        if again is None or again.start_ticks != look.start_ticks:
-            return
-        if fd >= 0:
-            signal.pidfd_send_signal(fd, number)
-        else:
-            os.kill(look.pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        _close(fd)
-
-
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 _SIGKILL = 9
@@ -260,20 +57,21 @@ class FarStream:
         """Start it. Raises OSError, ValueError."""
         environment = {wire.raw(name): wire.raw(value) for name, value in fields["environment"].items()}
         argv, with_input = [wire.raw(word) for word in fields["argv"]], fields["with_input"]
-        started = Started(argv, environment, with_input=with_input, umask=fields["umask"])
-        self.pid = started.pid
-        self.start_ticks = started.start_ticks
+        # A stream that outlived its far end would write beside its successor.
+        self.program = process.Program(
+            argv, environment, with_input=with_input, dies_with_parent=True, umask=fields["umask"]
+        )
+        process.widen(self.program.output)
         self._token = wire.raw(fields.get("token") or "")
         self._loop = loop
         self._number = number
-        self._kinds = {started.output: wire.STDOUT, started.errors: wire.STDERR}
-        self._credits = {started.output: wire.STDOUT_WINDOW_BYTES, started.errors: wire.STDOUT_WINDOW_BYTES}
+        self._kinds = {self.program.output: wire.STDOUT, self.program.errors: wire.STDERR}
+        self._credits = dict.fromkeys(self._kinds, wire.STDOUT_WINDOW_BYTES)
         self._watched: dict[int, bool] = {}
-        self._input = started.input
+        self._input = self.program.input
         self._given: deque[memoryview] = deque()
         self._input_ends = False
-        self._code: int | None = None
-        self._ending: Ending | None = None
+        self._ending: process.Ending | None = None
         self._discarding = False
         self._drained_s = 0.0
         self._stepped_s = time.monotonic()
@@ -282,12 +80,12 @@ class FarStream:
     @property
     def is_running(self) -> bool:
         """Whether the program itself has not ended."""
-        return self._code is None
+        return self.program.exit_code is None
 
     @property
     def draining(self) -> bool:
         """Whether the program has ended and a pipe is still open."""
-        return self._code is not None and bool(self._kinds)
+        return not self.is_running and bool(self._kinds)
 
     def arrange(self) -> None:
         """Update which pipes are watched."""
@@ -326,17 +124,13 @@ class FarStream:
         self._discarding = self._discarding or bool(fields["discard"])
         self.arrange()
         if self._ending is None:
-            self._ending = Ending(self._members, fields["grace_s"])
+            self._ending = process.Ending(self._processes, fields["grace_s"])
             self._loop.add_ending(self._ending)
 
     def limit(self, fields: dict[str, Any]) -> None:
         """See `set_limit`."""
         if self.is_running:  # not reaped, so the pid is its own
-            set_limit(self.pid, fields["bytes_per_s"])
-
-    def exited(self, code: int) -> None:
-        """The program itself has ended and been reaped."""
-        self._code = code
+            process.set_limit(self.program.pid, fields["bytes_per_s"])
 
     def step(self) -> bool:
         """Whether the stream is over, with EXITED sent."""
@@ -354,15 +148,12 @@ class FarStream:
             return False
         for fd in [*self._kinds, self._input]:
             self._close(fd)
-        code = -_SIGKILL if self._code is None else self._code
+        code = -_SIGKILL if self.program.exit_code is None else self.program.exit_code
         self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs})
         return True
 
-    def _members(self, snapshot: looks.Snapshot) -> list[looks.Look]:
-        found = {look.pid: look for look in snapshot.of_session(self.pid)}
-        if self._token:
-            found.update((look.pid, look) for look in snapshot.with_token(self._token))
-        return list(found.values())
+    def _processes(self, snapshot: looks.Snapshot) -> list[looks.Look]:
+        return self.program.processes(snapshot, self._token)
 
     def _read(self, fd: int) -> None:
         # The watch ends when the window is full, so there is credit here.
@@ -384,7 +175,7 @@ class FarStream:
             while self._given:
                 sent = os.write(self._input, self._given[0])
                 written += sent
-                take_off(self._given, sent)
+                process.take_off(self._given, sent)
         except BlockingIOError:
             pass
         except OSError:
@@ -450,14 +241,14 @@ class PrivateDirectory:
     def place(self, name: str, content: bytes) -> bytes:
         """Write an executable file and return its path. Raises OSError.
 
-        The same content is not written again, and no fork happens during the write: see `FORKING`.
+        The same content is not written again, and no fork happens during the write: see `process.FORKING`.
         """
         if "/" in name or name in ("", ".", ".."):
             raise OSError(22, "not a plain file name")
         path = os.path.join(self._path, name)
         temporary = path + ".new"
         digest = hashlib.blake2b(content).digest()
-        with FORKING:
+        with process.FORKING:
             if self._placed.get(name) != digest:
                 fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o700)
                 with os.fdopen(fd, "wb") as file:
@@ -502,7 +293,7 @@ class Calls:
         self._private = private
         self._waker = waker
         self._done: deque[tuple[int, dict[str, Any], bytes]] = deque()
-        self._endings: dict[int, Ending] = {}
+        self._endings: dict[int, process.Ending] = {}
         self._placing = threading.Lock()
         self._syncing = threading.Lock()
         self._sync_fds: dict[bytes, int] = {}
@@ -545,8 +336,8 @@ class Calls:
         for number in [number for number, ending in self._endings.items() if ending.result is not None]:
             self._loop.say(wire.ANSWER, number, {"ended": self._endings.pop(number).result})
 
-    def _end(self, number: int, find: Callable[[looks.Snapshot], list[looks.Look]], fields: dict[str, Any]) -> None:
-        ending = Ending(find, fields["grace_s"])
+    def _end(self, number: int, find: process.Finding, fields: dict[str, Any]) -> None:
+        ending = process.Ending(find, fields["grace_s"])
         self._endings[number] = ending
         self._loop.add_ending(ending)
 
@@ -619,7 +410,7 @@ def facts() -> dict[str, Any]:
     }
 
 
-def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> Callable[[looks.Snapshot], list[looks.Look]]:
+def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> process.Finding:
     """Finds far ends of the same caller whose connections were lost, their descendants, and the processes with the
     tokens of their started programs, which may be orphans by now. `own` marks this far end, `prefix` all of the
     caller's.
@@ -637,7 +428,6 @@ def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> Callable[[lo
 _INPUT, _OUTPUT = 0, 1
 _BACKLOG_BYTES = 8 << 20
 """If more output than this waits for the connection, programs are not read."""
-_ENDING_STEP_S = 0.02
 _MARGIN_S = 0.05
 
 
@@ -650,7 +440,7 @@ class FarEnd:
         self._poll = select.epoll()
         self._streams: dict[int, FarStream] = {}
         self._by_fd: dict[int, FarStream] = {}
-        self._endings: list[Ending] = []
+        self._endings: list[process.Ending] = []
         self._look_at_s = 0.0
         self._incoming = bytearray()
         self._outgoing: deque[memoryview] = deque()
@@ -684,7 +474,7 @@ class FarEnd:
         """Queue a control frame."""
         self.send(kind, number, wire.pack(fields, content))
 
-    def add_ending(self, ending: Ending) -> None:
+    def add_ending(self, ending: process.Ending) -> None:
         """Step it until it is over, the first time at once."""
         self._endings.append(ending)
         self._look_at_s = 0.0
@@ -729,7 +519,7 @@ class FarEnd:
     def end_everything(self) -> None:
         """TERM, grace, KILL to all descendants, whatever their session."""
         me = os.getpid()
-        end_all(lambda snapshot: snapshot.beneath([me]), self.grace_s)
+        process.end_all(lambda snapshot: snapshot.beneath([me]), self.grace_s)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number != signal.SIGCHLD:
@@ -793,7 +583,8 @@ class FarEnd:
             self.say(wire.NOT_STARTED, number, {"errno": code, "text": wire.text(str(error).encode("utf-8"))})
             return
         self._streams[number] = stream
-        identity = {"pid": stream.pid, "start_ticks": stream.start_ticks, "boot_id": looks.boot_id()}
+        program = stream.program
+        identity = {"pid": program.pid, "start_ticks": program.start_ticks or 0, "boot_id": looks.boot_id()}
         self.say(wire.STARTED, number, identity)
 
     def _woken(self) -> None:
@@ -801,10 +592,10 @@ class FarEnd:
             os.read(self._wake, 4096)
         except BlockingIOError:
             return
-        ended = reap()
+        ended = process.reap()
         for stream in self._streams.values():
-            if stream.pid in ended:
-                stream.exited(os.waitstatus_to_exitcode(ended[stream.pid]))
+            if stream.program.pid in ended:
+                stream.program.was_reaped(os.waitstatus_to_exitcode(ended[stream.program.pid]))
         self._calls.deliver()
 
     def _step(self) -> None:
@@ -817,7 +608,7 @@ class FarEnd:
             self._calls.look()
             ended_s = time.monotonic()
             # On a host with thousands of processes a search takes long: leave time for the streams.
-            self._look_at_s = ended_s + max(_ENDING_STEP_S, 4 * (ended_s - began_s))
+            self._look_at_s = ended_s + max(process.POLL_S, 4 * (ended_s - began_s))
         for number in [number for number, stream in self._streams.items() if stream.step()]:
             del self._streams[number]
 
@@ -831,7 +622,7 @@ class FarEnd:
                 self._over = True
                 return
             self._waiting_bytes -= sent
-            take_off(self._outgoing, sent)
+            process.take_off(self._outgoing, sent)
         wanted = bool(self._outgoing)
         if wanted != self._writing:
             self._writing = wanted
@@ -867,7 +658,7 @@ def main(settings: dict[str, Any]) -> None:
     if pid == 0:
         code = 1
         try:
-            die_with_parent(signal.SIGTERM)
+            process.die_with_parent(signal.SIGTERM)
             if os.getppid() == guardian:
                 adopt_orphans()
                 _work(settings, private)
@@ -900,7 +691,7 @@ def _guard(worker: int, private: PrivateDirectory, grace_s: float) -> None:
         pid, status = os.waitpid(-1, 0)
         if pid == worker:
             code = os.waitstatus_to_exitcode(status)
-    end_all(lambda snapshot: snapshot.beneath([me]), grace_s)
+    process.end_all(lambda snapshot: snapshot.beneath([me]), grace_s)
     private.remove()
     sys.stderr.flush()
     os._exit(0 if code == 0 else 1)

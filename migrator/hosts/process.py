@@ -1,30 +1,28 @@
-"""The only module that starts programs, and ends them with their whole process group.
+"""Programs of this machine, run by the event loop: their input and output, their time limits, their ends.
 
-Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to
-the group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
+`far_process` starts and ends them, with a clean environment. Cancellation waits for the end: no task leaves a process
+behind.
 """
 
 import asyncio
-import fcntl
 import functools
 import logging
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
-from migrator.hosts import far_end, proc
-from migrator.hosts.far_looks import Look, Snapshot
+from migrator.hosts import far_process, proc
+from migrator.hosts.far_looks import Snapshot
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput, OnStart, Processes
 
@@ -34,7 +32,6 @@ BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 GRACE_S = 5.0
 """The default time between TERM and KILL."""
 _PIECE_BYTES = 1 << 16
-_POLL_S = 0.02
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 
@@ -68,7 +65,7 @@ class LocalProcesses(CollectingProcesses):
 
     def limit(self, token: str, bytes_per_s: int) -> None:
         if (child := self._children.get(token)) is not None and not child.reap():
-            far_end.set_limit(child.identity.pid, bytes_per_s)
+            far_process.set_limit(child.identity.pid, bytes_per_s)
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         return proc.carriers(tokens)
@@ -117,69 +114,66 @@ class LocalProcesses(CollectingProcesses):
         return Completed(exit_code=child.exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
     async def _end(self, child: "Child", command: Command) -> None:
-        """End a program that did not finish: its session, and all processes with its token. A program that finished may
-        have left a daemon on purpose.
-        """
-        token = command.token
-        await child.end(self._grace_s)
-        await end_all(lambda snapshot: snapshot.of_session(child.identity.pid), self._grace_s)
-        if token is not None and not await self.end(token, grace_s=self._grace_s):
+        """End a program that did not finish. One that finished may have left a daemon on purpose."""
+        if not await child.end(self._grace_s):
             _log.error("a process of %s cannot be ended (pid %d)", show(command.argv[0]), child.identity.pid)
 
 
-async def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
-    """End all processes found, as `far_end.Ending` does; False if one survives."""
-    ending = far_end.Ending(find, grace_s)
-    ending.step(Snapshot())
-    while ending.result is None:
-        await asyncio.sleep(_POLL_S)
+async def end_all(find: far_process.Finding, grace_s: float) -> bool:
+    """End all processes found, as `far_process.Ending` does; False if one survives."""
+    ending = far_process.Ending(find, grace_s)
+    while True:
+        began_s = time.monotonic()
         ending.step(Snapshot())
-    return ending.result
+        if ending.result is not None:
+            return ending.result
+        # On a machine with thousands of processes a search takes long: leave time for everything else.
+        await asyncio.sleep(max(far_process.POLL_S, 4 * (time.monotonic() - began_s)))
 
 
 class Child:
-    """One started process with its pipes. All methods belong to the event loop that created it.
+    """One started program. All methods belong to the event loop that created it.
 
     `open_input`: the caller writes its standard input through the descriptor `stdin`. `one_output`: standard error goes
     to `stdout`.
     """
 
     def __init__(self, command: Command, *, open_input: bool = False, one_output: bool = False) -> None:
+        """Raises ToolFailed if it cannot be started."""
         self.end_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._token = (command.token or "").encode()
         try:
-            self._popen = subprocess.Popen(
+            self._program = far_process.Program(
                 command.argv,
-                bufsize=0,
-                stdin=subprocess.PIPE if command.stdin or open_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if one_output else subprocess.PIPE,
-                env=_environment(command),
-                start_new_session=True,
-                close_fds=True,
-                umask=-1 if command.umask is None else command.umask,
+                _environment(command),
+                with_input=bool(command.stdin) or open_input,
+                # A killed command's streams are found by their tokens: the next command waits for them, or ends them.
+                dies_with_parent=False,
+                one_output=one_output,
+                umask=command.umask,
             )
         except (OSError, ValueError) as error:
             raise not_started(command, error) from error
-        self.stdout = _nonblocking(self._popen.stdout)
-        self.stderr = -1 if one_output else _nonblocking(self._popen.stderr)
-        self.stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else -1
+        self.stdin, self.stdout, self.stderr = self._program.input, self._program.output, self._program.errors
+        self._pidfd = -1
         try:
-            self._pidfd = os.pidfd_open(self._popen.pid)
-            # Not reaped before the first `poll`, so /proc still lists it if it has ended.
-            self.identity = _identity_of_started(command, self._popen.pid)
+            self._pidfd = os.pidfd_open(self._program.pid)
+            self.identity = _identity(command, self._program)
         except (OSError, ToolFailed) as error:
-            self._popen.kill()
-            self._popen.wait()
+            self._program.kill()
+            self._program.wait()
+            self.close()
             raise not_started(command, error) from error
 
     @property
     def exit_code(self) -> int:
         """The exit code; minus the signal's number after a signal, also for a process that hangs after KILL."""
-        return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
+        code = self._program.exit_code
+        return -signal.SIGKILL if code is None else code
 
     def reap(self) -> bool:
         """Whether it has ended; an ended process is reaped."""
-        if self._popen.poll() is None:
+        if not self._program.reap():
             return False
         _set(self.end_seen)
         return True
@@ -205,31 +199,26 @@ class Child:
 
     def close_input(self) -> None:
         """Close standard input. May be called again."""
-        if self._popen.stdin is not None:
-            self._popen.stdin.close()
+        far_process.close(self.stdin)
+        self.stdin = -1
 
-    async def end(self, grace_s: float) -> None:
-        """TERM, grace, KILL to the group, and reap, as long as its leader exists."""
-        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, far_end.KILL_WAIT_S)):
-            # Not reaped yet, so the group's number cannot have been reused.
-            if self.reap():
-                return
-            os.killpg(self._popen.pid, number)
-            task = asyncio.ensure_future(self.exited())
-            await asyncio.wait([task], timeout=wait_s)
-            await cancel_all([task])
+    def kill(self) -> None:
+        """KILL its process group at once."""
+        self._program.kill()
+
+    async def end(self, grace_s: float) -> bool:
+        """TERM, grace, KILL to its session and to all processes with its token, and reap it. False if one survives."""
+        ended = await end_all(lambda snapshot: self._program.processes(snapshot, self._token), grace_s)
+        self.reap()
+        return ended
 
     def close(self) -> None:
         """Close the pipes. May be called again."""
-        for stream in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-            if stream is not None:
-                stream.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
-        if self._popen.returncode is None:
+        far_process.close(self.stdin, self.stdout, self.stderr, self._pidfd)
+        self.stdin = self.stdout = self.stderr = self._pidfd = -1
+        if self._program.exit_code is None:
             # It hangs in the kernel: a thread waits for its end, so that it does not remain a zombie.
-            threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
+            threading.Thread(target=self._program.wait, name=f"reap-{self._program.pid}", daemon=True).start()
 
 
 class _Collected:
@@ -267,22 +256,13 @@ def not_started(command: Command, error: Exception) -> ToolFailed:
     )
 
 
-def _identity_of_started(command: Command, pid: int) -> ProcessIdentity:
-    identity = proc.identity_of(pid)
-    if identity is None:
+def _identity(command: Command, program: far_process.Program) -> ProcessIdentity:
+    if program.start_ticks is None:
         raise ToolFailed(
-            f"{show(command.argv[0])} (pid {pid}) cannot be seen in /proc",
+            f"{show(command.argv[0])} (pid {program.pid}) is not visible in /proc",
             cause="/proc is not mounted, or hides processes (hidepid)",
         )
-    return identity
-
-
-def _nonblocking(stream: IO[bytes] | None) -> int:
-    if stream is None:
-        raise ValueError("not a pipe")
-    fd = stream.fileno()
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
-    return fd
+    return ProcessIdentity(pid=program.pid, start_ticks=program.start_ticks, boot_id=proc.boot_id())
 
 
 def _set(future: "asyncio.Future[None]", _: object = None) -> None:
@@ -408,7 +388,7 @@ class Duplex:
         self._sending = threading.Lock()
         self._stderr = bytearray()
         for fd in (self._child.stdin, self._child.stdout):
-            far_end.widen(fd)
+            far_process.widen(fd)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._child.stdout, self._read)
         self._loop.add_reader(self._child.stderr, self._read_errors)
@@ -475,7 +455,8 @@ class Duplex:
                 await self.exit_code(within_s=patience_s)
         finally:
             try:
-                await self._child.end(grace_s)
+                if not self._child.reap():
+                    await self._child.end(grace_s)
             finally:
                 self._stop_reading()
                 self._child.close()
@@ -485,9 +466,7 @@ class Duplex:
         if self._closing:
             return
         self._stop_writing()  # on a closed loop, removing a descriptor does nothing
-        if not self._child.reap():
-            with suppress(ProcessLookupError):
-                os.killpg(self._child.identity.pid, signal.SIGKILL)
+        self._child.kill()
         self._stop_reading()
         self._child.close()
 
@@ -538,7 +517,7 @@ class Duplex:
                 self._unsent_bytes = 0
                 break
             self._unsent_bytes -= sent
-            far_end.take_off(self._unsent, sent)
+            far_process.take_off(self._unsent, sent)
 
     def _stop_writing(self) -> None:
         self._loop.remove_writer(self._child.stdin)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.core.errors import ToolFailed
-from migrator.hosts import far_end, far_looks
+from migrator.hosts import far_looks, far_process
 from migrator.hosts.connection import Transport
 from migrator.hosts.far_end import predecessors
 from migrator.hosts.far_looks import Snapshot, look_at, token_of
@@ -307,12 +307,11 @@ def test_a_pid_given_out_from_the_lowest_again_is_seen(monkeypatch: pytest.Monke
 
 def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     """A process that hangs in the kernel takes no signal: as here, where none is sent."""
-    monkeypatch.setattr(far_end, "_signal", lambda *_: None)
-    monkeypatch.setattr(far_end, "KILL_WAIT_S", 0.05)
+    monkeypatch.setattr(far_process, "_signal", lambda *_: None)
+    monkeypatch.setattr(far_process, "KILL_WAIT_S", 0.05)
     processes = LocalProcesses(grace_s=0.05)
     start_alone((b"sleep", b"1000"), token)
     assert not in_loop(processes.end(token, grace_s=0.05))
-    monkeypatch.setattr(os, "killpg", lambda *_: None)
     command = Command(argv=(b"sh", b"-c", b"echo up; sleep 1000"), stdin=bytes(1 << 20), timeout_s=0.1, token=token)
     completed = in_loop(processes.run(command))
     assert (completed.timed_out, completed.stdout) == (True, b"up\n")
