@@ -12,12 +12,12 @@ from migrator.app.hosts import endpoints, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, TargetKind
 from migrator.bricks.add.call import AdditionPorts, DirectoryPorts
-from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.model import TargetRoom
 from migrator.bricks.drain.audit import LeftListFile
 from migrator.bricks.drain.call import DrainPorts
 from migrator.bricks.drain.directory_times import DirectoryTimes
 from migrator.bricks.drain.leftovers import VolumeNames
+from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.retire.cover import WriteList, cover_paths
 from migrator.bricks.retire.model import Uncovered
 from migrator.bricks.retire.retire import RetirementPorts

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from migrator.bricks.add import model
-from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
+from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.records import BrickLedger
 from migrator.bricks.shields import Shields
 from migrator.bricks.strange_files import StrangeLook

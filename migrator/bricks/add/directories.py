@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from migrator.bricks.add import rules_directories
 from migrator.bricks.add.call import AdditionCall, DirectoryPorts
-from migrator.bricks.add.known_directories import KnownDirectoryFile
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
+from migrator.bricks.directory_owners import same_owner
+from migrator.bricks.known_directories import KnownDirectoryFile
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
@@ -172,7 +173,7 @@ class _Suspect:
     def is_as(self, shown: DirectoryFacts) -> bool:
         """Whether the mount shows the owner and mode that the walk found."""
         return rules_directories.shown_as(shown, self.seen, self.above) or (
-            self.copy is not None and rules_directories.same_owner(shown, self.copy)
+            self.copy is not None and same_owner(shown, self.copy)
         )
 
 
@@ -205,7 +206,7 @@ class _Sweep:
             known = right.get(one.gfid)
             if known is None or one.gfid in self.suspects or len(self.copies) >= _AT_ONCE:
                 continue
-            if not rules_directories.same_owner(known, one):
+            if not same_owner(known, one):
                 self.copies[one.path] = one
 
     def take_again(self, found: Sequence[DirectoryFacts]) -> None:
@@ -215,7 +216,7 @@ class _Sweep:
             known, copy = right.get(one.gfid), self.copies.get(one.path)
             if known is None or copy is None or copy.gfid != one.gfid:
                 continue
-            if rules_directories.same_owner(known, one):
+            if same_owner(known, one):
                 self._suspect(one.gfid, _Suspect(verdict=_V.TAKEN, known=known, seen=one, copy=copy))
 
     def undecided(self) -> list[bytes]:

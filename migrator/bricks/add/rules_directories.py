@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
+from migrator.bricks.directory_owners import beyond_mode, same_owner
 from migrator.core.paths import parent, shell_quoted, show
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl, show_acl
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
@@ -33,7 +34,6 @@ class DirectoryVerdict(StrEnum):
 
 
 _V = DirectoryVerdict
-_OF_MODE = (USER_OBJ, GROUP_OBJ, OTHER)
 LET_ALONE = frozenset({_V.RIGHT, _V.CHANGED})
 RESTORED = frozenset({_V.TAKEN, _V.OUTDATED})
 UNDECIDED = frozenset({_V.OUTDATED, _V.DOUBTFUL})
@@ -72,13 +72,6 @@ def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
     if known.changed_ns is None or copy.changed_ns is None:
         return False
     return copy.gfid == known.gfid and copy.changed_ns <= known.changed_ns
-
-
-def same_owner(one: DirectoryFacts, other: DirectoryFacts) -> bool:
-    """Return whether owner, mode and known ACLs are equal."""
-    acls = ((_beyond_mode(one.access), _beyond_mode(other.access)), (one.default, other.default))
-    alike = all(a is None or b is None or a == b for a, b in acls)
-    return (one.mode, one.uid, one.gid) == (other.mode, other.uid, other.gid) and alike
 
 
 def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
@@ -126,15 +119,7 @@ def listed(
 
 
 def _owned(one: DirectoryFacts) -> tuple[object, ...]:
-    return (one.mode, one.uid, one.gid, _beyond_mode(one.access), one.default)
-
-
-def _beyond_mode(acl: bytes | None) -> bytes | None:
-    """Reduce an access ACL that is equivalent to a mode to none. A mount of Gluster shows such an ACL if a brick has
-    none.
-    """
-    entries = parse_acl(acl) if acl else None
-    return b"" if entries and all(entry.tag in _OF_MODE for entry in entries) else acl
+    return (one.mode, one.uid, one.gid, beyond_mode(one.access), one.default)
 
 
 def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
@@ -147,13 +132,13 @@ def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
 def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
     """Return whether its attributes are the former ones, or those of a new directory in the same place."""
     modes, groups = {known.mode}, {known.gid, 0}
-    acls = {_beyond_mode(known.access), b""}
+    acls = {beyond_mode(known.access), b""}
     if above is not None:
         groups.add(above.gid)
         modes |= {mode & _left_by(above.default) | mode & ~0o777 for mode in modes}
         modes |= {mode & ~stat.S_ISGID | above.mode & stat.S_ISGID for mode in modes}
     inherited = above is not None and bool(above.default)
-    alike = inherited or (_beyond_mode(seen.access) in acls and seen.default in (known.default, b""))
+    alike = inherited or (beyond_mode(seen.access) in acls and seen.default in (known.default, b""))
     return alike and seen.mode in modes and seen.uid in (known.uid, 0) and seen.gid in groups
 
 

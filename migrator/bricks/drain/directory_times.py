@@ -5,8 +5,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from migrator.bricks.add.known_directories import DirectoryFiles, KnownDirectoryFile, MountedDirectories
 from migrator.bricks.drain.rules_times import is_latest
+from migrator.bricks.known_directories import DirectoryFiles, KnownDirectoryFile, MountedDirectories
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import Blocking
 from migrator.gluster.looks import HostDirectories

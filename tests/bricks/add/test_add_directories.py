@@ -21,9 +21,10 @@ from migrator.bricks.add.directories import (
     restoring_directories,
     still_shut_directories,
 )
-from migrator.bricks.add.known_directories import DirectoryFiles
 from migrator.bricks.add.model import AdditionNotes, AdditionSide, AdditionState
-from migrator.bricks.add.rules_directories import DirectoryVerdict, judge, listed, same_owner, untouched_since
+from migrator.bricks.add.rules_directories import DirectoryVerdict, judge, listed, untouched_since
+from migrator.bricks.directory_owners import same_owner
+from migrator.bricks.known_directories import DirectoryFiles
 from migrator.core.errors import ToolFailed
 from migrator.gluster.model import Brick, DirectoryFacts
 from tests.support.entries import acl

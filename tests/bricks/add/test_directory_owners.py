@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
+from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.gluster.looks import HostDirectories

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.drain.directory_times import DirectoryTimes, KeptTimes
+from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.core.errors import ToolFailed
 from migrator.gluster.model import Brick, DirectoryFacts, VolumeState
 from tests.support.fakes import inline

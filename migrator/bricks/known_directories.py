@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 
-from migrator.bricks.add.rules_directories import same_owner
+from migrator.bricks.directory_owners import same_owner
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, time_of_entry_ns
 from migrator.core.errors import MigratorError
 from migrator.fs.beneath import Root
