@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from migrator.app import Wiring
@@ -23,12 +22,15 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import join
 from migrator.core.progress import Progress
-from migrator.cutover import carry_back
 from migrator.cutover.files import MountedTops, links_of
+from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, Verifying, exchanged
 from migrator.cutover.model import CutoverRecord, LinkSeen
-from migrator.cutover.steps import Comparing, CutoverWorld, Verifying
+from migrator.cutover.rollback import Rollback, Rollbacks, newest_pass
+from migrator.cutover.rollback_sides import SourceAsTarget, TargetAsSource
+from migrator.cutover.steps import Comparing, CutoverWorld
 from migrator.cutover.writers import SearchBegun, SearchesAhead, brick_writers, local_writers, seen_by_nobody
 from migrator.fs.model import DigestPolicy, TargetCapabilities
+from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.changes import GlusterVolumeCommands
@@ -43,8 +45,8 @@ from migrator.reap.archive import ArchivingWorld, Rows
 from migrator.reap.files import MemberReader
 from migrator.reap.model import ReapRow
 from migrator.reap.restore import RestoringWorld
-from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
 from migrator.site.model import ReapAction
+from migrator.transfer.context import World
 
 if TYPE_CHECKING:
     from migrator.verify.content import Readers
@@ -113,88 +115,119 @@ def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
 
 
 # ---
-# Carrying back
+# Migrations, and rollbacks: the same migration with its sides exchanged
 
 
-def carrying_back(
-    wiring: Wiring, own: MigrationLedger, *, progress: Progress, policy: DigestPolicy
-) -> carry_back.CarryingBack:
+@asynccontextmanager
+async def migration(
+    wiring: Wiring,
+    source: SourceFileSystem,
+    target: MountedTarget,
+    *,
+    hosts: SiteHosts,
+    ledger: MigrationLedger,
+    progress: Progress,
+    verifying: Callable[[World], Verifying],
+    controls: MigrationLedger | None = None,
+) -> AsyncIterator[Migration]:
+    """The migration from `source` to `target`, for the length of the block. `controls` as for `run_world`."""
+    with wiring.target_moves() as moves:
+        async with run_world(
+            wiring,
+            source,
+            target,
+            hosts=hosts,
+            ledger=ledger,
+            controls=controls,
+            progress=progress,
+            engine=pass_engine(wiring.site),
+        ) as world:
+            yield Migration(
+                world=world,
+                files=wiring.run_files(),
+                deltas=deltas_of(wiring, world, hosts=hosts, moves=moves),
+                catalogs=wiring.closed_catalogs(ledger),
+                scratch=wiring.scratch,
+                verifying=verifying(world),
+            )
+
+
+def rollback_sites(wiring: Wiring) -> RollbackSites:
+    """The sites of all rollbacks."""
+    return RollbackSites(directory=wiring.rollbacks, open=partial(MigrationLedger.open, read_only=True))
+
+
+def rollbacks(wiring: Wiring, own: MigrationLedger, *, progress: Progress, policy: DigestPolicy) -> Rollbacks:
     """The rollbacks of a site, whose ledger is `own`."""
-    engine, known = pass_engine(wiring.site), own.site.required()
+    sites, known = rollback_sites(wiring), own.site.required()
 
     @asynccontextmanager
-    async def opened(record: CutoverRecord) -> AsyncIterator[carry_back.BackParts]:
-        back = Wiring(
-            _exchanged(wiring.site, carry_back.rollback_directory(wiring.rollbacks, record)), own_journal=False
-        )
-        site, tree = back.site, record.tree.path
-        with (
-            carry_back.rollback_ledger(own, site.site.state_dir) as ledger,
-            wiring.source() as real,
-            ExitStack() as stack,
-        ):
-            kept = ledger.site.required()
-            source = carry_back.SourceSide(
-                back.target_root,
-                kept.capabilities,
-                tree=tree,
-                name_seed=known.name_seed,
-                source=real,
-                tool=back.target_tool,
-            )
-            target = carry_back.TargetSide(
+    async def opened(record: CutoverRecord) -> AsyncIterator[Rollback]:
+        back = Wiring(exchanged(wiring.site, sites.directory_of(record)), own_journal=False)
+        with back.ledger(create=True) as ledger, wiring.source() as real, ExitStack() as stack:
+            kept = sites.prepare(record, ledger, known)
+            plan = wiring.plan(own, record.plan)
+            read = TargetAsSource(
                 back.source_root,
                 known.capabilities,
-                tree=tree,
+                tree=record.tree.path,
                 name_seed=known.name_seed,
                 source=real,
                 tool=back.source_tool,
             )
-            for side in (source, target):
-                stack.callback(side.close)
-            moves = stack.enter_context(back.target_moves())
-            # The source and the target are exchanged: what a run reads is the target.
+            written = SourceAsTarget(
+                back.target_root,
+                kept.capabilities,
+                tree=record.tree.path,
+                name_seed=known.name_seed,
+                source=real,
+                tool=back.target_tool,
+            )
+            for one in (read, written):
+                stack.callback(one.close)
+
+            @contextmanager
+            def verifying(of_rollback: Plan, batch: int, trees: tuple[bytes, ...]) -> Iterator["Verification"]:
+                # The source and the target as at the cutover. Paths that the plan has archived or left behind are on
+                # the source only.
+                made = verification(
+                    back,
+                    written,
+                    read,
+                    plan=replace(of_rollback, reap=plan.reap),
+                    batch=batch,
+                    trees=trees,
+                    policy=policy,
+                    ledger=ledger,
+                    progress=progress,
+                )
+                made.own, made.reap_lists, made.archived = own, wiring.reap_lists(), None
+                yield made
+
             async with (
-                reached(site) as hosts,
-                run_world(
-                    back, target, source, hosts=hosts, ledger=ledger, controls=own, progress=progress, engine=engine
-                ) as world,
+                reached(back.site) as hosts,
+                migration(
+                    back,
+                    read,
+                    written,
+                    hosts=hosts,
+                    ledger=ledger,
+                    controls=own,
+                    progress=progress,
+                    verifying=lambda _: verifying,
+                ) as made,
             ):
-
-                def compare(plan: Plan) -> Awaitable[VerificationRecord]:
-                    # Paths that the plan has archived or left behind are on the source only.
-                    plan = replace(plan, reap=own_plan.reap)
-                    made = verification(
-                        back,
-                        source,
-                        target,
-                        plan=plan,
-                        batch=record.id,
-                        policy=policy,
-                        ledger=ledger,
-                        progress=progress,
-                    )
-                    made.own, made.reap_lists, made.archived = own, wiring.reap_lists(), None
-                    return made.run()
-
-                deltas = deltas_of(back, world, hosts=hosts, moves=moves)
-                own_plan = wiring.plan(own, record.plan)
-                yield carry_back.BackParts(
-                    plan=own_plan,
-                    source=source,
+                yield Rollback(
+                    record=record,
+                    plan=plan,
                     own=own,
-                    catalogs=back.closed_catalogs(ledger),
-                    scratch=back.scratch,
-                    world=world,
-                    files=back.run_files(),
-                    deltas=replace(deltas, extras=None, reap_lists=wiring.reap_lists()),
-                    request=run_request(site, carry_back.PLAN, (record.id,), engine=engine),
-                    compare=compare,
+                    migration=replace(made, deltas=replace(made.deltas, extras=None, reap_lists=wiring.reap_lists())),
+                    source=written,
+                    request=run_request(back.site, ROLLBACK_PLAN, (record.id,), engine=pass_engine(wiring.site)),
                 )
 
-    return carry_back.CarryingBack(
-        directory=wiring.rollbacks,
-        own=own,
+    return Rollbacks(
+        sites=sites,
         source_root=wiring.source_root,
         catalogs=wiring.closed_catalogs(own),
         ctimes=wiring.site.source.kind != "gluster" and wiring.source_tool.kind.ctimes.holds,
@@ -203,26 +236,8 @@ def carrying_back(
     )
 
 
-def _exchanged(site: Site, directory: Path) -> Site:
-    """The site of a rollback, with its files in `directory`: it reads the target and writes to the source, both through
-    their mounts.
-    """
-    return structs.replace(
-        site,
-        site=structs.replace(site.site, state_dir=directory, plans_dir=directory / "plans"),
-        source=SourceSection(kind=_by_mount(site.target.kind), mount=site.target.root, via="mount"),
-        target=TargetSection(kind=_by_mount(site.source.kind), mount=site.source.mount),
-        transfer=structs.replace(site.transfer, movers="local"),
-    )
-
-
 # ---
 # `cutover` and `rollback`
-
-
-def _by_mount(kind: FileSystemKind) -> FileSystemKind:
-    """The kind of a side of a rollback. Bricks and storage targets are not asked through it."""
-    return "posix" if kind in ("gluster", "beegfs") else kind
 
 
 @asynccontextmanager
@@ -239,21 +254,24 @@ async def cutover_world(
     with ExitStack() as stack:
         source = stack.enter_context(wiring.source())
         target = stack.enter_context(wiring.target(known))
-        moves = stack.enter_context(wiring.target_moves())
+
+        def verifying(world: World) -> Verifying:
+            readers = readers_of(wiring, world, source, hosts=hosts, frozen=True)
+            return _verifying(wiring, readers, ledger=ledger, known=known, policy=policy, progress=progress)
+
         async with (
             connecting(site, source, ahead=ahead) as hosts,
-            run_world(
-                wiring, source, target, hosts=hosts, ledger=ledger, progress=progress, engine=pass_engine(site)
-            ) as run,
+            migration(
+                wiring, source, target, hosts=hosts, ledger=ledger, progress=progress, verifying=verifying
+            ) as there,
         ):
             target_side = stack.enter_context(closing(PosixSource(wiring.target_root)))
             # It restores attributes that the source has kept, so no capabilities are given: all attributes are tried.
             source_trees = stack.enter_context(closing(MountedTarget(wiring.source_root)))
             yield CutoverWorld(
-                run=run,
+                migration=there,
                 ledger=ledger,
                 hooks=wiring.hooks(),
-                files=wiring.run_files(),
                 freezer=MountedTops(wiring.source_root),
                 trees=target,
                 source_trees=source_trees,
@@ -261,17 +279,8 @@ async def cutover_world(
                 seen_by_nobody=_seen_by_nobody(wiring, source, hosts),
                 target_writers=target_writers(wiring, target_side),
                 links=links_of(site),
-                verifying=_verifying(
-                    wiring,
-                    readers_of(wiring, run, source, hosts=hosts, frozen=True),
-                    ledger=ledger,
-                    known=known,
-                    policy=policy,
-                    progress=progress,
-                ),
                 policy=policy,
-                deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
-                back=carrying_back(wiring, ledger, progress=progress, policy=policy),
+                rollbacks=rollbacks(wiring, ledger, progress=progress, policy=policy),
                 backup=partial(ledger.back_up, site.site.state_dir),
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
@@ -314,7 +323,7 @@ def _verifying(
     progress: Progress,
 ) -> Verifying:
     @contextmanager
-    def verifying(plan: Plan, batch: int, tree: bytes) -> Iterator["Verification"]:
+    def verifying(plan: Plan, batch: int, trees: tuple[bytes, ...]) -> Iterator["Verification"]:
         with wiring.source() as source, wiring.target(known) as target:
             made = verification(
                 wiring,
@@ -322,7 +331,7 @@ def _verifying(
                 target,
                 plan=plan,
                 batch=batch,
-                trees=(tree,),
+                trees=trees,
                 policy=policy,
                 ledger=ledger,
                 progress=progress,
@@ -363,7 +372,7 @@ async def purge_world(
                 archived=lambda: proven_archives(wiring, ledger),
                 skipped=_skipped(wiring, ledger),
                 **wiring.operation_ports(ledger, progress),
-                carried=_carried(wiring, ledger),
+                carried=_carried(rollback_sites(wiring)),
                 marks=marks_reader(site, source, hosts),
                 readers=partial(
                     reading_hosts,
@@ -387,14 +396,15 @@ def _skipped(wiring: Wiring, ledger: MigrationLedger) -> Callable[[CutoverRecord
     return look
 
 
-def _carried(wiring: Wiring, own: MigrationLedger) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
-    def look(record: CutoverRecord) -> Sequence[VerificationRecord] | None:
-        with carry_back.carried_ledger(own, wiring.rollbacks, record) as ledger:
-            if ledger is None or carry_back.newest_pass(ledger, record) is None:
+def _carried(sites: RollbackSites) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
+    def verifications(record: CutoverRecord) -> Sequence[VerificationRecord] | None:
+        with sites.read(record) as rollback:
+            if rollback is None or newest_pass(rollback) is None:
                 return None
-            return [one for one in ledger.verifications.of_plan(carry_back.PLAN) if one.batch == record.id]
+            of_plan = rollback.ledger.verifications.of_plan(rollback.plan)
+            return [one for one in of_plan if one.batch == rollback.batch]
 
-    return look
+    return verifications
 
 
 def _link(wiring: Wiring) -> Callable[[UserTree], LinkSeen]:

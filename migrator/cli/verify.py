@@ -162,14 +162,13 @@ async def _verify_carried(
 ) -> Mapping[UserTree, VerificationRecord]:
     """Compare the trees of those of these users who work on the target with the kept source, after an aborted rollback."""
     # Imported late, with all of a rollback: few verifications are of one.
-    from migrator.app.cutover import carrying_back  # noqa: PLC0415
-    from migrator.cutover.carry_back import carried_of  # noqa: PLC0415
+    from migrator.app.cutover import rollback_sites, rollbacks  # noqa: PLC0415
+    from migrator.cutover.rollback import carried_cutovers  # noqa: PLC0415
 
     made: dict[UserTree, VerificationRecord] = {}
-    for record in carried_of(ledger, wiring.rollbacks, users):
+    for record in carried_cutovers(ledger, rollback_sites(wiring), users):
         with _locked(wiring, (record.tree,)):
-            back = carrying_back(wiring, ledger, progress=shown, policy=policy)
-            found = await back.compare(record)
+            found = await rollbacks(wiring, ledger, progress=shown, policy=policy).compare(record)
         # The rollback's own ledger has another plan and batch for it.
         made[record.tree] = replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
     return made

@@ -34,7 +34,7 @@ from migrator.site.rules_guards import capacity_problems, health_problems
 from migrator.site.rules_links import check_switch_hooks, leads_elsewhere
 from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
-from migrator.transfer.context import LOG, Invocation
+from migrator.transfer.context import LOG
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
 from migrator.transfer.model import FileProblemKind, PassRecord
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
@@ -154,7 +154,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
                 files += summary.files
             if files:
                 await sight.run.clock.sleep(CTIME_MARGIN_NS / NS_PER_S)
-            with sight.world.verifying(sight.plan, batch, tree.path) as verification:
+            with sight.world.migration.verifying(sight.plan, batch, (tree.path,)) as verification:
                 await verification.read_ahead()
         except Interrupted:
             raise
@@ -313,7 +313,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         """The predicted freeze of the user now; None if no delta pass has covered their tree. Blocking."""
         sight, ledger = self.sight, self.sight.ledger
         found = predict(
-            facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.deltas, one)),
+            facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.migration.deltas, one)),
             tree=tree.path,
             at_s=sight.now_s(),
             cost=choose_cost(ledger.samples.measured_cost(), sight.run.streams),
@@ -483,22 +483,20 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others;
         then Interrupted is raised. Also raises UsageError, Refused, LockHeld, LedgerCorrupt.
         """
-        plan, site = read_plan(self.world.run, self.request.run)
+        plan, site = read_plan(self.world.migration.world, self.request.run)
         trees = [tree for trees in self.request.trees.values() for tree in trees]
         self.world.ledger.cutovers.require_apart(tree.path for tree in trees)
         if self.request.run.dry_run:
             return await self._preview(plan, site)
         purpose = f"{self.request.verb} of {', '.join(tree.user for tree in trees)}"
-        world, run = self.world, self.world.run
+        world, run = self.world, self.world.migration.world
         locked = (*(of_tree(tree.path) for tree in trees), *(of_batch(plan.name, one) for one in self.request.trees))
         with run.locks.hold(purpose, *locked, shared=(VOLUME,)):
             try:
-                async with world.files.recorded(
-                    run.ledger, run.clock, verb=self.request.verb, pid=self.request.run.pid, log=LOG
-                ) as recorded:
-                    invocation = Invocation(
-                        world=run, request=self.request.run, run_id=recorded.id, directory=recorded.directory
-                    )
+                async with world.migration.recorded(self.request.run, verb=self.request.verb, log=LOG) as (
+                    recorded,
+                    invocation,
+                ):
                     hooking = Hooking(invocation=invocation, hooks=world.hooks, plan=plan, site=site)
                     await hooking.begin(steps.OWN_STEPS)
                     await recover(invocation, site)

@@ -5,7 +5,7 @@ import os
 import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,13 @@ from migrator.core.states import PassKind
 from migrator.core.tasks import task_group, to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
 from migrator.cutover import model, rules
-from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
-from migrator.cutover.carry_back import CarryingBack, carried_ledger, noted_paths, proofs_of, rollback_directory
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
+from migrator.cutover.migration import Migration, TreeMigration
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import SpeedUpRecords
+from migrator.cutover.rollback import Rollbacks, noted_paths
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
@@ -56,23 +56,21 @@ from migrator.operations.engine import (
     reason_of,
 )
 from migrator.operations.model import Finished, Halt
-from migrator.operations.run_files import RunFiles
 from migrator.plan.limits import set_confirmed
 from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ReapRow, same_file
 from migrator.site.rules_links import link_path, naming_problem
-from migrator.transfer.bases import part_of, pass_number
+from migrator.transfer.bases import part_of
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.delta.delta import DeltaPass, Deltas, final_passes, note_equal
+from migrator.transfer.delta.delta import note_equal
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import BatchSummary, PassRecord
-from migrator.transfer.run import Hooking, Place
+from migrator.transfer.run import Hooking
 
 if TYPE_CHECKING:
     from migrator.cutover.records import CutoverLedger, CutoverRecords
-    from migrator.verify.stage import Verification
 
 # What a cutover touches, and the call that it belongs to.
 
@@ -81,9 +79,6 @@ T = TypeVar("T")
 
 OWN_STEPS = (HookStep.PASS, HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
 """The steps around which this verb calls hooks. `run` makes passes too; both verbs hold one lock."""
-
-Verifying = Callable[[Plan, int, bytes], AbstractContextManager["Verification"]]
-"""A verification of one tree of a batch of a plan: all attributes, and the content that was not proven before."""
 
 
 class Comparing(Struct, frozen=True, kw_only=True):
@@ -95,7 +90,7 @@ class Comparing(Struct, frozen=True, kw_only=True):
 
 
 class CutoverWorld(Struct, frozen=True, kw_only=True):
-    """What a cutover touches. `run` is what a run touches; both have the same ledger. `links` is None if hooks make the switch.
+    """What a cutover touches. `migration` has the same ledger. `links` is None if hooks make the switch.
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target, `source_trees` opens those on the
     source for users who come back. `source_writers` and `target_writers` search either side for processes that still
@@ -105,20 +100,17 @@ class CutoverWorld(Struct, frozen=True, kw_only=True):
     users may write to the source past a closed top, where no search sees them; None: in no way.
     """
 
-    run: World
+    migration: Migration
     ledger: "CutoverLedger"
     hooks: Hooks
-    files: RunFiles
     freezer: MountedTops
     trees: MountedTarget
     source_trees: MountedTarget
     source_writers: SearchesAhead
     target_writers: WriterSearch
     links: SymlinkedPaths | None
-    verifying: Verifying
     policy: DigestPolicy
-    deltas: Deltas
-    back: CarryingBack
+    rollbacks: Rollbacks
     backup: Callable[[str], None]
     to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
     comparing: Comparing | None = None
@@ -147,7 +139,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     @property
     def run(self) -> World:
         """What a run touches."""
-        return self.world.run
+        return self.world.migration.world
 
     @property
     def ledger(self) -> "CutoverLedger":
@@ -188,7 +180,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         """
         if self.capabilities.inherits_default_acls or not self.request.require_acl_inheritance:
             return ()
-        reads = CatalogReads(catalogs=self.world.back.catalogs, scratch=self.world.back.scratch)
+        reads = CatalogReads(catalogs=self.world.migration.catalogs, scratch=self.world.migration.scratch)
         found = await told(asyncio.to_thread(reads.default_acls, catalog, tree.path))
         return None if found is None else rules.acl_problems(tree, *found)
 
@@ -252,23 +244,20 @@ class Sight(Struct, frozen=True, kw_only=True):
         )
 
     @contextmanager
-    def leg(self, record: model.CutoverRecord, *, back: bool) -> "Iterator[tuple[CutoverLedger | None, str, int]]":
-        """The ledger of the way there or `back`, and the plan and batch in that ledger; None before a rollback."""
-        if not back:
-            yield self.ledger, record.plan, record.batch
-            return
-        with carried_ledger(self.ledger, self.world.back.directory, record) as ledger:
-            yield ledger, ROLLBACK_PLAN, record.id
+    def tree_migration(self, record: model.CutoverRecord, *, back: bool) -> Iterator[TreeMigration | None]:
+        """The tree on the way there or `back`; None before a rollback."""
+        if back:
+            with self.world.rollbacks.sites.read(record) as rollback:
+                yield rollback
+        else:
+            yield TreeMigration(ledger=self.ledger, plan=record.plan, batch=record.batch, tree=record.tree.path)
 
     def numbers(self, record: model.CutoverRecord, *, back: bool) -> tuple[int, int]:
         """The numbers of the newest pass over the tree on this way and of the newest verification; 0 if there is none.
         Blocking.
         """
-        with self.leg(record, back=back) as (ledger, _, __):
-            if ledger is None:
-                return 0, 0
-            passes = ledger.passes.over_tree(record.tree.path)
-            return max((one.id for one in passes), default=0), ledger.verifications.newest_id()
+        with self.tree_migration(record, back=back) as tree:
+            return (0, 0) if tree is None else tree.newest_numbers()
 
     async def _source_top(self, record: model.CutoverRecord) -> tuple[model.TopSeen, tuple[str, ...]]:
         noted = record.notes.frozen_top
@@ -316,14 +305,14 @@ class Sight(Struct, frozen=True, kw_only=True):
     def _proofs(
         self, record: model.CutoverRecord, *, back: bool
     ) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
-        with self.leg(record, back=back) as (ledger, plan, batch):
-            if ledger is None:
+        with self.tree_migration(record, back=back) as tree:
+            if tree is None:
                 return None, None
-            copied, proof = proofs_of(ledger, plan, batch, record.tree.path, self.world.policy)
+            copied, proof = tree.proofs(self.world.policy)
         of_now = proof is not None and proof.id > (record.notes.proofs_before or 0)
         if proof is not None and of_now and proof.differences and proof.manifest is not None:
             with suppress(MigratorError):
-                found = self.world.deltas.manifests.examples(proof.manifest, per_kind=1).differences
+                found = self.world.migration.deltas.manifests.examples(proof.manifest, per_kind=1).differences
                 proof = replace(proof, examples=tuple(f"{show(one.path)}: {one.kind.value}" for one in found))
         return copied, proof
 
@@ -347,23 +336,10 @@ class Cutting(Sight, frozen=True, kw_only=True):
         return part_of(self.plan, batch, (tree.path,))
 
     def final_passes(self, tree: UserTree, number: int) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
-        """Passes over one tree, until every rename succeeds. As `final_passes` of `transfer.delta`."""
+        """Passes over one tree, until every rename succeeds."""
         batch = self.batch_of(tree, number)
-
-        async def run() -> BatchSummary:
-            final = DeltaPass(
-                invocation=self.invocation,
-                plan=self.plan,
-                site=self.site,
-                batch=batch,
-                deltas=self.world.deltas,
-                kind=PassKind.FINAL,
-            )
-            number = pass_number(self.ledger.passes, self.plan, batch, PassKind.FINAL)
-            place = Place(batch=batch, kind=PassKind.FINAL, number=number)
-            return await self.hooking.around(place, final.run, idle=False)
-
-        return final_passes(self.ledger, self.plan, batch, run)
+        migration, hooking = self.world.migration, self.hooking
+        return migration.final_passes(self.invocation, self.plan, self.site, batch, hooking=hooking)
 
 
 # Archives of reaped files: handed over with the tree, taken back with it, and checked before the freeze.
@@ -447,7 +423,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     """
     if record.state not in (model.CutoverState.THAWED, model.CutoverState.RETAINED):
         return ""
-    name, back = f"{show(record.tree.path)} on the source", cutting.world.back
+    name, rollbacks = f"{show(record.tree.path)} on the source", cutting.world.rollbacks
     overwrite = cutting.request.overwrite_source
     try:
         _, changes = await _source_changes(cutting, record, final_catalog(cutting, record))
@@ -465,7 +441,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     if not overwrite:
         return f"{words}: {listed}"
     try:
-        kept = await asyncio.to_thread(back.give_up_source, record, changes)
+        kept = await asyncio.to_thread(rollbacks.give_up_source, record, changes)
     except OSError as error:
         return f"{words}, and cannot be moved to the trash of the source: {error.strerror or error}"
     message = f"{words}, and {several(kept, 'path')} of these went to the trash of the source: {listed}"
@@ -484,8 +460,8 @@ async def change_directories(
     change: Callable[[bytes, Sequence[KnownDirectory]], None],
 ) -> None:
     """Close or open the directories of the kept source that are in a catalog. Raises OSError, MigratorError."""
-    catalog = await asyncio.to_thread(cutting.world.back.catalogs.open, catalog_name)
-    blocks = directories_of(catalog, record.tree.path, cutting.world.back.scratch)
+    catalog = await asyncio.to_thread(cutting.world.migration.catalogs.open, catalog_name)
+    blocks = directories_of(catalog, record.tree.path, cutting.world.migration.scratch)
     while block := await asyncio.to_thread(next, blocks, None):
         await cutting.blocking(partial(change, cutting.run.source.root, block))
 
@@ -501,8 +477,10 @@ async def _source_changes(
     cutting: Cutting, record: model.CutoverRecord, before: str
 ) -> tuple[str, Sequence[model.SourceChange]]:
     """The catalog of the kept source now, and what has changed there since the catalog `before`."""
-    now = await cutting.world.deltas.scan([record.tree.path])
-    return now.name, await asyncio.to_thread(cutting.world.back.changed_source, record, before=before, now=now.name)
+    now = await cutting.world.migration.deltas.scan([record.tree.path])
+    return now.name, await asyncio.to_thread(
+        cutting.world.rollbacks.changed_source, record, before=before, now=now.name
+    )
 
 
 # The cutover and the rollback of one tree. Every step can be repeated: it does what is missing.
@@ -752,7 +730,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             newest = None if act.seen_done else cutting.numbers(record, back=False)[1]
             return model.CutoverNotes(final_pass_id=final, proofs_before=newest)
         if step is model.CutoverStep.ROLLBACK_VERIFY:
-            changes = await cutting.blocking(lambda: world.back.changes(record))
+            changes = await cutting.blocking(lambda: world.rollbacks.changes(record))
             _, newest = await cutting.blocking(lambda: cutting.numbers(record, back=True))
             return model.CutoverNotes(target_changes=changes, proofs_before=None if act.seen_done else newest)
         if step in (model.CutoverStep.SWITCH, model.CutoverStep.SWITCH_BACK) and not act.seen_done:
@@ -807,19 +785,19 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
                 top = _noted(notes.frozen_top)
                 await cutting.blocking(lambda: world.freezer.freeze(tree, top))
                 world.source_writers.begin([tree], count=SEARCHES)
-                open_databases = partial(connect_ahead, world.back.scratch, count=_DATABASES)
+                open_databases = partial(connect_ahead, world.migration.scratch, count=_DATABASES)
                 await asyncio.gather(self._settle(run.source), asyncio.to_thread(open_databases))
                 return Done(words="its top is closed on the source")
             case model.CutoverStep.FINAL_PASS:
                 return await self._final_passes(record)
             case model.CutoverStep.VERIFY:
-                with world.verifying(cutting.plan, record.batch, tree) as verification:
+                with world.migration.verifying(cutting.plan, record.batch, (tree,)) as verification:
                     verified = await verification.run()
                 return Done(notes=_verified_notes(verified), words=_verified_words(verified))
             case model.CutoverStep.SWITCH:
                 return await self._switch(record, back=False)
             case model.CutoverStep.SWITCH_BACK:
-                await note_equal(run, world.deltas, cutting.plan, cutting.batch_of(record.tree, record.batch))
+                await note_equal(run, world.migration.deltas, cutting.plan, cutting.batch_of(record.tree, record.batch))
                 return await self._switch(record, back=True)
             case model.CutoverStep.THAW:
                 source, clock_ns = await self._present(run.source, tree), await self._target_clock_ns()
@@ -842,12 +820,12 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
                 await self._settle(run.target)
                 return Done(words="its top is closed on the target")
             case model.CutoverStep.CARRY_BACK:
-                changes = await world.back.carry(record)
+                changes = await world.rollbacks.carry(record)
                 words = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
                 words += f"{several(changes.gone, 'path')} taken away"
                 return Done(notes=model.CutoverNotes(target_changes=changes), words=words)
             case model.CutoverStep.ROLLBACK_VERIFY:
-                return Done(words=_verified_words(await world.back.compare(record)))
+                return Done(words=_verified_words(await world.rollbacks.compare(record)))
             case model.CutoverStep.ROLLBACK_THAW:
                 await self._open_source(record)
                 return Done(words=f"{user} works on the source again")
@@ -888,7 +866,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             # What a rollback carried back was not verified, so the source has to stay comparable.
             return Done(words="the source is kept as it was when it was frozen")
         before, found = final_catalog(cutting, record), 0
-        noted = rollback_directory(cutting.world.back.directory, record) / _CHANGED_DIRECTORIES
+        noted = cutting.world.rollbacks.sites.directory_of(record) / _CHANGED_DIRECTORIES
         place = trash_place(cutting.now_s(), record.batch, "late", record.id)
         left: list[model.SourceChange] = []
         # Directories that were made late are closed after they were carried over; then once more.
@@ -903,7 +881,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
                 capabilities=cutting.capabilities,
                 place=place,
                 manifest=manifest,
-                scratch=cutting.world.back.scratch,
+                scratch=cutting.world.migration.scratch,
             )
             # A cancelled copy in the middle would leave a user without the file that it replaces.
             left += await to_the_end(asyncio.to_thread(writes.carry, changes))

@@ -17,8 +17,9 @@ from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.units import MIB
-from migrator.cutover.carry_back import CarryingBack, SourceSide, TargetSide, note_paths, noted_paths
 from migrator.cutover.model import CutoverRecord
+from migrator.cutover.rollback import Rollbacks, note_paths, noted_paths
+from migrator.cutover.rollback_sides import SourceAsTarget, TargetAsSource
 from migrator.fs.kinds.lustre import LUSTRE
 from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.hosts.process import LocalProcesses
@@ -280,10 +281,10 @@ def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_ha
 def no_verification() -> None:
     """A rollback cannot verify what it has carried."""
 
-    async def fails(_self: CarryingBack, _record: CutoverRecord) -> VerificationRecord:
+    async def fails(_self: Rollbacks, _record: CutoverRecord) -> VerificationRecord:
         raise MigratorError("the state directory is full")
 
-    CarryingBack.compare = fails  # type: ignore[method-assign, assignment]  # in a process of its own
+    Rollbacks.compare = fails  # type: ignore[method-assign, assignment]  # in a process of its own
 
 
 @pytest.mark.exhaustive
@@ -328,12 +329,12 @@ class Other:
         return SourceHealth(problems=self.problems, fingerprint="of its own")
 
 
-def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetSide:
-    return TargetSide(os.fsencode(root), tree=TREE, name_seed=7, source=Other(problems))  # type: ignore[arg-type]
+def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetAsSource:
+    return TargetAsSource(os.fsencode(root), tree=TREE, name_seed=7, source=Other(problems))  # type: ignore[arg-type]
 
 
-def source_side(root: Path) -> SourceSide:
-    return SourceSide(os.fsencode(root), tree=TREE, name_seed=7, source=Other(("brick one is down",)))  # type: ignore[arg-type]
+def source_side(root: Path) -> SourceAsTarget:
+    return SourceAsTarget(os.fsencode(root), tree=TREE, name_seed=7, source=Other(("brick one is down",)))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -399,7 +400,7 @@ def test_the_target_is_as_healthy_as_both_sides_are(top: Path, tmp_path: Path) -
     assert asyncio.run(source_side(tmp_path).health()).problems == ("brick one is down",)
     # Its file system is asked too: names that it does not show would be removed from the source.
     tool = FileSystemCommand(replace(LUSTRE, types=()), os.fsencode(tmp_path), LocalProcesses(), path="/nowhere")
-    asked = TargetSide(os.fsencode(tmp_path), tree=TREE, name_seed=7, source=Other(), tool=tool)  # type: ignore[arg-type]
+    asked = TargetAsSource(os.fsencode(tmp_path), tree=TREE, name_seed=7, source=Other(), tool=tool)  # type: ignore[arg-type]
     assert any("not installed" in doubt for doubt in asyncio.run(asked.health()).doubts)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator.cutover import carry_back
+from migrator.cutover import rollback
 from migrator.cutover.model import CutoverStep
 from migrator.cutover.records import CutoverRecords
 from migrator.fs.moving import MovingTarget
@@ -135,7 +135,7 @@ def death_after(kind: object, name: str) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        (carry_back, "write_switched"),
+        (rollback, "write_switched"),
         (PlanRecords, "record"),
         (PassRecords, "start"),
         (MovingTarget, "move"),

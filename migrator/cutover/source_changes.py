@@ -1,0 +1,93 @@
+"""Changes of the retained source, from two of its catalogs."""
+
+import os
+from collections.abc import Sequence
+
+from migrator.catalog.database import connect
+from migrator.catalog.files import ClosedCatalog
+from migrator.catalog.ports import Scratch
+from migrator.catalog.queries import create_entries
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused
+from migrator.cutover.model import SourceChange, SourceChangeKind
+from migrator.fs.rules import CLOSED_MODE
+
+_CLOSED = f"(n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE})"
+_DIFFER = f"""(
+    b.type <> n.type OR b.gid <> n.gid
+    OR NOT {_CLOSED} AND (b.mode <> n.mode OR b.uid <> n.uid)
+    OR NOT ({_CLOSED} AND b.acl_entries > 0 AND b.acl_entries = n.acl_entries)
+        AND b.xattr_digest IS DISTINCT FROM n.xattr_digest
+    OR CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
+        WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino ELSE false END
+    OR b.type <> 'directory' AND (
+        b.size <> n.size OR b.mtime_ns <> n.mtime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
+        OR b.type IN ('block', 'character') AND b.rdev <> n.rdev
+        OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
+    )
+)"""
+"""The cutover closes directories, which changes owner, mode and the mask of an ACL. Their times change with their entries,
+which are compared themselves. The ctime of a
+file with several names changes when another user's names are purged; on Gluster it may differ from replica to replica.
+"""
+
+_CARRIED = """EXISTS (
+    FROM carried WHERE carried.path = n.path AND carried.type = n.type
+    AND (n.type = 'directory' OR carried.size = n.size AND carried.mtime_ns = n.mtime_ns
+        AND carried.symlink_target IS NOT DISTINCT FROM n.symlink_target)
+)"""
+"""The target had the same entry when a rollback carried it back."""
+
+_CHANGED = f"""
+    SELECT coalesce(b.path, n.path) AS path, n.type AS stands, n.size, n.mtime_ns,
+        CASE WHEN b.path IS NULL OR n.type = 'directory' AND b.type <> 'directory' THEN 'made' WHEN n.path IS NULL THEN 'removed' ELSE 'changed' END AS kind
+    FROM (SELECT * FROM before_rows WHERE tree = $tree AND path <> tree) b
+    FULL JOIN (SELECT * FROM now_rows WHERE tree = $tree AND path <> tree) n ON b.path = n.path
+    WHERE CASE
+        WHEN b.path IS NULL THEN NOT {_CARRIED}
+        WHEN n.path IS NULL THEN NOT ($carried AND b.path NOT IN (SELECT path FROM last_carried))
+        ELSE {_DIFFER} AND NOT {_CARRIED}
+    END
+    ORDER BY path
+"""  # noqa: S608 - put together of constants of this module; values are parameters
+
+
+def changed_source(
+    before: ClosedCatalog,
+    now: ClosedCatalog,
+    *,
+    tree: bytes,
+    carried: Sequence[ClosedCatalog],
+    ctimes: bool,
+    scratch: Scratch,
+) -> Sequence[SourceChange]:
+    """Compare the catalog `now` of a tree with `before`; both are of the source.
+
+    `carried` are the catalogs of the target that rollbacks have carried back since, oldest first. An entry may be gone
+    if the last of them lacks it, and may be there if any of them has it. `ctimes`: the ctimes of the source are
+    reliable. Raises Refused.
+    """
+    if not now.record.whole:
+        raise Refused(
+            f"catalog {now.record.name!r} is not whole: what changed on the source cannot be told",
+            cause="; ".join(now.record.reasons),
+            hint="see to that, then run the same command again",
+        )
+    with connect(scratch) as connection:
+        create_entries(connection, before.part_files, view="before_rows")
+        create_entries(connection, now.part_files, view="now_rows")
+        carried_files = [one.part_files for one in carried]
+        create_entries(connection, [file for files in carried_files for file in files], view="carried")
+        create_entries(connection, carried_files[-1] if carried_files else (), view="last_carried")
+        facts = {"tree": tree, "ctimes": ctimes, "carried": bool(carried), "closed_uid": os.geteuid()}
+        rows = connection.execute(_CHANGED, facts).fetchall()
+    return [
+        SourceChange(
+            path=path,
+            kind=SourceChangeKind(kind),
+            stands=None if stands is None else EntryType(stands),
+            size_bytes=size_bytes,
+            mtime_ns=mtime_ns,
+        )
+        for path, stands, size_bytes, mtime_ns, kind in rows
+    ]
