@@ -16,7 +16,7 @@ from bench.results import Section, Table
 from bench.timing import ContestantFailed, Run, Series, call, ratio, say
 from bench.trees import TREE, UserSpec, describe, small_users
 from migrator.cutover.model import FreezePart
-from migrator.cutover.rules import part_words
+from migrator.cutover.rules_freezes import part_words
 
 NAME = "freezes"
 FILES, USERS = 30_000, 3

@@ -18,7 +18,7 @@ from migrator.core.units import format_duration
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover import model
 from migrator.cutover.records import AnnouncementRecords, CutoverLedger
-from migrator.cutover.rules import state_words
+from migrator.cutover.rules_states import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks, find_hooks

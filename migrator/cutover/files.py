@@ -15,7 +15,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.cutover.model import FrozenTop, LinkSeen, TopLook, TopSeen
-from migrator.cutover.rules import frozen_form, judge_top
+from migrator.cutover.rules_tops import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
 from migrator.fs.rules import TEMPORARY_PREFIX

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverRecord, FreezePart, FreezeSpent
-from migrator.cutover.rules import freeze_parts
+from migrator.cutover.rules_freezes import freeze_parts
 
 if TYPE_CHECKING:
     from migrator.cutover.records import CutoverLedger

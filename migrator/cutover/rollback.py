@@ -22,7 +22,7 @@ from migrator.cutover import model
 from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, TreeMigration, rollback_of
 from migrator.cutover.records import CutoverLedger
 from migrator.cutover.rollback_sides import SourceAsTarget
-from migrator.cutover.rules import newest_attempts
+from migrator.cutover.rules_states import newest_attempts
 from migrator.cutover.source_changes import changed_source
 from migrator.cutover.switched_catalog import write_switched
 from migrator.fs.model import trash_place

@@ -18,7 +18,7 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration
-from migrator.cutover import model, rules, steps
+from migrator.cutover import model, rules, rules_directions, rules_preflight, rules_states, rules_writers, steps
 from migrator.cutover.late import open_block
 from migrator.cutover.places import CutoverPlace
 from migrator.fs.model import TargetCapabilities
@@ -57,7 +57,7 @@ def attempts_of_users(ledger: "CutoverLedger", users: Sequence[str] | None) -> M
     such trees is in no plan.
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
-    for record in sorted(rules.newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
+    for record in sorted(rules_states.newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
         if (users is None or record.tree.user in users) and record.state not in model.ENDED_STATES:
             found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
@@ -82,8 +82,8 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
     """The steps that hooks are called around, in order, and whether each was done."""
     state = record.state
     for way, stays in (
-        (rules.THERE, state is model.CutoverState.REVERTED),
-        (rules.BACK, state is not model.CutoverState.ROLLED_BACK),
+        (rules_directions.THERE, state is model.CutoverState.REVERTED),
+        (rules_directions.BACK, state is not model.CutoverState.ROLLED_BACK),
     ):
         for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
             hooked = steps.HOOKED[step]
@@ -109,7 +109,10 @@ class Beginning(Struct, frozen=True, kw_only=True):
         comparison = steps.TreeComparison(cutting=cutting)
         if (record := self.begun(tree, batch)) is not None:
             cutting.say(
-                EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {rules.state_words(record.state)}"
+                EventKind.CUTOVER_STARTED,
+                Severity.INFO,
+                record.tree,
+                f"resumes: {rules_states.state_words(record.state)}",
             )
             return await comparison.after(machine, await machine.drive(record), record)
         record = cutovers.latest(tree.path)
@@ -167,9 +170,9 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if predicted_s is not None:
             predicted_s = load * predicted_s + await self._around_s(tree)
         found = replace(found, predicted_freeze_s=predicted_s)
-        problem = rules.freeze_problem(predicted_s, sight.request, batch=batch, load=load)
+        problem = rules_preflight.freeze_problem(predicted_s, sight.request, batch=batch, load=load)
         # The checks and the probe take time.
-        if problem := problem or rules.window_problem(sight.request.times, sight.now_s()):
+        if problem := problem or rules_preflight.window_problem(sight.request.times, sight.now_s()):
             return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
         return found
 
@@ -179,7 +182,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         await told(sight.world.source_writers((tree.path,)))
         search_s = sight.run.clock.monotonic_s() - began_s
         identity = await told(sight.blocking(sight.run.source.identity))
-        settle_s = 0.0 if identity is None else rules.settle_s(identity.filesystem, sight.request.settle_s)
+        settle_s = 0.0 if identity is None else rules_writers.settle_s(identity.filesystem, sight.request.settle_s)
         return settle_s + steps.SEARCHES * search_s
 
     def _scans_s(self, tree: UserTree, batch: int) -> Sequence[float]:
@@ -222,10 +225,10 @@ class Beginning(Struct, frozen=True, kw_only=True):
             return _first_step(record, step, f"the {verb} of {tree.user} would resume")
         record = self.sight.ledger.cutovers.latest(tree.path)
         if record is not None and record.state in model.SETTLED_STATES:
-            return rules.outcome_of(
+            return rules_states.outcome_of(
                 record,
                 model.Ending.MOVED,
-                f"{tree.user} works on the target already ({rules.state_words(record.state)})",
+                f"{tree.user} works on the target already ({rules_states.state_words(record.state)})",
             )
         predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
         problems = await self._problems(tree, batch, predicted_freeze_s=predicted_s)
@@ -272,10 +275,10 @@ class Beginning(Struct, frozen=True, kw_only=True):
         newest = self._newest_pass(tree, batch)
         failed_chunks, bad_files = (0, 0) if newest is None else self._failed(tree, newest)
         chosen = {one.path for trees in sight.request.trees.values() for one in trees}
-        closed = rules.window_problem(sight.request.times, sight.now_s())
+        closed = rules_preflight.window_problem(sight.request.times, sight.now_s())
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
-        problems = rules.cutover_problems(
+        problems = rules_preflight.cutover_problems(
             tree,
             sight.request,
             batch=batch,
@@ -292,7 +295,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
             lacks_backup=sight.lacks_backup(tree.path, batch),
             checked={
                 f"the tree {show(tree.path)} on the target": await self._top(
-                    tree, copied=state in (None, *rules.READY)
+                    tree, copied=state in (None, *rules_preflight.READY)
                 ),
                 f"the path of {tree.user}": await self._link(tree),
                 "the room on the target": capacity,
@@ -348,7 +351,11 @@ class Beginning(Struct, frozen=True, kw_only=True):
         except OSError:
             return None
         # A batch that is not copied yet already reports that the tree is missing.
-        return rules.not_closed(tree, top, uid=os.geteuid(), gid=os.getegid()) if copied or top is not None else ()
+        return (
+            rules_preflight.not_closed(tree, top, uid=os.geteuid(), gid=os.getegid())
+            if copied or top is not None
+            else ()
+        )
 
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         links = self.sight.world.links
@@ -420,8 +427,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
             )
         before = self.sight.ledger.cutovers.latest(tree.path)
         problems = (
-            None if before is not None and before.under_way else rules.closed_already(top),
-            rules.missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,
+            None if before is not None and before.under_way else rules_preflight.closed_already(top),
+            rules_preflight.missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,
             *unseen,
         )
         return tuple(one for one in problems if one is not None)
@@ -442,23 +449,25 @@ def _took_s(scan: CatalogRecord) -> float:
 
 def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.TreeOutcome:
     words = f"{record.tree.user} stays on the target: {problem}"
-    return rules.outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
+    return rules_states.outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
 
 
 def _first_step(record: model.CutoverRecord, step: model.Step, words: str) -> model.TreeOutcome:
     if isinstance(step, Act):
         why = f" ({step.reason})" if step.reason else ""
         words = f"{words}: the first step is `{step.step.value}`{why}"
-        return rules.outcome_of(record, model.Ending.PLANNED, words)
+        return rules_states.outcome_of(record, model.Ending.PLANNED, words)
     hint = step.hint if isinstance(step, Halt) else ""
-    return rules.outcome_of(record, model.Ending.HALTED, step.words, hint=hint, problems=(step.words,))
+    return rules_states.outcome_of(record, model.Ending.HALTED, step.words, hint=hint, problems=(step.words,))
 
 
 def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> model.TreeOutcome:
     """A user who was never moved is refused: probably another user was meant. A user who is back is done."""
     if record is not None:
-        return rules.outcome_of(
-            record, model.Ending.MOVED, f"{tree.user} works on the source already ({rules.state_words(record.state)})"
+        return rules_states.outcome_of(
+            record,
+            model.Ending.MOVED,
+            f"{tree.user} works on the source already ({rules_states.state_words(record.state)})",
         )
     words = f"{tree.user} was never moved: there is nothing to go back from"
     return model.TreeOutcome(tree=tree, batch=batch, ending=model.Ending.REFUSED, words=words, problems=(words,))
@@ -561,7 +570,7 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
             return error
         if not frozen:
             return error
-        users = ", ".join(f"{one.tree.user} may be frozen ({rules.state_words(one.state)})" for one in frozen)
+        users = ", ".join(f"{one.tree.user} may be frozen ({rules_states.state_words(one.state)})" for one in frozen)
         again = "give the same command again, or `migrator rollback`, for each of them"
         return MigratorError(
             f"{error.message}; {users}", cause=error.cause, hint=f"{error.hint}; {again}" if error.hint else again

@@ -26,7 +26,16 @@ from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.tasks import task_group, to_the_end, told
 from migrator.core.units import first_of, format_duration, format_size, several
-from migrator.cutover import model, rules
+from migrator.cutover import (
+    model,
+    rules,
+    rules_directions,
+    rules_freezes,
+    rules_preflight,
+    rules_states,
+    rules_tops,
+    rules_writers,
+)
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
@@ -182,12 +191,12 @@ class Sight(Struct, frozen=True, kw_only=True):
             return ()
         reads = CatalogReads(catalogs=self.world.migration.catalogs, scratch=self.world.migration.scratch)
         found = await told(asyncio.to_thread(reads.default_acls, catalog, tree.path))
-        return None if found is None else rules.acl_problems(tree, *found)
+        return None if found is None else rules_preflight.acl_problems(tree, *found)
 
     async def see(self, record: model.CutoverRecord) -> model.Seen:
         """Take the snapshot: every fact that the next step depends on."""
-        way, phase = rules.PLACES.get(record.state, (None, None))
-        back = way is rules.BACK
+        way, phase = rules_directions.PLACES.get(record.state, (None, None))
+        back = way is rules_directions.BACK
         async with task_group() as group:
             searched = phase in _SEARCHED
             writing = group.create_task(self.writing(record.tree.path, back=back)) if searched else None
@@ -211,12 +220,12 @@ class Sight(Struct, frozen=True, kw_only=True):
         """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         search = self.world.target_writers if back else self.world.source_writers
         found = await told(search([tree]))
-        return None if found is None else rules.why_not_frozen(found, vouched=self.request.vouched)
+        return None if found is None else rules_writers.why_not_frozen(found, vouched=self.request.vouched)
 
     async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
         """What a search for writers cannot see, with or without a freeze; None if the search fails."""
         found = await told(search(trees))
-        return None if found is None else rules.what_is_unseen(found, vouched=self.request.vouched)
+        return None if found is None else rules_writers.what_is_unseen(found, vouched=self.request.vouched)
 
     async def against_rollback(self) -> str:
         """Why users who work on the target could not be moved back; empty if they could."""
@@ -236,11 +245,11 @@ class Sight(Struct, frozen=True, kw_only=True):
     ) -> model.FrozenTop | None:
         """The top on the target when it is open; None while that is not known."""
         if record.notes.frozen_target_top is not None:
-            return rules.read_top(record.notes.frozen_target_top)
+            return rules_tops.read_top(record.notes.frozen_target_top)
         if record.notes.frozen_top is None or source is None or target is None:
             return None
-        return rules.opened_top(
-            rules.as_before(source, rules.read_top(record.notes.frozen_top)), target, self.capabilities
+        return rules_tops.opened_top(
+            rules_tops.as_before(source, rules_tops.read_top(record.notes.frozen_top)), target, self.capabilities
         )
 
     @contextmanager
@@ -266,7 +275,7 @@ class Sight(Struct, frozen=True, kw_only=True):
             if noted is None or record.state is model.CutoverState.PLANNED:
                 await self.blocking(lambda: freezer.read_top(tree))
                 return model.TopSeen.OPEN, ()
-            top = rules.read_top(noted)
+            top = rules_tops.read_top(noted)
             look = await self.blocking(lambda: freezer.look(tree, top))
         except OSError:
             return model.TopSeen.UNKNOWN, ()
@@ -281,7 +290,9 @@ class Sight(Struct, frozen=True, kw_only=True):
             source, target = [await self.entry(side, record.tree.path) for side in (self.run.source, self.run.target)]
         except OSError:
             return model.TopSeen.UNKNOWN, ()
-        return rules.target_top(target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid())
+        return rules_tops.target_top(
+            target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid()
+        )
 
     async def _link(self, record: model.CutoverRecord) -> tuple[model.LinkSeen, bytes | None]:
         links = self.world.links
@@ -488,7 +499,7 @@ async def _source_changes(
 
 HOOKED = {
     step: hooked
-    for way in (rules.THERE, rules.BACK)
+    for way in (rules_directions.THERE, rules_directions.BACK)
     for step, hooked in (
         (way.freeze, HookStep.FREEZE),
         (way.switch, HookStep.SWITCH),
@@ -498,7 +509,14 @@ HOOKED = {
 }
 """The steps around which hooks are called; the final pass calls the hooks of passes."""
 
-_BACK = frozenset({rules.BACK.freeze, rules.BACK.switch, rules.BACK.thaw, rules.BACK.revert})
+_BACK = frozenset(
+    {
+        rules_directions.BACK.freeze,
+        rules_directions.BACK.switch,
+        rules_directions.BACK.thaw,
+        rules_directions.BACK.revert,
+    }
+)
 _STAYS = frozenset({model.CutoverStep.REVERT, model.CutoverStep.ROLLBACK_REVERT})
 """Thaws of a user who is not moved."""
 
@@ -508,7 +526,14 @@ _BEFORE_SWITCH = {
 }
 """The side to which the path leads if a hook has refused to switch it."""
 
-_LIMITED = frozenset({rules.THERE.freeze, rules.THERE.copy, rules.THERE.verify, rules.THERE.switch})
+_LIMITED = frozenset(
+    {
+        rules_directions.THERE.freeze,
+        rules_directions.THERE.copy,
+        rules_directions.THERE.verify,
+        rules_directions.THERE.switch,
+    }
+)
 """Steps that end at the limit of a freeze: on the way there, until the path is switched."""
 
 _DATABASES = 5
@@ -577,14 +602,14 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         return None if left_s is None else TimeLimit(timeout_s=max(left_s, 0.0), reason=partial(self._too_long, record))
 
     def _too_long(self, record: model.CutoverRecord) -> str:
-        return rules.too_long(self._parts_s(record), limit_s=self.cutting.request.max_freeze_s)
+        return rules_freezes.too_long(self._parts_s(record), limit_s=self.cutting.request.max_freeze_s)
 
     def _left_s(self, record: model.CutoverRecord) -> float | None:
         """The seconds until a freeze has to end; None if there is no limit: after the switch, of a rollback, and where
         the command accepts any.
         """
-        way, _ = rules.PLACES.get(record.state, (None, None))
-        if way is not rules.THERE or record.frozen_at_s is None or self.cutting.request.accept_freeze:
+        way, _ = rules_directions.PLACES.get(record.state, (None, None))
+        if way is not rules_directions.THERE or record.frozen_at_s is None or self.cutting.request.accept_freeze:
             return None
         return record.frozen_at_s + self.cutting.request.max_freeze_s - self.cutting.now_s()
 
@@ -675,7 +700,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         words = step.words
         if self.cutting.request.back and not moved:
             words += f": {record.failure or 'no reason was recorded'}"
-        if not self.cutting.request.back and (frozen := rules.freeze_words(record)):
+        if not self.cutting.request.back and (frozen := rules_freezes.freeze_words(record)):
             words += f". {frozen}"
         if not self.cutting.request.back and (late := record.notes.late) is not None:
             words += f" {late.words}."
@@ -683,22 +708,24 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             self.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
             # The reason was reported when it was given up.
-            where = f"{record.tree.user} works {rules.state_words(record.state)}"
+            where = f"{record.tree.user} works {rules_states.state_words(record.state)}"
             self.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
-        outcome = rules.outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
+        outcome = rules_states.outcome_of(
+            record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint
+        )
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s, freeze_parts_s=self._parts_s(record))
 
     def _halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
-        words = f"{record.tree.user} is not touched ({rules.state_words(record.state)}): {step.words}"
+        words = f"{record.tree.user} is not touched ({rules_states.state_words(record.state)}): {step.words}"
         self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return rules.outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
+        return rules_states.outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
 
     def _stuck(self, record: model.CutoverRecord) -> model.TreeOutcome:
-        words = f"{record.tree.user} is {rules.state_words(record.state)}: {record.failure}"
+        words = f"{record.tree.user} is {rules_states.state_words(record.state)}: {record.failure}"
         self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         hint = "put that right, then run the same command again: it resumes"
-        return rules.outcome_of(record, model.Ending.STUCK, words, hint=hint)
+        return rules_states.outcome_of(record, model.Ending.STUCK, words, hint=hint)
 
     # Steps.
 
@@ -715,13 +742,13 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             top = await cutting.blocking(lambda: world.freezer.read_top(tree))
             passes, proofs = cutting.numbers(record, back=False)
             await self._back_up_ledger(record, "target")
-            return model.CutoverNotes(frozen_top=rules.write_top(top), passes_before=passes, proofs_before=proofs)
+            return model.CutoverNotes(frozen_top=rules_tops.write_top(top), passes_before=passes, proofs_before=proofs)
         if step is model.CutoverStep.ROLLBACK_FREEZE and record.state is not model.CutoverState.ROLLBACK_FREEZING:
             top = await self._target_top(record)
             passes, proofs = await cutting.blocking(lambda: cutting.numbers(record, back=True))
             await self._back_up_ledger(record, "source")
             return model.CutoverNotes(
-                frozen_target_top=rules.write_top(top), passes_before=passes, proofs_before=proofs
+                frozen_target_top=rules_tops.write_top(top), passes_before=passes, proofs_before=proofs
             )
         # A proof that is found complete is newer than what was recorded before it.
         if step is model.CutoverStep.VERIFY:
@@ -801,7 +828,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
                 return await self._switch(record, back=True)
             case model.CutoverStep.THAW:
                 source, clock_ns = await self._present(run.source, tree), await self._target_clock_ns()
-                await self._open_target(tree, rules.as_before(source, _noted(notes.frozen_top)))
+                await self._open_target(tree, rules_tops.as_before(source, _noted(notes.frozen_top)))
                 return Done(notes=model.CutoverNotes(target_thawed_ns=clock_ns), words=f"{user} works on the target")
             case model.CutoverStep.RETAIN:
                 done = await self._retain(record)
@@ -811,7 +838,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
                 return done
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
-                    before = rules.read_top(notes.frozen_top)
+                    before = rules_tops.read_top(notes.frozen_top)
                     await cutting.blocking(lambda: world.freezer.thaw(tree, before))
                 return Done(words=f"{user} works on the source, as before")
             case model.CutoverStep.ROLLBACK_FREEZE:
@@ -831,7 +858,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
                 return Done(words=f"{user} works on the source again")
             case model.CutoverStep.ROLLBACK_REVERT:
                 target, clock_ns = await self._present(run.target, tree), await self._target_clock_ns()
-                await self._open_target(tree, rules.as_before(target, _noted(notes.frozen_target_top)))
+                await self._open_target(tree, rules_tops.as_before(target, _noted(notes.frozen_target_top)))
                 return Done(
                     notes=model.CutoverNotes(target_thawed_again_ns=clock_ns),
                     words=f"{user} works on the target, as before",
@@ -916,7 +943,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
     async def _open_source(self, record: model.CutoverRecord) -> None:
         cutting, tree = self.cutting, record.tree.path
         source, target = [await self._present(side, tree) for side in (cutting.run.source, cutting.run.target)]
-        like = rules.carried_top(
+        like = rules_tops.carried_top(
             source,
             target,
             source_before=_noted(record.notes.frozen_top),
@@ -933,14 +960,14 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         before without checking the top, for as long as the `entry-timeout` of its mount.
         """
         identity = await self.cutting.blocking(side.identity)
-        await self.cutting.run.clock.sleep(rules.settle_s(identity.filesystem, self.cutting.request.settle_s))
+        await self.cutting.run.clock.sleep(rules_writers.settle_s(identity.filesystem, self.cutting.request.settle_s))
 
     async def _target_top(self, record: model.CutoverRecord) -> model.FrozenTop:
         """How to thaw a user on the target: the top as it is, or as a thaw would make it if it was never opened."""
         run, tree = self.cutting.run, record.tree.path
         target = await self._present(run.target, tree)
-        if not rules.is_closed(target, uid=os.geteuid(), gid=os.getegid()):
-            return rules.top_of(target)
+        if not rules_tops.is_closed(target, uid=os.geteuid(), gid=os.getegid()):
+            return rules_tops.top_of(target)
         wanted = self.cutting.wanted_top(record, await self._present(run.source, tree), target)
         if wanted is None:
             raise MigratorError(f"how {record.tree.user} is thawed on the target is not known")
@@ -962,7 +989,7 @@ def _noted(text: str | None) -> model.FrozenTop:
             "how a user is thawed is not written down",
             hint="bring the ledger back from its backup, or give the top directory its owner and mode by hand",
         )
-    return rules.read_top(text)
+    return rules_tops.read_top(text)
 
 
 def _verified_notes(found: VerificationRecord) -> model.CutoverNotes:

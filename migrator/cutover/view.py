@@ -6,7 +6,8 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_count, format_duration, format_factor, format_rate, several
 from migrator.cutover import model, rules_speed
-from migrator.cutover.rules import freed_words, freezes_words, part_words, places_words, state_words
+from migrator.cutover.rules_freezes import freezes_words, part_words
+from migrator.cutover.rules_states import freed_words, places_words, state_words
 from migrator.render import document
 
 # Cutovers.

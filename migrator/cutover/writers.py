@@ -20,7 +20,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
 from migrator.cutover.model import OpenFile, OpenKind, Writers
-from migrator.cutover.rules import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
+from migrator.cutover.rules_writers import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick, ClientSeen, volume_state
 from migrator.hosts.far_source import ask_script, far_argv, far_source

@@ -8,7 +8,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import links_of
-from migrator.cutover.rules import missing_freeze_hook
+from migrator.cutover.rules_preflight import missing_freeze_hook
 from migrator.doctor.model import ConfigurationCheck
 from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks, find_hooks

@@ -30,13 +30,9 @@ from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
-from migrator.cutover.rules import (
-    check_frozen,
-    check_open_files,
-    check_way_back,
-    frozen_users,
-    what_is_unseen,
-)
+from migrator.cutover.rules_preflight import check_way_back
+from migrator.cutover.rules_states import check_frozen, frozen_users
+from migrator.cutover.rules_writers import check_open_files, what_is_unseen
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.doctor.configuration import check_mail, examine_hooks

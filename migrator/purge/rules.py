@@ -11,7 +11,8 @@ from migrator.core.paths import join, percent_escape, show
 from migrator.core.probe import ProbeSide
 from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
-from migrator.cutover.rules import NO_BACKUP, state_words
+from migrator.cutover.rules_preflight import NO_BACKUP
+from migrator.cutover.rules_states import state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, shows_time
 from migrator.operations.model import Finished, Halt

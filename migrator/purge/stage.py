@@ -21,7 +21,7 @@ from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, PurgeSum
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import CutoverRecords
-from migrator.cutover.rules import why_not_frozen
+from migrator.cutover.rules_writers import why_not_frozen
 from migrator.fs.model import PURGE_NAME, SourceHealth
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import volume_state

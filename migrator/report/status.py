@@ -18,7 +18,7 @@ from migrator.core.states import PassKind, PassState
 from migrator.core.units import HOUR_S, MINUTE_S
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.cutover.rules import cutover_blockers, frozen_users, newest_attempts
+from migrator.cutover.rules_states import cutover_blockers, frozen_users, newest_attempts
 from migrator.fs.model import Side
 from migrator.ledger.locks import Holders, directories, is_at_work, of_tree
 from migrator.ledger.model import Holder, RunRecord

@@ -22,7 +22,7 @@ from migrator.core.units import (
     several,
 )
 from migrator.cutover.model import CutoverState, FrozenUser
-from migrator.cutover.rules import FROZEN_CHECK
+from migrator.cutover.rules_states import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
 from migrator.ledger.model import CALL, TREE, Holder
 from migrator.plan.model import ThroughputPoint

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
-from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, settle_s, switch_problems
+from migrator.cutover.rules import begin_rollback, next_step, switch_problems
+from migrator.cutover.rules_directions import BACK, THERE
+from migrator.cutover.rules_writers import settle_s
 from migrator.operations.model import Act, Halt
 from tests.support.making import made
 

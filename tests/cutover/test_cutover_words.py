@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
-from migrator.cutover.rules import cutover_blockers, cutover_problems, not_closed
+from migrator.cutover.rules_preflight import cutover_problems, not_closed
+from migrator.cutover.rules_states import cutover_blockers
 from migrator.transfer.model import RunRequest
 from tests.support.entries import entry
 from tests.support.making import made

@@ -12,7 +12,8 @@ from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover import stage
 from migrator.cutover.model import FreezePart
-from migrator.cutover.rules import freeze_parts, next_step
+from migrator.cutover.rules import next_step
+from migrator.cutover.rules_freezes import freeze_parts
 from migrator.operations.model import Act, StepRecord, StepResult
 from migrator.transfer.rules_convergence import load_factor
 from tests.conftest import MakeXfs

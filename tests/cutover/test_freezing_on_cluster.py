@@ -11,7 +11,7 @@ import pytest
 from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import OpenFile, OpenKind, Writers
-from migrator.cutover.rules import can_write, why_not_frozen
+from migrator.cutover.rules_writers import can_write, why_not_frozen
 from migrator.cutover.writers import brick_writers, own_clients, seen_by_nobody
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterCommands, GlusterSource

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import FindingStatus
-from migrator.cutover import rules
+from migrator.cutover import rules_tops, rules_writers
 from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import ClientSeen
@@ -34,7 +34,7 @@ TOP = FrozenTop(
     acl_access=NAMED,
     acl_default=OTHERS,
 )
-FROZEN = rules.frozen_form(TOP)
+FROZEN = rules_tops.frozen_form(TOP)
 
 tops = st.builds(
     FrozenTop,
@@ -51,11 +51,11 @@ tops = st.builds(
 
 @given(tops)
 def test_a_top_comes_back_as_it_was_written_down(kept: FrozenTop) -> None:
-    text = rules.write_top(kept)
-    assert rules.read_top(text) == kept
+    text = rules_tops.write_top(kept)
+    assert rules_tops.read_top(text) == kept
     for spoiled in ("", "{}", "[]", text.replace('"uid": ', '"uid": x')):
         with pytest.raises(LedgerCorrupt, match="thawed"):
-            rules.read_top(spoiled)
+            rules_tops.read_top(spoiled)
 
 
 # On the source, against what was written down.
@@ -76,7 +76,7 @@ def test_a_top_comes_back_as_it_was_written_down(kept: FrozenTop) -> None:
     ],
 )
 def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
-    look = rules.judge_top(TOP, now)
+    look = rules_tops.judge_top(TOP, now)
     assert look.state is TopSeen.OTHER
     assert says in "; ".join(look.differences)
 
@@ -90,7 +90,7 @@ def top(**changes: Any) -> Entry:
 
 
 CLOSED = top(uid=0, gid=0, mode=0o700, xattrs={b"user.a": b"b"})
-OPENED = rules.top_of(top())
+OPENED = rules_tops.top_of(top())
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ OPENED = rules.top_of(top())
         (top(mode=0o755, xattrs={}), OPENED, TopSeen.OPEN),
         (top(uid=77), OPENED, TopSeen.OTHER),
         # An ACL that the mode says as well counts as none.
-        (top(xattrs={}), rules.top_of(top(xattrs={ACL_ACCESS: PLAIN})), TopSeen.OPEN),
+        (top(xattrs={}), rules_tops.top_of(top(xattrs={ACL_ACCESS: PLAIN})), TopSeen.OPEN),
     ],
 )
 def test_what_the_top_on_the_target_is(now: Entry | None, wanted: FrozenTop | None, seen: TopSeen) -> None:
-    assert rules.target_top(now, wanted, **ROOT)[0] is seen
+    assert rules_tops.target_top(now, wanted, **ROOT)[0] is seen
 
 
 # After a rollback: what the user changed of it on the target, and nothing else.
@@ -133,7 +133,7 @@ def carried(
     capabilities: TargetCapabilities = BEEGFS_CAPABILITIES,
 ) -> Entry:
     now = top(uid=0, mode=0o500, mtime_ns=5, xattrs={})
-    return rules.carried_top(
+    return rules_tops.carried_top(
         replace(now, **(source or {})),
         replace(now, **(target or {})),
         source_before=before,
@@ -201,7 +201,7 @@ FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=
 def test_only_writers_prevent_a_freeze_even_if_a_hook_vouches(
     changes: dict[str, Any], writes: bool, vouched: bool
 ) -> None:
-    reasons = rules.why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
+    reasons = rules_writers.why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
     assert len(reasons) == writes
     assert all("home/ann/data: " in reason and "through brick gl1:/srv/b1" in reason for reason in reasons)
 
@@ -210,8 +210,8 @@ def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
     writers = Writers(unseen=("gl2 cannot be reached",))
     # Before the freeze open files do not count yet: their users may still close them.
     for reasons, found in (
-        (rules.why_not_frozen, writers),
-        (rules.what_is_unseen, replace(writers, open_files=(FILE,))),
+        (rules_writers.why_not_frozen, writers),
+        (rules_writers.what_is_unseen, replace(writers, open_files=(FILE,))),
     ):
         (reason,) = reasons(found, vouched=False)
         assert "gl2 cannot be reached" in reason
@@ -220,7 +220,7 @@ def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
 
 @pytest.mark.parametrize("filesystem", ["nfs4", "beegfs", "fuse.sshfs", "lustre", "something-new"])
 def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str) -> None:
-    (sentence,) = rules.clients_unseen(filesystem, mount=b"/mnt/data")
+    (sentence,) = rules_writers.clients_unseen(filesystem, mount=b"/mnt/data")
     assert filesystem in sentence
     assert "/mnt/data" in sentence
 
@@ -237,12 +237,12 @@ def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str)
 def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
     options: tuple[tuple[str, str], ...], seen: bool
 ) -> None:
-    unseen = rules.unopened_unseen(volume(options=options))
+    unseen = rules_writers.unopened_unseen(volume(options=options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
-    (finding,) = rules.check_open_files(volume(options=options), vouched=False)
+    (finding,) = rules_writers.check_open_files(volume(options=options), vouched=False)
     assert finding.status is (FindingStatus.OK if seen else FindingStatus.WARNING)
-    assert rules.check_open_files(volume(options=options), vouched=True) == []
+    assert rules_writers.check_open_files(volume(options=options), vouched=True) == []
 
 
 @pytest.mark.parametrize(
@@ -257,16 +257,16 @@ def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
 )
 def test_servers_that_export_the_volume_are_named(options: tuple[tuple[str, str], ...], server: str | None) -> None:
     shown = volume(options=(("performance.open-behind", "off"), *options))
-    unseen = rules.exports_unseen(shown)
+    unseen = rules_writers.exports_unseen(shown)
     assert [sentence.split(" exports ")[0] for sentence in unseen] == ([server] if server else [])
-    assert len(rules.check_open_files(shown, vouched=False)) == 1 + len(unseen)
+    assert len(rules_writers.check_open_files(shown, vouched=False)) == 1 + len(unseen)
 
 
 def test_other_clients_are_named_by_host() -> None:
     clients = [ClientSeen(brick="b", address=f"10.0.0.{number % 7}:4915{number}") for number in range(9)]
-    assert rules.others_unseen((), ()) == ()
-    (sentence,) = rules.others_unseen(clients, ())
+    assert rules_writers.others_unseen((), ()) == ()
+    (sentence,) = rules_writers.others_unseen(clients, ())
     assert "10.0.0.0 (2 connections), 10.0.0.1 (2 connections)" in sentence
     assert "and 2 hosts more" in sentence
-    assert len(rules.others_unseen(None, ())) == 1
-    assert rules.others_unseen(None, ["gl1 does not answer"])[0].endswith("gl1 does not answer")
+    assert len(rules_writers.others_unseen(None, ())) == 1
+    assert rules_writers.others_unseen(None, ["gl1 does not answer"])[0].endswith("gl1 does not answer")

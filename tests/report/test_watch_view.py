@@ -26,7 +26,7 @@ from migrator.core.blocker import Blocker
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState
-from migrator.cutover.rules import frozen_users
+from migrator.cutover.rules_states import frozen_users
 from migrator.render.document import Bar
 from migrator.report.model import RunLife, StatusFacts, Tally, WatchFacts
 from migrator.report.view_status import status_document

@@ -18,7 +18,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.paths import join
 from migrator.cutover.model import SETTLED_STATES
-from migrator.cutover.rules import newest_attempts
+from migrator.cutover.rules_states import newest_attempts
 from migrator.fs.ports import SourceFileSystem
 from migrator.purge.model import Archive, Proof
 from migrator.reap.model import archive_directory, archive_name

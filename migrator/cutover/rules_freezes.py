@@ -1,0 +1,88 @@
+"""Where the seconds of a freeze went. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from migrator.core.units import format_duration, several
+from migrator.cutover import model
+from migrator.operations.model import StepRecord, StepResult
+
+_HELD = 1.1
+"""A freeze no longer than this many times its prediction counts as no longer than predicted."""
+
+
+def freeze_words(record: model.CutoverRecord) -> str:
+    """How long a user was frozen, and the prediction; empty before the thaw."""
+    if record.freeze_s is None:
+        return ""
+    predicted_s = record.predicted_freeze_s
+    predicted = "nothing was" if predicted_s is None else f"{format_duration(predicted_s)} were"
+    return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
+
+
+_PART_WORDS = {
+    model.FreezePart.CLOSE: "closing the top",
+    model.FreezePart.SEARCH: "searches for writers",
+    model.FreezePart.SCAN: "scan of the final pass",
+    model.FreezePart.COPY: "rest of the final pass",
+    model.FreezePart.VERIFY: "verification",
+    model.FreezePart.SWITCH: "switch",
+    model.FreezePart.THAW: "thaw",
+    model.FreezePart.INTERRUPTED: "an interrupted step",
+}
+
+
+def part_words(part: model.FreezePart) -> str:
+    """A description of a part of a freeze."""
+    return _PART_WORDS[part]
+
+
+def freeze_parts(
+    record: model.CutoverRecord,
+    steps: Iterable[StepRecord[model.CutoverStep]],
+    *,
+    scan_s: float | None,
+    until_s: float,
+) -> Mapping[model.FreezePart, float]:
+    """Where the seconds of a freeze went, until the thaw or `until_s`; empty before a freeze. `scan_s` is how long the
+    scans of the final passes took, None if the first has not ended.
+    """
+    if record.frozen_at_s is None:
+        return {}
+    end_s = until_s if record.thawed_at_s is None else record.thawed_at_s
+    found: defaultdict[model.FreezePart, float] = defaultdict(float)
+    at_s = record.frozen_at_s
+    for step in steps:
+        part = model.FREEZE_PARTS.get(step.step)
+        if part is None or not record.frozen_at_s <= step.intended_at_s < end_s:
+            continue
+        ended_s = end_s if step.ended_at_s is None else min(step.ended_at_s, end_s)
+        part = model.FreezePart.INTERRUPTED if step.result is StepResult.INTERRUPTED else part
+        found[model.FreezePart.SEARCH] += step.intended_at_s - at_s
+        found[part] += ended_s - step.intended_at_s
+        at_s = ended_s
+    found[model.FreezePart.SEARCH] += end_s - at_s
+    copied_s = found[model.FreezePart.COPY]
+    found[model.FreezePart.SCAN] = copied_s if scan_s is None else min(scan_s, copied_s)
+    found[model.FreezePart.COPY] -= found[model.FreezePart.SCAN]
+    return {part: found[part] for part in model.FreezePart if found[part] > 0}
+
+
+def too_long(parts_s: Mapping[model.FreezePart, float], *, limit_s: float) -> str:
+    """Why a freeze that has reached its limit must not go on, with what took the time, the longest first."""
+    longest = sorted(parts_s.items(), key=lambda one: -one[1])
+    spent = ", ".join(f"{part_words(part)} {format_duration(seconds)}" for part, seconds in longest)
+    return f"the freeze reached [cutover] max_freeze ({format_duration(limit_s)}): {spent}"
+
+
+def freezes_words(cutovers: Sequence[model.CutoverRecord]) -> str:
+    """How long users were frozen, and how many freezes kept to the prediction, as one sentence; empty if no user was
+    frozen.
+    """
+    frozen = [(one.freeze_s, one.predicted_freeze_s) for one in cutovers if one.freeze_s is not None]
+    if not frozen:
+        return ""
+    longest = format_duration(max(real_s for real_s, _ in frozen))
+    held = sum(predicted_s is not None and real_s <= _HELD * predicted_s for real_s, predicted_s in frozen)
+    users = several(len(frozen), "user")
+    return f"{users} frozen, for at most {longest}; {several(held, 'freeze')} lasted no longer than predicted."

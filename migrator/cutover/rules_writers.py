@@ -1,0 +1,181 @@
+"""Who can still write below a tree whose top is closed. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from migrator.core.events import Finding, ok, warning
+from migrator.core.paths import show
+from migrator.core.units import first_of, several
+from migrator.cutover import model
+from migrator.fs.kinds.table import KINDS
+from migrator.fs.model import LOCAL_FILESYSTEMS
+from migrator.gluster.model import ClientSeen, VolumeState
+
+_OPEN_BEHIND = "performance.open-behind"
+_OFF = frozenset({"off", "no", "false", "0", "disable"})
+_ON = frozenset({"on", "yes", "true", "1", "enable"})
+_HOSTS_SHOWN = 5
+_FREEZING_SHOWN = 5
+
+
+def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
+    """Why somebody may still write below the trees, as sentences; empty if nobody can. Readers do not count.
+
+    `vouched`: the site's freeze hook guarantees what the search could not see. It does not cover writers that the
+    search did see.
+    """
+    writing = tuple(one for one in writers.open_files if can_write(one))
+    reasons = []
+    if writing:
+        shown = first_of([describe_open(one) for one in writing], _FREEZING_SHOWN, mark=";")
+        reasons.append(f"something can still be written below the frozen trees: {shown}")
+    return (*reasons, *what_is_unseen(writers, vouched=vouched))
+
+
+def what_is_unseen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
+    """Gaps that a search after the freeze would have too, as sentences; may be called before any freeze."""
+    if vouched:
+        return ()
+    return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
+
+
+def can_write(found: model.OpenFile) -> bool:
+    """Whether an open file allows changes to a tree with a closed top. A process can open and create files from a
+    working directory without passing the top. A file without a name belongs to no tree any more.
+    """
+    return not found.unlinked and (found.writable or found.kind is model.OpenKind.WORKING_DIRECTORY)
+
+
+def describe_open(found: model.OpenFile) -> str:
+    """One line about an open file: path, use, process, host or brick."""
+    holder = f"process {found.pid}" if found.pid is not None else ""
+    holder += f" ({show(found.program)})" if found.program else ""
+    place = f"on {found.host}" if not found.brick else f"through brick {found.brick}"
+    how = _HOW.get(found.kind, "open for writing" if found.writable else "open for reading")
+    state = ", has no name any more" if found.unlinked else ""
+    return f"{show(found.path)}: {how}{state}, {' '.join(part for part in (holder, place) if part)}"
+
+
+_HOW = {model.OpenKind.WORKING_DIRECTORY: "a working directory", model.OpenKind.LOOP_DEVICE: "a loop device"}
+
+
+def has_clients_elsewhere(filesystem: str) -> bool:
+    """Whether other machines may have the file system mounted, and cache what they saw of it. `filesystem` is the type
+    in mountinfo.
+    """
+    return filesystem not in LOCAL_FILESYSTEMS
+
+
+_NFS_CACHE_S = 60.0
+"""`acregmax` and `acdirmax` (nfs(5)): so long clients, this one too, may show a file or a top as it was before."""
+
+
+def settle_s(filesystem: str, asked_s: float) -> float:
+    """How long to wait until no client passes a closed top by its cache, and a scan sees what others wrote."""
+    least_s = _NFS_CACHE_S if filesystem in KINDS["nfs"].types else 0.0
+    return max(asked_s, least_s) if has_clients_elsewhere(filesystem) else 0.0
+
+
+def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
+    """What a search on this machine cannot see of a source that is not a Gluster volume; empty if only this machine can
+    mount it. `filesystem` is the type in mountinfo.
+    """
+    if not has_clients_elsewhere(filesystem):
+        return ()
+    way = "; [target] clients lets them be asked" if filesystem == "beegfs" else ""
+    return (
+        f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here{way}",
+    )
+
+
+def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
+    """Why files that clients have open may be open on no brick. While performance.open-behind is on (the default), a
+    client opens a file on the bricks only at the first read or write (GlusterFS 10.3). After it is set to off, even
+    files opened before show within a second.
+    """
+    value = dict(state.options).get(_OPEN_BEHIND, "on")
+    if value.lower() in _OFF:
+        return ()
+    return (
+        f"{_OPEN_BEHIND} is on: what a client has open and has not written to yet shows on no brick; "
+        f"`gluster volume set {state.volume} {_OPEN_BEHIND} off` shows it",
+    )
+
+
+_EXPORTS = (
+    ("nfs.disable", _OFF, "Gluster's NFS server"),
+    ("ganesha.enable", _ON, "NFS-Ganesha"),
+    ("nfs-ganesha", _ON, "NFS-Ganesha"),
+    ("user.smb", _ON, "Samba"),
+    ("user.cifs", _ON, "Samba"),
+)
+"""Options of a volume (GlusterFS 10.3), the values that mean that it is exported, and by what."""
+
+
+def exports_unseen(state: VolumeState) -> tuple[str, ...]:
+    """The servers that export the volume to clients of their own. Those reach a file by its handle, past a closed top, and
+    nobody can see what they have open.
+    """
+    options = dict(state.options)
+    return tuple(
+        f"{server} exports the volume ({name} is {options[name]}): its clients reach files by handle, past the closed top"
+        for name, values, server in _EXPORTS
+        if options.get(name, "").lower() in values
+    )
+
+
+def others_unseen(clients: Sequence[ClientSeen] | None, unseen: Sequence[str]) -> tuple[str, ...]:
+    """What other clients of the volume may do unseen. `clients` None: they are not known; `unseen` says why."""
+    found = [f"which clients are connected to the bricks is not known: {sentence}" for sentence in unseen]
+    if clients is None and not unseen:
+        found.append(
+            "which clients are connected to the bricks is not known: see `gluster volume status VOLUME clients`"
+        )
+    if clients:
+        found.append(
+            f"other clients have the volume mounted: {hosts_of(clients)}: a process there may have its working directory in "
+            "the tree, and make files there past the closed top"
+        )
+    return tuple(found)
+
+
+def names_kept(machines: Sequence[str]) -> tuple[str, ...]:
+    """What users of these machines may do past a closed top, because the site's mount there keeps names.
+
+    Gluster's FUSE client does not check permissions; bricks do, when a name is looked up. While root looks up the names
+    below a closed top through the same mount, others open files by them.
+    """
+    if not machines:
+        return ()
+    return (
+        f"the source's mount on {first_of(machines)} keeps names: while root walks through it, users of that machine open "
+        "files below a closed top (mount it there with the option entry-timeout=0)",
+    )
+
+
+def hosts_of(clients: Sequence[ClientSeen]) -> str:
+    """The hosts of clients, with their numbers of connections."""
+    hosts = Counter(client.address.rpartition(":")[0] for client in clients)
+    shown = ", ".join(
+        f"{host} ({several(count, 'connection')})" for host, count in sorted(hosts.items())[:_HOSTS_SHOWN]
+    )
+    return shown + (f", and {len(hosts) - _HOSTS_SHOWN} hosts more" if len(hosts) > _HOSTS_SHOWN else "")
+
+
+def check_open_files(state: VolumeState, *, vouched: bool) -> list[Finding]:
+    """For `doctor`, on sites that move users: whether all files that clients have open show on the bricks."""
+    if vouched:
+        return []
+    exported = [
+        warning(
+            "exports", sentence, 'users are not frozen: have a pre-freeze hook vouch for it ([cutover] freeze = "hook")'
+        )
+        for sentence in exports_unseen(state)
+    ]
+    if not unopened_unseen(state):
+        return [ok("open files", "what clients open shows on the bricks at once"), *exported]
+    fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
+    return [
+        warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix),
+        *exported,
+    ]
