@@ -1,9 +1,11 @@
 """Big files: `migrator` against parallel plain `cp` from the bricks, which is as fast as reading and writing can be."""
 
-from bench.bulk import PROGRAM, whole_job
+from dataclasses import replace
+
+from bench.bulk import MOUNT, PROGRAM, whole_job
 from bench.lab import VOLUME, BenchLab, bench_lab
 from bench.options import Options
-from bench.peers import cps_from_the_bricks, left_out, rsync
+from bench.peers import DSYNC, cps_from_the_bricks, dsync, left_out, rsync
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, alternate, ratio
 from bench.trees import BIG, big_users, describe, tally
@@ -11,6 +13,7 @@ from migrator.core.units import GIB, MIB
 
 CPS, RSYNC = "cp of every file at once, from the bricks", "rsync -a, mount"
 EIGHT_TENTHS = 0.8
+OF_DSYNC_BY_MOUNT = 0.95
 BIG_BYTES = 4 * GIB
 
 
@@ -38,14 +41,19 @@ def _measure(lab: BenchLab, options: Options) -> Section:
     contestants = [
         Contestant(name=CPS, work=cps_from_the_bricks(lab, BIG), prepare=prepare, check=check),
         whole_job(lab, options, BIG, check, transfer=transfer),
+        whole_job(lab, replace(options, via="mount"), BIG, check, name=MOUNT, transfer=transfer),
     ]
-    if not left_out("rsync"):
-        by_rsync, once = rsync(lab, BIG, "-a"), options.rounds(1)
+    missing, once = left_out("rsync", "dsync"), options.rounds(1)
+    if "rsync" not in missing:
+        by_rsync = rsync(lab, BIG, "-a")
         contestants.append(Contestant(name=RSYNC, work=by_rsync, prepare=prepare, check=check, rounds=once))
+    if "dsync" not in missing:
+        contestants.append(Contestant(name=DSYNC, work=dsync(lab, BIG), prepare=prepare, check=check))
     series = alternate(contestants, options.rounds(2))
     by_name = {one.name: one for one in series}
     runs = [run.parts_s.get("run_s", 0.0) for run in by_name[PROGRAM].runs]
-    rsyncs = by_name[RSYNC].times_s if RSYNC in by_name else []
+    rsyncs, dsyncs = (by_name[name].times_s if name in by_name else [] for name in (RSYNC, DSYNC))
+    by_mount = by_name[MOUNT].times_s
     return Section(
         name="big",
         title="Big files",
@@ -58,9 +66,11 @@ def _measure(lab: BenchLab, options: Options) -> Section:
                     *ratio("migrator, `run` alone, against parallel cp", by_name[CPS].times_s, runs, EIGHT_TENTHS),
                     *ratio("migrator, whole job, against parallel cp", by_name[CPS].times_s, by_name[PROGRAM].times_s),
                     *ratio("migrator, whole job, against rsync -a", rsyncs, by_name[PROGRAM].times_s),
+                    *ratio(f"{MOUNT}, against {DSYNC}", dsyncs, by_mount, OF_DSYNC_BY_MOUNT),
+                    *ratio(f"{MOUNT}, against rsync -a", rsyncs, by_mount),
                 ],
             ),
         ),
         notes=("The copies by `cp` have neither owners nor times nor attributes.",),
-        left_out=left_out("rsync"),
+        left_out=missing,
     )

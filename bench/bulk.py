@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from bench.lab import VOLUME, BenchLab, bench_lab
 from bench.options import Options
-from bench.peers import left_out, sync_target, tars_from_the_bricks, through_the_mount
+from bench.peers import DSYNC, left_out, sync_target, tars_from_the_bricks, through_the_mount
 from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, best_of, ratio
@@ -13,7 +14,7 @@ from bench.trees import MIXED, TREE, describe, mixed_users, small_users, tally
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.units import MIB
 
-PEERS = ("rsync", "fpsync", "parsyncfp2", "msrsync3", "tar")
+PEERS = ("rsync", "fpsync", "parsyncfp2", "msrsync3", "tar", "dsync")
 AS_MUCH = "rsync -aHAX"
 """What keeps as much as `migrator` does: it takes a tenth longer than `rsync -a`, and is measured on the mixed files alone."""
 TEN_TIMES, MIXED_TIMES = 10.0, 2.5
@@ -22,6 +23,9 @@ MIXED_FILES, LARGE_BYTES = 4_000, 128 * MIB
 MILLION = 1_000_000
 TARS = "a tar a brick, by hand"
 PROGRAM = "migrator"
+MOUNT = "migrator, through the mount"
+"""As on volumes whose bricks cannot be read: with what the peers have."""
+OF_DSYNC_BY_MOUNT, OF_RSYNC_BY_MOUNT = 1.3, 2.0
 
 
 def bulk(lab: BenchLab, options: Options) -> Section:
@@ -77,6 +81,8 @@ def _measured(lab: BenchLab, options: Options, group: str, *, peers: bool = True
     ]
     if "tar" not in missing:
         contestants.append(Contestant(name=TARS, work=tars_from_the_bricks(lab, group), prepare=prepare, check=check))
+    if peers:
+        contestants.append(whole_job(lab, replace(options, via="mount"), group, check, name=MOUNT))
     contestants.append(whole_job(lab, options, group, check))
     return alternate(contestants, options.rounds(2 if peers else 1)), describe(expected)
 
@@ -124,7 +130,8 @@ def copied(lab: BenchLab, options: Options, group: str) -> Program:
 
 def _ratios(every: Sequence[Series], at_least: float, *, of_tars: bool) -> list[Ratio]:
     *others, whole = every
-    peers = [series for series in others if series.name != TARS]
+    by_mount = next((series.times_s for series in others if series.name == MOUNT), [])
+    peers = [series for series in others if series.name not in (TARS, MOUNT)]
     best = best_of(peers)
     runs = [run.parts_s.get("run_s", 0.0) for run in whole.runs]
     by_hand = next((series.times_s for series in others if series.name == TARS), [])
@@ -137,4 +144,12 @@ def _ratios(every: Sequence[Series], at_least: float, *, of_tars: bool) -> list[
     ]
     for series in peers:
         found.extend(ratio(f"migrator, whole job, against {series.name}", series.times_s, whole.times_s))
+        wanted = (
+            OF_DSYNC_BY_MOUNT
+            if series.name == DSYNC
+            else OF_RSYNC_BY_MOUNT
+            if series.name.startswith("rsync")
+            else None
+        )
+        found.extend(ratio(f"{MOUNT}, against {series.name}", series.times_s, by_mount, wanted))
     return found

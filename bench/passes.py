@@ -8,7 +8,7 @@ from typing import Any
 from bench.bulk import PROGRAM, copied
 from bench.lab import VOLUME, BenchLab
 from bench.options import Options
-from bench.peers import fpsync, left_out, rsync, sync_target
+from bench.peers import DSYNC, dsync, fpsync, left_out, rsync, sync_target
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Series, alternate, ratio
 from bench.trees import TREE, churn, describe
@@ -50,11 +50,15 @@ def passes(lab: BenchLab, options: Options) -> Section:
             raise ContestantFailed(f"{sent} files were sent and {moved} names moved, not {changes} and none")
         return parts_s
 
-    missing, once = left_out("rsync", "fpsync"), options.rounds(1)
+    missing, once = left_out("rsync", "fpsync", "dsync"), options.rounds(1)
     unchanged = [Contestant(name=PROGRAM, work=delta, prepare=settle)]
     changed = [Contestant(name=PROGRAM, work=delta, prepare=catch_up)]
     if "fpsync" not in missing:
         unchanged.insert(0, Contestant(name=FPSYNC, work=fpsync(lab, TREE), prepare=settle, rounds=once))
+    if "dsync" not in missing:
+        by_dsync = dsync(lab, TREE)
+        unchanged.insert(0, Contestant(name=DSYNC, work=by_dsync, prepare=settle, rounds=once))
+        changed.insert(0, Contestant(name=DSYNC, work=by_dsync, prepare=change, rounds=once))
     if "rsync" not in missing:
         by_rsync = rsync(lab, TREE, "-a")
         unchanged.insert(0, Contestant(name=RSYNC, work=by_rsync, prepare=settle, rounds=once))

@@ -10,6 +10,9 @@ from bench.timing import call, shell
 
 Copy = Callable[[], dict[str, float]]
 
+DSYNC = "dsync -np 4"
+"""Of mpifileutils; measured where it is installed."""
+
 
 def left_out(*programs: str) -> dict[str, str]:
     """The peers among these that this machine does not have."""
@@ -44,11 +47,17 @@ def through_the_mount(lab: BenchLab, group: str) -> Mapping[str, tuple[str, Copy
             _synced(lab, lambda: call(["msrsync3", "-p", "4", f"{source}/", f"{target}/"])),
         ),
         "tar to tar": ("tar", _synced(lab, lambda: shell(tars))),
+        DSYNC: ("dsync", dsync(lab, group)),
     }
 
 
 def rsync(lab: BenchLab, group: str, *options: str) -> Copy:
     return _synced(lab, lambda: call(["rsync", *options, f"{lab.source / group}/", f"{lab.target / group}/"]))
+
+
+def dsync(lab: BenchLab, group: str) -> Copy:
+    started = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4", "dsync", "--quiet"]
+    return _synced(lab, lambda: call([*started, lab.source / group, lab.target / group]))
 
 
 def fpsync(lab: BenchLab, group: str) -> Copy:
