@@ -21,7 +21,7 @@ from migrator.fs.rules_equality import FileState
 from migrator.purge.model import Archive, Compared, ManifestSum, Proof
 from migrator.reap.model import ReapRow, archive_name
 from migrator.site.model import ReapAction
-from migrator.verify.content import Filling, Unit
+from migrator.verify.content import FileGroup, Filling
 from migrator.verify.digests import Known, proven
 
 _BATCH_ROWS = 20_000
@@ -196,8 +196,8 @@ class IndexedProofs:
         with self._lock:
             self._database.executemany("INSERT OR IGNORE INTO unchanged VALUES (?)", [(path,) for path in paths])
 
-    def units(self, algorithm: str) -> Iterator[Unit]:
-        """The noted files that have digests of this algorithm, for hosts to read. A unit has the same name as long as
+    def groups(self, algorithm: str) -> Iterator[FileGroup]:
+        """The noted files that have digests of this algorithm, for hosts to read. A group has the same name as long as
         the manifests are the same, whichever of its files are noted.
         """
         query = """
@@ -206,9 +206,11 @@ class IndexedProofs:
         """
         number, first, last, filled, noted = 0, b"", b"", Filling(), Filling()
 
-        def unit() -> Unit:
+        def group() -> FileGroup:
             known = partial(self._to_read, algorithm, first, last)
-            return Unit(name=f"{number:08d}", files=noted.files, size_bytes=noted.size_bytes, known=known)
+            return FileGroup(
+                number=number, name=f"{number:08d}", files=noted.files, size_bytes=noted.size_bytes, known=known
+            )
 
         after = b""
         while True:
@@ -218,7 +220,7 @@ class IndexedProofs:
             for path, size_bytes, is_noted in rows:
                 if not filled.takes(1, size_bytes):
                     if noted.files:
-                        yield unit()
+                        yield group()
                     number, first, filled, noted = number + 1, path, Filling(1, size_bytes), Filling()
                 first, last = first or path, path
                 if is_noted:
@@ -227,7 +229,7 @@ class IndexedProofs:
                 break
             after = rows[-1][0]
         if noted.files:
-            yield unit()
+            yield group()
 
     def _to_read(self, algorithm: str, first: bytes, last: bytes) -> Known:
         query = """

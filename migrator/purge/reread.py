@@ -13,7 +13,7 @@ from migrator.purge import model
 from migrator.purge.proofs import IndexedProofs
 from migrator.purge.removal import Call, Found, Judge, progress_shown
 from migrator.transfer.governor import governed
-from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
+from migrator.verify.content import HOSTS_ALGORITHM, ContentReader, Readers
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ReadingParts
@@ -31,7 +31,7 @@ class Rereading:
     proofs: IndexedProofs
     parts: "ReadingParts"
     verification: int
-    _content: ContentPass | None = field(init=False, default=None)
+    _content: ContentReader | None = field(init=False, default=None)
     _files: int = field(init=False, default=0)
 
     async def run(self, judge: Judge, *, user: str, files: int) -> Found:
@@ -56,7 +56,7 @@ class Rereading:
         def say(kind: EventKind, severity: Severity, message: str) -> None:
             self.call.say(kind, severity, user, message)
 
-        self._content = ContentPass(
+        self._content = ContentReader(
             readers=readers,
             parts=self.parts,
             reading=ContentReading(verification=self.verification, source_clock_ns=None, target_clock_ns=None),
@@ -73,7 +73,7 @@ class Rereading:
             say=partial(say, EventKind.STREAMS_SET),
         )
         async with governor as self._content.governor:
-            await self._content.read(self.proofs.units(HOSTS_ALGORITHM))
+            await self._content.read(self.proofs.groups(HOSTS_ALGORITHM))
         await asyncio.to_thread(lambda: self.proofs.take_readings(self.parts.files(), world.scratch))
 
     async def _through_the_mount(self, judge: Judge, found: Found) -> None:

@@ -32,11 +32,11 @@ from migrator.transfer import model as transfer
 from migrator.transfer.attempt import Stream, Unended, look, remove_before_stream, sync_problem
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, StorageWatch, World
+from migrator.transfer.copier import copy_chunks
 from migrator.transfer.delta.model import SENT
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, PassRecord, StopReason, StreamCounters, Verdict
-from migrator.transfer.pool import run_step
 from migrator.transfer.ports import DriverWork, Driving
 from migrator.transfer.routes import Routes
 from migrator.transfer.rules import stop_reason
@@ -634,7 +634,7 @@ class Copying:
             while under_way.stop_found is None:
                 for step in steps:
                     if under_way.stop_found is None:
-                        await run_step(under_way, routes, step)
+                        await copy_chunks(under_way, routes, step)
                 await under_way.confirmations.settled()
                 if not any(
                     passes.pending(under_way.pass_id, kind.value, 1, but_trees=under_way.left_alone)
@@ -650,7 +650,8 @@ class Copying:
         world = self.world
         scan = next((scan for scan in world.ledger.scans.all() if scan.name == record.catalog), None)
         return Routes(
-            invocation=self.invocation,
+            clock=world.clock,
+            report=self.invocation.say,
             lanes=world.lanes,
             guard=world.bricks,
             catalog_fingerprint=scan.health_fingerprint if scan else "",

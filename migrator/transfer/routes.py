@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,7 @@ from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost
-from migrator.ledger.locks import of_brick
 from migrator.scan.rules import held_bricks, reasons_against_bricks, task_changes
-from migrator.transfer.context import Invocation
 from migrator.transfer.ports import BrickLook, Way
 
 if TYPE_CHECKING:
@@ -92,7 +89,7 @@ the lock of the whole cluster.
 """
 
 
-def shared_looks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickLook]:
+def _shared_looks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickLook]:
     """Snapshots of the volume, each for all chunks that ended before it began, at a bounded rate."""
     rests_until_s = 0.0
 
@@ -110,28 +107,31 @@ def shared_looks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickL
     return SharedCall(look)
 
 
-def copy_on(
-    lane: HostLane, brick: str | None, copies: Mapping[str, Sequence[str]], *, refused: Container[str] = ()
-) -> str | None:
-    """The brick that a lane reads for the chunks of a brick: this one, or a copy of it; None if it reads none of them."""
-    members = () if brick is None else copies.get(brick, (brick,))
-    return next((one for one in members if one not in refused and lane.reads(one)), None)
+Report = Callable[[EventKind, Severity, str, str], None]
+"""Reports an event: its kind, severity, subject and message."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Routes:
-    """The lanes of a pass, the lost ones, and whether bricks may be read.
+    """The lanes of one kind of work, the lost ones, and whether bricks may be read.
 
     Bricks that became unfit are read again when the volume is well, unless `lasting` is set; `held` ones, whose set waits to
-    be healed, while the others are read on. `closings` counts how often each became so (None: all). A `refused` brick stays refused, because its path on its host is something else. `copies` has the
-    bricks with the same files as a brick of a replica set.
+    be healed, while the others are read on. `closings` counts how often each became so (None: all). A `refused` brick stays
+    refused, because its path on its host is something else. `copies` has the bricks with the same files as a brick of a
+    replica set.
     """
 
-    invocation: Invocation
+    clock: Clock
+    report: Report
     lanes: Sequence[HostLane]
     guard: "VolumeGuard | None"
-    catalog_fingerprint: str
+    catalog_fingerprint: str = ""
+    """The bricks are read only while the volume still has it; empty: whatever it has."""
     copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    target_alone: bool = False
+    """Work of no brick needs the target alone, so every lane may take it. Otherwise it needs the mount of the source."""
+    patience_s: float | None = None
+    """A lost host is given up when it has done no work for this long. None: never."""
     lost: dict[str, HostLost] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     finds: dict[str, int] = field(default_factory=dict)
@@ -142,30 +142,35 @@ class Routes:
     watched: bool = False
     version: int = 0
     _shared: SharedCall[BrickLook] = field(init=False)
-    _readers: Counter[str] = field(default_factory=Counter)
-    _locks: dict[str, ExitStack] = field(default_factory=dict)
+    _lost_since_s: dict[str, float] = field(default_factory=dict)
     _quiet_at_s: float | None = None
 
     def __post_init__(self) -> None:
         """A missing guard counts as one that cannot be evaluated."""
-        self._shared = shared_looks(self.guard, self._clock)
-
-    @property
-    def _clock(self) -> Clock:
-        return self.invocation.world.clock
+        self._shared = _shared_looks(self.guard, self.clock)
 
     def eligible(self, lane: HostLane, bricks: Collection[str | None]) -> frozenset[str | None]:
         """The bricks whose chunks a lane may take now (None: chunks of no brick)."""
         if lane.reads_mount:
             return frozenset(brick for brick in (*bricks, None) if not self._is_served(brick))
-        if self.unfit or lane.host in self.lost:
+        if lane.host in self.lost:
             return frozenset()
-        return frozenset(brick for brick in bricks if self.copy_on(lane, brick) is not None)
+        of_no_brick = frozenset({None}) if self.target_alone else frozenset()
+        if self.unfit:
+            return of_no_brick
+        return of_no_brick.union(brick for brick in bricks if self.copy_on(lane, brick) is not None)
 
     def copy_on(self, lane: HostLane, brick: str | None) -> str | None:
-        """See `copy_on`. A held brick is tried again after a while, which takes a new snapshot first."""
-        held = self.held if self._is_fresh(_HELD_S) else ()
-        return copy_on(lane, brick, self.copies, refused={*self.refused, *held})
+        """The brick that a lane reads for the work of a brick: this one, or a copy of it; None if it reads none of them.
+        A held brick is tried again after a while, which takes a new snapshot first.
+        """
+        refused: Container[str] = {*self.refused, *(self.held if self._is_fresh(_HELD_S) else ())}
+        members = () if brick is None else self.copies.get(brick, (brick,))
+        return next((one for one in members if one not in refused and lane.reads(one)), None)
+
+    def reads_without_brick(self, lane: HostLane) -> bool:
+        """Whether a lane may take work of no brick."""
+        return lane.reads_mount or self.target_alone
 
     def closings_of(self, brick: str | None) -> int:
         """How often a brick became one that is not to be read."""
@@ -174,12 +179,11 @@ class Routes:
     @property
     def open(self) -> Sequence[HostLane]:
         """The lanes on which streams may run now."""
-        return [lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)]
-
-    @property
-    def hosts(self) -> frozenset[str]:
-        """Hosts on which streams may run now."""
-        return frozenset(lane.host for lane in self.open)
+        return [
+            lane
+            for lane in self.lanes
+            if lane.host not in self.lost and (self.reads_without_brick(lane) or not self.unfit)
+        ]
 
     def _is_served(self, brick: str | None) -> bool:
         """Whether a lane of its own host reads the brick, instead of those of the mount."""
@@ -188,27 +192,7 @@ class Routes:
         return any(self.copy_on(lane, brick) is not None for lane in self.lanes if lane.host not in self.lost)
 
     def _is_fresh(self, age_s: float) -> bool:
-        return self._quiet_at_s is not None and self._clock.monotonic_s() - self._quiet_at_s < age_s
-
-    @contextmanager
-    def reading(self, brick: str | None) -> Iterator[None]:
-        """Hold off the commit of a drain of this brick during the block. All chunks that read it share one lock: taking it
-        costs several system calls. Raises LockHeld.
-        """
-        if brick is None:
-            yield
-            return
-        if not self._readers[brick]:
-            held = self.invocation.world.locks.hold(f"streams that read {brick}", shared=(of_brick(brick),))
-            self._locks[brick] = ExitStack()
-            self._locks[brick].enter_context(held)
-        self._readers[brick] += 1
-        try:
-            yield
-        finally:
-            self._readers[brick] -= 1
-            if not self._readers[brick]:
-                self._locks.pop(brick).close()
+        return self._quiet_at_s is not None and self.clock.monotonic_s() - self._quiet_at_s < age_s
 
     async def quiet_before(self, brick: str) -> bool:
         """Whether a chunk may be read from this brick now."""
@@ -220,7 +204,7 @@ class Routes:
         """Check the volume, starting after this call, and whether this brick may be read. Reports once that bricks became
         unfit, or fit again.
         """
-        began_s = self._clock.monotonic_s()
+        began_s = self.clock.monotonic_s()
         look = await self._shared.begun_after_now()
         reasons, lasting = look.reasons, look.lasting
         if not reasons and self.catalog_fingerprint and look.fingerprint != self.catalog_fingerprint:
@@ -247,22 +231,22 @@ class Routes:
             message = (
                 f"{several(len(newly), 'brick')} of sets with pending heals are not read now, the mount is: {reasons}"
             )
-            self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+            self.report(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
         else:
             self._say((), lasting=False)
         self.held = held
 
     def _say(self, reasons: tuple[str, ...], *, lasting: bool) -> None:
         if not reasons:
-            self.invocation.say(EventKind.BRICKS_FIT, Severity.INFO, "bricks", "the bricks are read again")
+            self.report(EventKind.BRICKS_FIT, Severity.INFO, "bricks", "the bricks are read again")
             return
         until = "any more in this run" if lasting else "until the volume is well"
         message = f"the bricks are not read {until}, the mount is: {'; '.join(reasons)}"
-        self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+        self.report(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
 
     def unwatched(self, lane: HostLane) -> bool:
         """Whether a lane reads no brick until the volume is well, and no worker polls the volume."""
-        return bool(self.unfit) and not (self.lasting or self.watched or lane.reads_mount)
+        return bool(self.unfit) and not (self.lasting or self.watched or self.reads_without_brick(lane))
 
     def lose(self, lane: HostLane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
         """Record that a host no longer answers, or (`unfit`) answers but cannot run streams. `finds` is the number of
@@ -271,10 +255,11 @@ class Routes:
         if lane.host in self.lost or finds not in (None, self.finds.get(lane.host, 0)):
             return
         self.lost[lane.host] = error
+        self._lost_since_s.setdefault(lane.host, self.clock.monotonic_s())
         self.version += 1
         what = "cannot be used" if unfit else "is lost"
         message = f"host {lane.host} {what}, its chunks are read elsewhere: {error.message}"
-        self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
+        self.report(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
 
     def refuse(self, brick: str, error: MigratorError) -> None:
         """Record that the path of the brick on its host is not that brick."""
@@ -283,7 +268,7 @@ class Routes:
         self.refused[brick] = error.message
         self.version += 1
         message = f"brick {brick} is not read any more in this run: {error.message}"
-        self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
+        self.report(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
 
     def find_again(self, lane: HostLane) -> None:
         """Record that a lost host answers again."""
@@ -291,7 +276,22 @@ class Routes:
             self.version += 1
             self.finds[lane.host] = self.finds.get(lane.host, 0) + 1
             message = f"host {lane.host} is reached again"
-            self.invocation.say(EventKind.HOST_FOUND, Severity.INFO, f"host {lane.host}", message)
+            self.report(EventKind.HOST_FOUND, Severity.INFO, f"host {lane.host}", message)
+
+    def worked(self, lane: HostLane) -> None:
+        """Record that the lane has done a piece of work."""
+        self._lost_since_s.pop(lane.host, None)
+
+    def given_up(self, lane: HostLane) -> bool:
+        """Whether the lane takes no more work."""
+        if self.patience_s is None or lane.host not in self.lost:
+            return False
+        return self.clock.monotonic_s() - self._lost_since_s[lane.host] >= self.patience_s
+
+    @property
+    def in_use(self) -> Sequence[HostLane]:
+        """The lanes that are not given up."""
+        return [lane for lane in self.lanes if not self.given_up(lane)]
 
     def abandon(self) -> None:
         """Abandon the shared check."""

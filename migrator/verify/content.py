@@ -1,13 +1,14 @@
-"""Content read by hosts: each unit of files on a host of its brick or of a copy, both sides at once, or the target alone."""
+"""Content read by hosts: each group of files on a host of its brick or of a copy, both sides at once, or the target alone."""
 
 import asyncio
 import itertools
 import secrets
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,15 +19,18 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
-from migrator.core.tasks import SharedCall, task_group
+from migrator.core.tasks import task_group
 from migrator.core.units import GIB, NS_PER_S
 from migrator.fs.model import DigestPolicy
+from migrator.hosts.ports import HostLost
 from migrator.operations.run_files import output_of
 from migrator.scan.marks import ReadMarks
-from migrator.transfer.governor import LOOK_EVERY_S, Governing, Governor
+from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk, PassRecord
-from migrator.transfer.ports import BrickLook, BrickRefused, Way
-from migrator.transfer.routes import HostLane, VolumeGuard, copy_on, shared_looks
+from migrator.transfer.pool import run_pool
+from migrator.transfer.ports import BrickRefused, Way
+from migrator.transfer.queue import WorkQueue
+from migrator.transfer.routes import HostLane, Routes, VolumeGuard
 from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of
 
 if TYPE_CHECKING:
@@ -38,10 +42,12 @@ HOSTS_ALGORITHM = "xxh3_128"
 
 KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that list every file once, by its whole name."""
-_PAUSES_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
-"""Pauses between tries on a host that fails, or whose job still waits for a node."""
-_UNIT_FILES, _UNIT_BYTES = 1000, GIB
-"""The most that is read together of several chunks."""
+PATIENCE_S = 180.0
+"""How long a host may fail, or its job may wait for a node, until its files are left to the others and to the comparison."""
+_TRIES = 5
+"""A group that hosts failed to read this often is left to the comparison."""
+_GROUP_FILES, _GROUP_BYTES = 1000, GIB
+"""The most that is read in one group."""
 
 
 class Readers(Struct, frozen=True, kw_only=True):
@@ -75,21 +81,55 @@ class _Listed(Struct, frozen=True):
         return f"{self.of_pass.id:06d}-{self.chunk.number:08d}"
 
 
-class Unit(Struct, frozen=True, kw_only=True):
-    """Files that are read together. Their readings are recorded under `name`, so it has to name the same files when the work is
-    resumed. `brick` is the one with their content; None: it is read through the mount. `known` returns what is known of them
-    (blocking).
+class FileGroup(Struct, frozen=True, kw_only=True):
+    """Files that are read together: the work of a lane. Their readings are recorded under `name`, so it has to name the same files
+    when the work is resumed. `brick` is the one with their content; None: it is read through the mount. `known` returns what is
+    known of them (blocking).
     """
 
+    number: int
     name: str
     brick: str | None = None
     files: int
     size_bytes: int
     known: Callable[[], Known]
 
+    @property
+    def id(self) -> int:
+        """See `Work`."""
+        return self.number
+
+
+class WaitingGroups:
+    """The groups that are not read (see `Backlog`)."""
+
+    def __init__(self, groups: Iterable[FileGroup]) -> None:
+        self._of_brick: dict[str | None, dict[int, FileGroup]] = {}
+        for group in sorted(groups, key=_largest_first):
+            self._of_brick.setdefault(group.brick, {})[group.number] = group
+
+    @property
+    def bricks(self) -> Collection[str | None]:
+        """See `Backlog`."""
+        return self._of_brick.keys()
+
+    def waiting(self, limit: int, bricks: Collection[str | None] | None = None) -> Sequence[FileGroup]:
+        """See `Backlog`."""
+        some = self._of_brick.keys() if bricks is None else bricks
+        found = [group for brick in some for group in islice(self._of_brick.get(brick, {}).values(), limit)]
+        return sorted(found, key=_largest_first)[:limit]
+
+    def remove(self, group: FileGroup) -> None:
+        """Remove a group that was read, or that no lane can read."""
+        self._of_brick[group.brick].pop(group.number, None)
+
+
+def _largest_first(group: FileGroup) -> tuple[int, int]:
+    return -group.size_bytes, group.number
+
 
 class Filling(Struct):
-    """How much is in a unit so far."""
+    """How much is in a group so far."""
 
     files: int = 0
     size_bytes: int = 0
@@ -97,13 +137,13 @@ class Filling(Struct):
     def takes(self, files: int, size_bytes: int) -> bool:
         """Count more files, if there is room. The first always fit."""
         more = self.files + files, self.size_bytes + size_bytes
-        if self.files and (more[0] > _UNIT_FILES or more[1] > _UNIT_BYTES):
+        if self.files and (more[0] > _GROUP_FILES or more[1] > _GROUP_BYTES):
             return False
         self.files, self.size_bytes = more
         return True
 
 
-def _groups(listed: Iterable[_Listed]) -> list[list[_Listed]]:
+def _together(listed: Iterable[_Listed]) -> list[list[_Listed]]:
     """Chunks of one brick that are read together, in the order of their passes: nightly passes leave hundreds of chunks of a few
     files each, and the start of a program for each would take longer than to read them.
     """
@@ -120,13 +160,13 @@ def _groups(listed: Iterable[_Listed]) -> list[list[_Listed]]:
 
 
 @dataclass(slots=True, kw_only=True)
-class ContentPass:
-    """Reads files, and records in `parts` those whose content is equal on both sides; with `of_target`, those that have the known
-    content on the target, which every host can read.
+class ContentReader:
+    """The kind of work (see `WorkKind`) that reads files, and records in `parts` those whose content is equal on both sides; with
+    `of_target`, those that have the known content on the target, which every host can read.
 
     It decides nothing: a reading counts only as long as both files are what they were (`is_carried_over`), and the comparison
     reads through the mounts whatever has no such reading: files that changed, differ, cannot be read, or are not listed, and
-    chunks of lost hosts. A brick is read only while the volume is quiet before and after the chunk.
+    groups that every host failed to read. A brick is read only while the volume is quiet before and after the group.
 
     `reading` has the clocks of both sides from before any content is read; `copies` are as in `Routes`.
     """
@@ -142,147 +182,120 @@ class ContentPass:
     governor: Governor | None = None
     read_files: int = field(init=False, default=0)
     read_bytes: int = field(init=False, default=0)
-    _looks: SharedCall[BrickLook] = field(init=False)
-    _lost: set[str] = field(init=False, default_factory=set)
-    _failures: dict[str, int] = field(init=False, default_factory=dict)
-    _lanes: Sequence[HostLane] = field(init=False, default=())
-    _queues: dict[str | None, deque[Unit]] = field(init=False, default_factory=dict)
-    _at_work: Counter[str] = field(init=False, default_factory=Counter)
+    _routes: Routes = field(init=False)
+    _waiting: WaitingGroups = field(init=False)
+    _failures: Counter[int] = field(init=False, default_factory=Counter)
     _said: set[str] = field(init=False, default_factory=set)
     _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
-    _numbers: "itertools.count[int]" = field(init=False, default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        self._looks = shared_looks(self.readers.guard, self.clock)
-
-    async def run(self, passes: Iterable[tuple[PassRecord, Sequence[CopiedChunk]]], trees: Collection[bytes]) -> None:
-        """Read the listed files of some trees: all chunks of `KINDS`. As `read`."""
-        listed = [_Listed(one, copied) for one, some in passes for copied in some if copied.chunk.tree in trees]
-        await self.read(map(self._unit, _groups(listed)))
-
-    def _unit(self, group: Sequence[_Listed]) -> Unit:
-        return Unit(
-            name=f"{group[0].name}-{group[-1].name}",
-            brick=group[0].chunk.brick,
-            files=sum(one.chunk.files for one in group),
-            size_bytes=sum(one.chunk.size_bytes for one in group),
-            known=partial(self._known_of, group),
+        self._routes = Routes(
+            clock=self.clock,
+            report=lambda kind, severity, _subject, message: self.say(kind, severity, message),
+            lanes=[lane for lane in self.readers.lanes if lane.jobs],
+            guard=self.readers.guard,
+            copies=self.copies,
+            target_alone=self.of_target,
+            # While a user waits frozen, this machine reads what a host does not.
+            patience_s=0.0 if self.readers.frozen else PATIENCE_S,
         )
 
-    async def read(self, units: Iterable[Unit]) -> None:
-        """Read all units that were not read before. May be called once. Raises OSError if the results cannot be written."""
-        waiting = [unit for unit in units if not self.parts.has(unit.name)]
+    async def read_chunks(
+        self, passes: Iterable[tuple[PassRecord, Sequence[CopiedChunk]]], trees: Collection[bytes]
+    ) -> None:
+        """Read the listed files of some trees: all chunks of `KINDS`. As `read`."""
+        listed = [_Listed(one, copied) for one, some in passes for copied in some if copied.chunk.tree in trees]
+        await self.read(map(self._group, itertools.count(), _together(listed)))
+
+    def _group(self, number: int, listed: Sequence[_Listed]) -> FileGroup:
+        return FileGroup(
+            number=number,
+            name=f"{listed[0].name}-{listed[-1].name}",
+            brick=listed[0].chunk.brick,
+            files=sum(one.chunk.files for one in listed),
+            size_bytes=sum(one.chunk.size_bytes for one in listed),
+            known=partial(self._known_of, listed),
+        )
+
+    async def read(self, groups: Iterable[FileGroup]) -> None:
+        """Read all groups that were not read before. May be called once. Raises OSError if the results cannot be written."""
+        self._waiting = WaitingGroups(group for group in groups if not self.parts.has(group.name))
+        queue = WorkQueue[FileGroup](self._waiting, self._routes, clock=self.clock, governor=self.governor)
         try:
-            left = await self._read_all(waiting, by_bricks=True)
-            await self._read_all(left, by_bricks=False)
+            await run_pool(self, queue, self._routes, governor=self.governor, workers=set())
         finally:
-            self._looks.abandon()
-
-    async def _read_all(self, units: Iterable[Unit], *, by_bricks: bool) -> list[Unit]:
-        """Read units on their lanes; return those that were not read."""
-        self._lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or self._serves(lane, None))]
-        self._queues = {}
-        for unit in units:
-            served = any(unit.brick is not None and self._serves(lane, unit.brick) for lane in self._lanes)
-            self._queues.setdefault(unit.brick if served else None, deque()).append(unit)
-        left: list[Unit] = []
-        async with task_group() as group:
-            for lane in self._lanes:
-                for _ in range(min(lane.jobs, sum(map(len, self._of(lane))))):
-                    group.create_task(self._work(lane, left))
-        return [*left, *(unit for queue in self._queues.values() for unit in queue)]
-
-    def _of(self, lane: HostLane) -> list[deque[Unit]]:
-        """The queues with units that a lane may take."""
-        return [queue for brick, queue in self._queues.items() if queue and self._serves(lane, brick)]
-
-    def _serves(self, lane: HostLane, brick: str | None) -> bool:
-        if brick is None:
-            return lane.reads_mount or self.of_target
-        return copy_on(lane, brick, self.copies) is not None
-
-    async def _work(self, lane: HostLane, left: list[Unit]) -> None:
-        while (queues := self._of(lane)) and lane.host not in self._lost:
-            if not self._may_begin(lane):
-                await self.clock.sleep(LOOK_EVERY_S)
-                continue
-            queue = max(queues, key=len)
-            unit, number = queue.popleft(), next(self._numbers)
-            self._at_work[lane.host] += 1
-            if self.governor is not None:
-                self.governor.begin(number, lane.host, hosts=self._hosts)
-            pause_s = 0.0
-            try:
-                was_read = await self._read(lane, unit, number)
-                self._failures.pop(lane.host, None)
-            except BrickRefused as error:
-                was_read = False
-                self._say_once(f"the content of a brick is read through the mount: {error.message}")
-            except MigratorError as error:
-                was_read, pause_s = False, self._after_failure(lane, error)
-            finally:
-                self._at_work[lane.host] -= 1
-                if self.governor is not None:
-                    self.governor.end(number)
-            if pause_s:
-                queue.append(unit)
-                await self.clock.sleep(pause_s)
-            elif not was_read:
-                left.append(unit)
-
-    def _after_failure(self, lane: HostLane, error: MigratorError) -> float:
-        """Seconds until the chunk is tried again on this host; 0 if the host counts as lost."""
-        failures = self._failures[lane.host] = self._failures.get(lane.host, 0) + 1
-        # While a user waits frozen, this machine reads what a host does not.
-        if lane.host not in self._lost and failures <= len(_PAUSES_S) and not self.readers.frozen:
-            return _PAUSES_S[failures - 1]
-        self._lost.add(lane.host)
-        self._say_once(f"host {lane.host} reads no content any more: {error.message}")
-        return 0.0
+            self._routes.abandon()
 
     @property
-    def _hosts(self) -> set[str]:
-        """Hosts with a chunk to take, or with streams: only those need a share of a limit."""
-        return {lane.host for lane in self._lanes if self._at_work[lane.host] or self._of(lane)} - self._lost
+    def stopped(self) -> bool:
+        """See `WorkKind`."""
+        return False
 
-    def _may_begin(self, lane: HostLane) -> bool:
-        return self.governor is None or self.governor.may_begin(lane.host, hosts=self._hosts)
+    def held(self) -> bool:
+        """See `WorkKind`."""
+        return False
 
-    async def _read(self, lane: HostLane, unit: Unit, number: int) -> bool:
-        """Read both sides of a unit, each within the limit; False if the volume was not quiet. Raises MigratorError."""
-        known = await asyncio.to_thread(unit.known)
+    async def carry_out(self, group: FileGroup, lane: HostLane, _slot: int, /) -> float | None:
+        """See `WorkKind`: read both sides of a group."""
+        brick = self._routes.copy_on(lane, group.brick)
+        finds = self._routes.finds.get(lane.host, 0)
+        if brick is None and not self._routes.reads_without_brick(lane):
+            return None
+        try:
+            was_read = await self._read(group, lane, brick)
+        except BrickRefused as error:
+            self._routes.refuse(str(brick), error)
+            return None
+        except MigratorError as error:
+            lost = HostLost(error.message, cause=error.cause, hint=error.hint)
+            self._routes.lose(lane, lost, unfit=not isinstance(error, HostLost), finds=finds)
+            self._failures[group.number] += 1
+            if self._failures[group.number] >= _TRIES:
+                self._waiting.remove(group)
+            return None
+        self._routes.worked(lane)
+        if was_read:
+            self._waiting.remove(group)
+        return None
+
+    async def _read(self, group: FileGroup, lane: HostLane, brick: str | None) -> bool:
+        """Read both sides of a group, each within the limit; False if the volume was not quiet. Raises MigratorError."""
+        known = await asyncio.to_thread(group.known)
         to_read = [known.paths[place] for place in known.unread]
-        brick = copy_on(lane, unit.brick, self.copies)
-        if brick is not None and to_read and not await self._is_quiet(brick):
+        of_brick = brick if to_read else None
+        closings = self._routes.closings_of(of_brick)
+        if of_brick is not None and not await self._routes.quiet_before(of_brick):
             return False
         way = await lane.way(brick)
         await self._sync(lane, way)
-        async with task_group() as group:
+        async with task_group() as tasks:
             tokens = [secrets.token_hex(16) for _side in ("source", "target")]
 
             def change(share: int | None) -> None:
                 for token in tokens:
                     way.executor.limit(token, share)
 
-            share = None if self.governor is None else self.governor.share_of(number)
+            share = None if self.governor is None else self.governor.share_of(group.id)
             if self.governor is not None:
-                self.governor.follow(number, change)
+                self.governor.follow(group.id, change)
             source, target = (
-                group.create_task(self._digests(way, some, token, of_target=bool(side), bwlimit_bytes_per_s=share))
+                tasks.create_task(self._digests(way, some, token, of_target=bool(side), bwlimit_bytes_per_s=share))
                 for side, (token, some) in enumerate(zip(tokens, (to_read, known.paths), strict=True))
             )
-        if brick is not None and to_read and not await self._is_quiet(brick):
-            return False
+        if of_brick is not None:
+            quiet = await self._routes.quiet_now(of_brick)
+            if not quiet or self._routes.closings_of(of_brick) != closings:
+                return False
         equal = await asyncio.to_thread(equal_readings, known, source.result(), target.result(), self.reading)
-        await asyncio.to_thread(self.parts.add, unit.name, equal)
+        await asyncio.to_thread(self.parts.add, group.name, equal)
         self.read_files += len(known.paths)
         self.read_bytes += known.size_bytes
         return True
 
-    def _known_of(self, group: Sequence[_Listed]) -> Known:
+    def _known_of(self, listed_chunks: Sequence[_Listed]) -> Known:
         """The paths to compare, and what the streams that copied them digested."""
         told: list[pa.RecordBatch] = []
-        for listed in group:
+        for listed in listed_chunks:
             chunk, copied = listed.chunk, listed.copied
             try:
                 paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
@@ -322,13 +335,6 @@ class ContentPass:
             if completed.exit_code != 0:
                 raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
         return await asyncio.to_thread(read_lines, output)
-
-    async def _is_quiet(self, brick: str) -> bool:
-        look = await self._looks.begun_after_now()
-        reasons = "; ".join(look.reasons) or look.held.get(brick, "")
-        if reasons:
-            self._say_once(f"the bricks are not read now, the mount is: {reasons}")
-        return not reasons
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

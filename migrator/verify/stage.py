@@ -45,7 +45,7 @@ from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
 from migrator.transfer.governor import governed
 from migrator.transfer.model import CopiedChunk, PassRecord
-from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentPass, Readers
+from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentReader, Readers
 from migrator.verify.joined import Joined, Left, Listing, ListingWriter
 from migrator.verify.paths import Absences, PathComparison, StorageWait, Tally, compare_links
 
@@ -130,7 +130,7 @@ class Verification:
     `archived` is the content of proven archives. Without it every path of the plan's reap list may be absent, as for a
     user who moves back to the source. `own` is the migration's ledger if `ledger` is that of a rollback; it has the
     site and the earlier verifications. With `storage`, the comparison waits for lost storage of the target, and reads again
-    what was unreadable meanwhile. With `readers`, hosts read the content first (`ContentPass`).
+    what was unreadable meanwhile. With `readers`, hosts read the content first (`ContentReader`).
     """
 
     plan: Plan
@@ -152,7 +152,7 @@ class Verification:
     workers: int = 4
     stall_timeout_s: float = 600.0
     _waiting: StorageWait | None = field(init=False, default=None)
-    _content: ContentPass | None = field(init=False, default=None)
+    _content: ContentReader | None = field(init=False, default=None)
     _asked: dict[int, str | None] = field(init=False, default_factory=dict)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
@@ -337,7 +337,7 @@ class Verification:
         if self.readers is None:
             return
         parts = self._readings()
-        self._content = ContentPass(
+        self._content = ContentReader(
             readers=self.readers,
             parts=parts,
             reading=reading,
@@ -356,7 +356,7 @@ class Verification:
             frozen=self.readers.frozen,
         )
         async with governor as self._content.governor:
-            await self._content.run(copied, {tree.path for tree in self._batch.trees})
+            await self._content.read_chunks(copied, {tree.path for tree in self._batch.trees})
 
     def _copied(self, since_s: float) -> list[tuple[PassRecord, Sequence[CopiedChunk]]]:
         passes = self.ledger.passes

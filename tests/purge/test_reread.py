@@ -22,7 +22,7 @@ from migrator.purge.stage import purge
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.ports import Way
 from migrator.transfer.routes import HostLane
-from migrator.verify.content import ContentPass, Readers, Unit
+from migrator.verify.content import ContentReader, FileGroup, Readers
 from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.delta_changes import rewrite
 from tests.support.native_builds import missing_for_native, placing
@@ -98,8 +98,8 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[
 
 @pytest.fixture
 def hosts(site: PurgeSite, monkeypatch: pytest.MonkeyPatch) -> Hosts:
-    """Every file is a unit of its own."""
-    monkeypatch.setattr("migrator.verify.content._UNIT_FILES", 1)
+    """Every file is a group of its own."""
+    monkeypatch.setattr("migrator.verify.content._GROUP_FILES", 1)
     made = Hosts(site)
     site.readers = made.readers
     return made
@@ -188,7 +188,7 @@ def test_an_interrupted_reading_resumes_within_a_day(site: PurgeSite, hosts: Hos
 def test_what_a_lost_host_does_not_read_is_read_through_the_mount(
     site: PurgeSite, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.verify.content._PAUSES_S", ())
+    monkeypatch.setattr("migrator.verify.content.PATIENCE_S", 0.0)
     files, read = regular(site), read_here(site, monkeypatch)
 
     def lose(_host: str) -> None:
@@ -203,14 +203,14 @@ def test_a_file_that_changes_after_its_reading_is_read_once_more(
     site: PurgeSite, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, path = read_here(site, monkeypatch), site.target / "d1/f0001"
-    by_hosts = ContentPass.read
+    by_hosts = ContentReader.read
 
-    async def touch_afterwards(content: ContentPass, units: Iterable[Unit]) -> None:
-        await by_hosts(content, units)
+    async def touch_afterwards(content: ContentReader, groups: Iterable[FileGroup]) -> None:
+        await by_hosts(content, groups)
         # Another ctime, and the same size and mtime.
         path.chmod(0o640)
 
-    monkeypatch.setattr(ContentPass, "read", touch_afterwards)
+    monkeypatch.setattr(ContentReader, "read", touch_afterwards)
     assert site.purge().outcome is TreeOutcome.PURGED
     assert (read, len(hosts.paths)) == ([b"home/alice/d1/f0001"], len(set(hosts.paths)))
 

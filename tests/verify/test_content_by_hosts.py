@@ -4,7 +4,8 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.catalog.model import ListedPath, VerificationRecord
-from migrator.core.errors import Interrupted
-from migrator.core.events import Event
+from migrator.core.errors import Interrupted, ToolFailed
+from migrator.core.events import Event, EventKind
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.core.units import NS_PER_S
 from migrator.fs.model import DifferenceKind
@@ -31,7 +32,7 @@ from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits, StreamCounters
 from migrator.transfer.ports import BrickLook, Way
 from migrator.transfer.routes import HostLane
-from migrator.verify.content import ContentPass, Readers
+from migrator.verify.content import ContentReader, Readers
 from migrator.verify.stage import Verification
 from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import built, missing_for_native, placing
@@ -73,7 +74,7 @@ class Site:
     reads: list[bytes] = field(default_factory=list)
     """The paths whose content this machine read through the source's mount."""
     limits: list[int | None] = field(default_factory=list)
-    before_read: Callable[[str], None] = lambda _host: None
+    before_read: Callable[[str], Awaitable[None] | None] = lambda _host: None
     pass_id: int | None = None
     reread: bool = False
 
@@ -98,7 +99,8 @@ class Site:
 
         class Executor(LocalExecutor):
             async def digest(self, paths: Sequence[bytes], *, of_target: bool, **options: Any) -> Completed:
-                site.before_read(host)
+                if (held := site.before_read(host)) is not None:
+                    await held
                 site.calls.append((host, of_target, tuple(path.removeprefix(TREE + b"/") for path in paths)))
                 assert options.pop("brick") == (None if host == "here" or of_target else RULES)
                 site.limits.append(options["bwlimit_bytes_per_s"])
@@ -152,7 +154,7 @@ def site(scratch: Path) -> Iterator[Site]:
 @pytest.fixture
 def each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No chunks are read together."""
-    monkeypatch.setattr("migrator.verify.content._UNIT_FILES", 1)
+    monkeypatch.setattr("migrator.verify.content._GROUP_FILES", 1)
 
 
 def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None:
@@ -266,9 +268,9 @@ def test_a_file_that_changed_since_hosts_read_it_is_read_again(
     site: Site, monkeypatch: pytest.MonkeyPatch, change: Callable[[Site], None], differences: dict[str, int]
 ) -> None:
     site.list_files(NAMES)
-    read, listed, changed = ContentPass.run, Verification._listings, asyncio.Event()
+    read, listed, changed = ContentReader.read_chunks, Verification._listings, asyncio.Event()
 
-    async def change_afterwards(content: ContentPass, *given: Any) -> None:
+    async def change_afterwards(content: ContentReader, *given: Any) -> None:
         await read(content, *given)
         change(site)
         changed.set()
@@ -277,7 +279,7 @@ def test_a_file_that_changed_since_hosts_read_it_is_read_again(
         await changed.wait()
         return await listed(work, *given)
 
-    monkeypatch.setattr(ContentPass, "run", change_afterwards)
+    monkeypatch.setattr(ContentReader, "read_chunks", change_afterwards)
     monkeypatch.setattr(Verification, "_listings", list_then)
     record = site.verify()
     assert site.reads == [b"a"]
@@ -330,25 +332,57 @@ def test_an_interrupted_verification_reads_on_where_it_was(site: Site, is_old: b
     assert site.given() == sorted(NAMES)
 
 
-@pytest.mark.parametrize("times", [1, 99])
-def test_chunks_of_a_lost_host_are_read_through_the_mount(
-    site: Site, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    monkeypatch.setattr("migrator.verify.content._PAUSES_S", (0.001, 0.001))
+def test_chunks_of_a_lost_host_are_read_through_the_mount(site: Site) -> None:
     site.list_files(NAMES[:2], NAMES[2:])
-    lost: list[str] = []
 
     def lose(host: str) -> None:
-        if host == "gl1" and len(lost) < times:
-            lost.append(host)
+        if host == "gl1":
             raise HostLost("it is gone")
 
     site.before_read = lose
     record = site.verify()
-    assert ("here" in {host for host, *_ in site.calls}) == (times > 1)
+    assert {host for host, *_ in site.calls} == {"here"}
     assert (record.digested_files, dict(record.differences), site.reads) == (4, {}, [])
-    told = [event for event in site.world.progress.events if "gl1 reads no content any more" in event.message]
-    assert bool(told) is (times > 1)
+    (lost,) = [event for event in site.world.progress.events if event.kind is EventKind.HOST_LOST]
+    assert "gl1" in lost.message
+
+
+@pytest.mark.usefixtures("each_alone")
+def test_a_host_that_answers_again_reads_its_brick_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.transfer.pool._FIRST_PAUSE_S", 0.001)
+    site.list_files(*([name] for name in NAMES))
+    tried, again = Counter[str](), asyncio.Event()
+
+    async def lose_once(host: str) -> None:
+        tried[host] += 1
+        if host == "gl1" and tried[host] == 1:
+            raise HostLost("it is gone")
+        if host == "gl1":
+            again.set()
+        await again.wait()
+
+    site.before_read = lose_once
+    record = site.verify()
+    assert "gl1" in {host for host, *_ in site.calls}
+    assert (record.digested_files, dict(record.differences), site.reads) == (4, {}, [])
+    assert EventKind.HOST_FOUND in {event.kind for event in site.world.progress.events}
+
+
+@pytest.mark.usefixtures("each_alone")
+@pytest.mark.parametrize("patience_s", [0.0, 180.0])
+def test_files_that_no_host_can_read_are_left_to_this_machine(
+    site: Site, monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    monkeypatch.setattr("migrator.verify.content.PATIENCE_S", patience_s)
+    monkeypatch.setattr("migrator.transfer.pool._FIRST_PAUSE_S", 0.001)
+    site.list_files(*([name] for name in NAMES))
+
+    def lose(host: str) -> None:
+        raise ToolFailed("the program cannot run")
+
+    site.before_read = lose
+    record = site.verify()
+    assert (record.digested_files, dict(record.differences), sorted(site.reads)) == (4, {}, sorted(NAMES))
 
 
 @pytest.mark.parametrize("answers", [[("a task runs",)], [(), ("a task runs",)]])
@@ -376,8 +410,7 @@ def test_other_algorithms_missing_lists_and_samples(site: Site) -> None:
 def test_streams_share_the_limit_of_runs_and_wait_while_the_migration_is_paused(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("verify.content", "transfer.governor"):
-        monkeypatch.setattr(f"migrator.{module}.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("migrator.transfer.governor.LOOK_EVERY_S", 0.01)
     site.list_files(*([name] for name in NAMES))
     ledger = site.world.ledger
     ledger.controls.hold(by="root", reason="a test", at_s=1.0)
