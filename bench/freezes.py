@@ -15,8 +15,8 @@ from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import ContestantFailed, Run, Series, call, ratio, say
 from bench.trees import TREE, UserSpec, describe, small_users
-from migrator.cutover.model import FreezePart
-from migrator.cutover.rules_freezes import part_words
+from migrator.cutover.model_freezes import FreezePart
+from migrator.cutover.rules_freezes import describe_part
 
 NAME = "freezes"
 FILES, USERS = 30_000, 3
@@ -72,7 +72,7 @@ def freezes(options: Options) -> Section:
 
 def _move(program: Program, users: tuple[UserSpec, ...]) -> tuple[Series, Series, tuple[Series, ...]]:
     real, predicted = Series(name="frozen"), Series(name="predicted")
-    parts = {part: Series(name=part_words(part)) for part in FreezePart if part is not FreezePart.INTERRUPTED}
+    parts = {part: Series(name=describe_part(part)) for part in FreezePart if part is not FreezePart.INTERRUPTED}
     for user in users:
         load = os.getloadavg()[0]
         outcome = _moved(program, Path(user.path).name)

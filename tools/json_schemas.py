@@ -23,7 +23,8 @@ from migrator.bricks.status import BrickStandings
 from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.events import Finding
-from migrator.cutover.model import AnnounceSummary, BackupTold, CutoverSummary
+from migrator.cutover.model_announce import AnnounceSummary, RecordedBackup
+from migrator.cutover.model_calls import CutoverSummary
 from migrator.doctor.model import ConfigurationCheck, TuningReport
 from migrator.lab.churn import ChurnSummary
 from migrator.lab.model import LabState
@@ -87,7 +88,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "reap restore": tuple[Restored, ...],
     "verify": tuple[VerificationRecord, ...],
     "announce": AnnounceSummary,
-    "backup": BackupTold,
+    "backup": RecordedBackup,
     "cutover": CutoverSummary,
     "rollback": CutoverSummary,
     "purge": PurgeSummary,

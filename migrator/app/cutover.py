@@ -24,7 +24,8 @@ from migrator.core.paths import join
 from migrator.core.progress import Progress
 from migrator.cutover.files import MountedTops, links_of
 from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, Verifying, exchanged
-from migrator.cutover.model import CutoverRecord, LinkSeen
+from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rollback import Rollback, Rollbacks, newest_pass
 from migrator.cutover.rollback_sides import SourceAsTarget, TargetAsSource
 from migrator.cutover.steps import Comparing, CutoverWorld
@@ -407,13 +408,13 @@ def _carried(sites: RollbackSites) -> Callable[[CutoverRecord], Sequence[Verific
     return verifications
 
 
-def _link(wiring: Wiring) -> Callable[[UserTree], LinkSeen]:
+def _link(wiring: Wiring) -> Callable[[UserTree], LinkState]:
     """Finds where a user's path leads; real paths are compared."""
     links = links_of(wiring.site)
     if links is None:
-        return lambda _tree: LinkSeen.UNTOLD
+        return lambda _tree: LinkState.UNTOLD
 
-    def look(tree: UserTree) -> LinkSeen:
+    def look(tree: UserTree) -> LinkState:
         found = links.read_link(tree)
         if found.unread:
             raise OSError(0, found.unread, found.path)
@@ -421,6 +422,6 @@ def _link(wiring: Wiring) -> Callable[[UserTree], LinkSeen]:
             return links.seen(tree, found)
         # During a purge the tree's path on the source is gone, but a link may still name it.
         named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
-        return LinkSeen.SOURCE if named == join(wiring.source_root, tree.path) else LinkSeen.OTHER
+        return LinkState.SOURCE if named == join(wiring.source_root, tree.path) else LinkState.OTHER
 
     return look

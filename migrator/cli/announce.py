@@ -11,7 +11,7 @@ from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
 from migrator.cutover.announce import AnnouncePorts, AnnounceRequest, announce
-from migrator.cutover.model import BackupTold
+from migrator.cutover.model_announce import RecordedBackup
 from migrator.cutover.view import announce_document
 from migrator.render.document import Document, page, paragraph, when
 from migrator.report.status import read_status
@@ -127,10 +127,10 @@ def backup_command(
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
         message = f"{message}: {note}" if note else message
         ledger.events.note(now_s, EventKind.BACKUP_TOLD, Severity.INFO, f"plan {plan.name}", message)
-    return present(invocation, BackupTold(trees=trees, began_at_s=began_at_s, note=note), _as_document)
+    return present(invocation, RecordedBackup(trees=trees, began_at_s=began_at_s, note=note), _as_document)
 
 
-def _as_document(told: BackupTold) -> Document:
+def _as_document(told: RecordedBackup) -> Document:
     users = ", ".join(sorted({tree.user for tree in told.trees}))
     words = (
         f"Written down for {several(len(told.trees), 'user tree')}, of {users}." if told.trees else "Nobody was meant."

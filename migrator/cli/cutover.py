@@ -21,7 +21,7 @@ from migrator.cli.call import (
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.errors import ExitCode
-from migrator.cutover.model import CutoverRequest, CutoverSummary
+from migrator.cutover.model_calls import CutoverRequest, CutoverSummary
 from migrator.cutover.stage import CutoverCall
 from migrator.cutover.steps import CutoverWorld
 from migrator.fs.model import DigestPolicy

@@ -14,11 +14,12 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
-from migrator.core.units import format_duration
+from migrator.core.units import format_duration, format_time
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover import model
+from migrator.cutover.model_announce import Announced, Announcement, AnnouncementRecord, AnnounceSummary
 from migrator.cutover.records import AnnouncementRecords, CutoverLedger
-from migrator.cutover.rules_states import state_words
+from migrator.cutover.rules_states import describe_state
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks, find_hooks
@@ -50,7 +51,7 @@ class AnnounceRequest(Struct, frozen=True, kw_only=True):
 class Notices(Protocol):
     """Writes what users are told."""
 
-    def write(self, tree: UserTree, told: Sequence[model.AnnouncementRecord]) -> Path | None:
+    def write(self, tree: UserTree, told: Sequence[AnnouncementRecord]) -> Path | None:
         """The mail text of the tree's user, with these announcements; None if there is none. Raises OSError."""
 
 
@@ -80,7 +81,7 @@ class AnnouncePorts(CallPorts, frozen=True, kw_only=True):
     ledger: CutoverLedger
 
 
-async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Notices) -> model.AnnounceSummary:
+async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Notices) -> AnnounceSummary:
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
     users who were told of the same time, unless the request says `again`.
 
@@ -89,14 +90,14 @@ async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Noti
     """
     if request.begins_at_s <= world.clock.now_s():
         raise UsageError(
-            f"{model.begins_words(request.begins_at_s)} is over",
+            f"{format_time(request.begins_at_s)} is over",
             hint="give a time that is ahead, as in --begins '2030-01-31 19:00'; without an offset (+01:00) it is UTC",
         )
     if not request.times.is_open(request.begins_at_s):
         raise UsageError(
-            f"at {model.begins_words(request.begins_at_s)} no window of [cutover] is open",
+            f"at {format_time(request.begins_at_s)} no window of [cutover] is open",
             cause="cutovers are refused then",
-            hint=f"the next one opens at {model.begins_words(request.times.from_(request.begins_at_s))}",
+            hint=f"the next one opens at {format_time(request.times.from_(request.begins_at_s))}",
         )
     await _require_hooks(world)
     due = _due(request, world)
@@ -106,7 +107,7 @@ async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Noti
         world,
         HookStep.ANNOUNCE,
         verb=VERB,
-        doing=f"announcing {model.begins_words(request.begins_at_s)}",
+        doing=f"announcing {format_time(request.begins_at_s)}",
         pid=request.pid,
         interrupted=Interrupted(
             "the announcements were interrupted", hint="the same command tells those that were not told"
@@ -122,8 +123,8 @@ async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Noti
     return summary
 
 
-def _summary(request: AnnounceRequest, announcements: Sequence[model.Announcement]) -> model.AnnounceSummary:
-    return model.AnnounceSummary(
+def _summary(request: AnnounceRequest, announcements: Sequence[Announcement]) -> AnnounceSummary:
+    return AnnounceSummary(
         plan=request.plan,
         begins_at_s=request.begins_at_s,
         dry_run=request.dry_run,
@@ -142,26 +143,29 @@ async def _require_hooks(world: CallPorts) -> None:
         )
 
 
-def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[model.Announcement]:
+def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[Announcement]:
     """Every tree, and whether its user is to be told. Raises Refused before any hook is called."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():
         predictions = ledger.predictions.of_batch(request.plan, batch)
         freeze_s = predictions[-1].prediction.freeze_s if predictions else None
         for tree in trees:
-            outcome, reason = model.Announced.WOULD_TELL, ""
+            outcome, reason = Announced.WOULD_TELL, ""
             latest, step = ledger.cutovers.latest(tree.path), _hooked(request.plan, tree, request.begins_at_s)
             told = None if request.again else ledger.hooks.latest(step.step, step.key)
             if latest is not None and latest.state in model.SETTLED_STATES | model.UNDER_WAY_STATES:
-                outcome, reason = model.Announced.NOT_DUE, f"a cutover was begun already: {state_words(latest.state)}"
+                outcome, reason = (
+                    Announced.NOT_DUE,
+                    f"a cutover was begun already: {describe_state(latest.state)}",
+                )
             elif told is not None and told.state == HookState.DONE:
                 outcome, reason = (
-                    model.Announced.BEFORE,
-                    f"was told of {model.begins_words(request.begins_at_s)} before",
+                    Announced.BEFORE,
+                    f"was told of {format_time(request.begins_at_s)} before",
                 )
             else:
                 _link(request, tree)
-            found.append(model.Announcement(tree=tree, batch=batch, outcome=outcome, freeze_s=freeze_s, reason=reason))
+            found.append(Announcement(tree=tree, batch=batch, outcome=outcome, freeze_s=freeze_s, reason=reason))
     return found
 
 
@@ -177,7 +181,7 @@ def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
 
 
 def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
-    begins = model.begins_words(begins_at_s)
+    begins = format_time(begins_at_s)
     return HookedStep(
         step=HookStep.ANNOUNCE,
         key=f"plan {plan}: {begins} announced to {show(tree.path)}",
@@ -189,18 +193,18 @@ def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
 async def _tell(
     request: AnnounceRequest,
     calls: StepHooks,
-    one: model.Announcement,
+    one: Announcement,
     planned: PlannedTree | None,
     notices: Notices,
     *,
     records: AnnouncementRecords,
-) -> model.Announcement:
+) -> Announcement:
     """Pass the facts of one user to the hooks. Raises Refused if one of them refuses."""
-    if one.outcome is not model.Announced.WOULD_TELL:
+    if one.outcome is not Announced.WOULD_TELL:
         return one
     tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)
     now_s = calls.ports.clock.now_s()
-    record = model.AnnouncementRecord(plan=request.plan, tree=tree.path, begins_at_s=request.begins_at_s, at_s=now_s)
+    record = AnnouncementRecord(plan=request.plan, tree=tree.path, begins_at_s=request.begins_at_s, at_s=now_s)
     with MigratorError.of_files(
         "the notice of a user cannot be written", hint="make room, then run the same command again"
     ):
@@ -224,13 +228,13 @@ async def _tell(
     try:
         told = await calls.tell(step, facts)
     except HookSkipped as skipped:
-        return replace(one, outcome=model.Announced.SKIPPED, reason=skipped.message)
+        return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
     if not told:
         reason = "a hook that tells users failed: see the events of `migrator status`"
-        return replace(one, outcome=model.Announced.FAILED, reason=reason)
+        return replace(one, outcome=Announced.FAILED, reason=reason)
     records.record(record)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
-    begins = model.begins_words(request.begins_at_s)
+    begins = format_time(request.begins_at_s)
     message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"
     calls.say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
-    return replace(one, outcome=model.Announced.TOLD)
+    return replace(one, outcome=Announced.TOLD)

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
-from migrator.cutover.model import FrozenTop, LinkSeen, TopLook, TopSeen
+from migrator.cutover.model_snapshot import LinkState, TopState
+from migrator.cutover.model_tops import FrozenTop, TopComparison
 from migrator.cutover.rules_tops import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
@@ -50,7 +51,7 @@ class MountedTops:
         with self._top(tree) as fd:
             return _read(fd, tree)
 
-    def look(self, tree: bytes, top: FrozenTop) -> TopLook:
+    def look(self, tree: bytes, top: FrozenTop) -> TopComparison:
         """Compare the top with the recorded one. Changes nothing."""
         return judge_top(top, self.read_top(tree))
 
@@ -110,7 +111,7 @@ def _read(fd: int, tree: bytes) -> FrozenTop:
 def _check(fd: int, tree: bytes, top: FrozenTop) -> None:
     """Raise TopChanged if the top is not the recorded one, or is in a state that this program cannot have left."""
     look = judge_top(top, _read(fd, tree))
-    if look.state is TopSeen.OTHER:
+    if look.state is TopState.OTHER:
         raise TopChanged(
             f"the top of {show(tree)} is not as it was left, and stays as it is: {'; '.join(look.differences)}",
             cause="somebody changed it meanwhile, or put another directory in its place",
@@ -194,13 +195,13 @@ class SymlinkedPaths:
     def __init__(self, place: LinkPlace) -> None:
         self.place = place
 
-    def seen(self, tree: UserTree, found: LinkLook) -> LinkSeen:
+    def seen(self, tree: UserTree, found: LinkLook) -> LinkState:
         """The side to which a link leads."""
         place = self.place
-        for root, side in ((place.source_root, LinkSeen.SOURCE), (place.target_root, LinkSeen.TARGET)):
+        for root, side in ((place.source_root, LinkState.SOURCE), (place.target_root, LinkState.TARGET)):
             if found.leads_to == os.path.realpath(join(root, tree.path)):
                 return side
-        return LinkSeen.OTHER
+        return LinkState.OTHER
 
     def problem(self, look: LinkLook) -> LinkProblem | None:
         """Why a link cannot be switched."""

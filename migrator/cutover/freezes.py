@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from migrator.core.states import PassKind
-from migrator.cutover.model import CutoverRecord, FreezePart, FreezeSpent
+from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model_freezes import FreezePart, FreezeSpent
 from migrator.cutover.rules_freezes import freeze_parts
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.core.states import ChunkState, PassKind, PassState
-from migrator.cutover.model import CutoverRecord, PassSeen, ProofSeen
+from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model_snapshot import FinalPassResult, TreeProof
 from migrator.fs.model import DigestPolicy
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import RecordedRun, RunFiles
@@ -95,7 +96,7 @@ class TreeMigration(Struct, frozen=True, kw_only=True):
         passes = self.ledger.passes.over_tree(self.tree)
         return max((one.id for one in passes), default=0), self.ledger.verifications.newest_id()
 
-    def proofs(self, policy: DigestPolicy) -> tuple[PassSeen | None, ProofSeen | None]:
+    def proofs(self, policy: DigestPolicy) -> tuple[FinalPassResult | None, TreeProof | None]:
         """The newest final pass over the tree, of any attempt, and the newest finished verification.
 
         Numbers decide whether the verification began after the pass (see `CutoverNotes.proofs_before`), not times. A
@@ -112,7 +113,7 @@ class TreeMigration(Struct, frozen=True, kw_only=True):
         left = sum(count for state, count in totals.chunks.items() if state not in (ChunkState.DONE, ChunkState.SPLIT))
         not_there = counts.get(FileProblemKind.BAD, 0) + counts.get(FileProblemKind.MOVED, 0)
         done = made.state is PassState.DONE
-        copied = PassSeen(
+        copied = FinalPassResult(
             id=made.id,
             finished_at_s=made.finished_at_s if done else None,
             changed=counts.get(FileProblemKind.CHANGED, 0),
@@ -124,7 +125,7 @@ class TreeMigration(Struct, frozen=True, kw_only=True):
         if not found:
             return copied, None
         latest = found[-1]
-        proof = ProofSeen(
+        proof = TreeProof(
             id=latest.id,
             whole=latest.whole,
             differences=sum(latest.differences.values()),

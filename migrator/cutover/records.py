@@ -10,15 +10,9 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, show
 from migrator.cutover import model as cutover
-from migrator.cutover.model import (
-    SETTLED_STATES,
-    AnnouncementRecord,
-    CutoverNotes,
-    CutoverRecord,
-    CutoverState,
-    CutoverStep,
-    TreeMeasurement,
-)
+from migrator.cutover.model import SETTLED_STATES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
+from migrator.cutover.model_announce import AnnouncementRecord
+from migrator.cutover.model_speed import TreeMeasurement
 from migrator.cutover.tables import AnnouncementRow, TargetBackupRow, TreeMeasurementRow
 from migrator.fs.model import Side
 from migrator.ledger.database import Database

@@ -20,6 +20,7 @@ from migrator.core.paths import parent, show
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, TreeMigration, rollback_of
+from migrator.cutover.model_source import SourceChange, SourceChangeKind
 from migrator.cutover.records import CutoverLedger
 from migrator.cutover.rollback_sides import SourceAsTarget
 from migrator.cutover.rules_states import newest_attempts
@@ -333,7 +334,7 @@ class Rollbacks(Struct, frozen=True, kw_only=True):
     scratch: Scratch
     open: Callable[[model.CutoverRecord], AbstractAsyncContextManager[Rollback]]
 
-    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[model.SourceChange]:
+    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
         """Changes of the retained source between the migration's catalogs `before` and `now`, without those that
         rollbacks carried. Blocking; raises UsageError, Refused.
         """
@@ -351,7 +352,7 @@ class Rollbacks(Struct, frozen=True, kw_only=True):
             scratch=self.scratch,
         )
 
-    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[model.SourceChange]) -> int:
+    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
         """Let the rollback overwrite changes on the source, and return the number of paths moved to its trash.
 
         First records durably the paths to carry back even if unchanged, then moves the present entries to the trash of
@@ -365,7 +366,7 @@ class Rollbacks(Struct, frozen=True, kw_only=True):
             moves.open_place(place)
             for change in changes:
                 # A directory that was there before differs only in attributes; its entries are listed themselves.
-                if change.stands is EntryType.DIRECTORY and change.kind is model.SourceChangeKind.CHANGED:
+                if change.stands is EntryType.DIRECTORY and change.kind is SourceChangeKind.CHANGED:
                     continue
                 kept += moves.trash(change.path, place) is not None
         return kept

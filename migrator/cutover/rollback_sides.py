@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.paths import is_beneath
-from migrator.cutover import model
+from migrator.cutover.model_tops import FROZEN_PERMISSIONS, PERMISSION_BITS
 from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem, WalkedRoot
 from migrator.fs.reading import PosixSource
@@ -138,7 +138,7 @@ def _as_closed(top: Entry) -> Entry:
     frozen = (
         top.type is EntryType.DIRECTORY
         and top.uid == FROZEN_UID
-        and top.mode & model.PERMISSION_BITS == model.FROZEN_PERMISSIONS
+        and top.mode & PERMISSION_BITS == FROZEN_PERMISSIONS
         and not {ACL_ACCESS, ACL_DEFAULT} & top.xattrs.keys()
     )
     return replace(top, uid=os.geteuid(), gid=os.getegid(), mode=CLOSED_MODE) if frozen else top

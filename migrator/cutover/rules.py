@@ -16,10 +16,11 @@ from migrator.core.units import several
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
+from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
 from migrator.cutover.rules_agreement import unexplained, unexplained_start
-from migrator.cutover.rules_directions import BACK, PLACES, Way
+from migrator.cutover.rules_directions import BACK, PLACES, Direction
 from migrator.cutover.rules_preflight import NO_BACKUP
-from migrator.cutover.rules_states import state_words
+from migrator.cutover.rules_states import describe_state
 from migrator.operations.model import Finished, Halt
 
 _MOVED = (State.SWITCHED, State.THAWED, State.RETAINED)
@@ -29,32 +30,32 @@ _MOVED = (State.SWITCHED, State.THAWED, State.RETAINED)
 _SHOWN = 3
 
 
-def next_step(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
+def next_step(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model.Step:
     """The next step of a cutover, or of a rollback that has begun."""
     place = PLACES.get(record.state)
     if place is None:
         return _finished(record)
-    way, phase = place
-    if halt := unexplained(way, phase, record, seen):
+    direction, phase = place
+    if halt := unexplained(direction, phase, record, snapshot):
         return halt
     match phase:
         case Phase.START | Phase.FREEZING | Phase.FROZEN | Phase.COPYING | Phase.VERIFYING | Phase.VERIFIED:
-            if why := _why_revert(way, phase, record, seen):
-                return _revert(way, seen, why)
-            return _forward(way, phase, record, seen)
+            if why := _why_revert(direction, phase, record, snapshot):
+                return _revert(direction, snapshot, why)
+            return _forward(direction, phase, record, snapshot)
         case Phase.SWITCHING:
-            return _switching(way, record, seen)
+            return _switching(direction, record, snapshot)
         case Phase.REVERTING:
-            return _revert(way, seen, record.failure)
+            return _revert(direction, snapshot, record.failure)
         case Phase.SWITCHED | Phase.THAWING:
-            return model.act_of(way.thaw, seen_done=way.top_there(seen) is model.TopSeen.OPEN)
+            return model.act_of(direction.thaw, seen_done=direction.top_there(snapshot) is TopState.OPEN)
         case Phase.ARRIVED:
             return model.act_of(model.CutoverStep.RETAIN)
         case _:
             assert_never(phase)
 
 
-def begin_rollback(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
+def begin_rollback(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model.Step:
     """The first steps of a rollback. Call it until the record is on the way back (`turned_back`) or finished, then call
     `next_step`: otherwise a rollback that was given up would begin again.
 
@@ -67,18 +68,18 @@ def begin_rollback(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
             hint="there is nothing to go back to: to move the user back, set up a site whose source is this target",
         )
     if state in _MOVED:
-        if halt := unexplained_start(BACK, record, seen):
+        if halt := unexplained_start(BACK, record, snapshot):
             return halt
         return model.act_of(BACK.freeze)
     place = PLACES.get(state)
     if place is None or turned_back(state) or state is State.THAWING:
-        return next_step(record, seen)
-    way, phase = place
-    if halt := unexplained(way, phase, record, seen):
+        return next_step(record, snapshot)
+    direction, phase = place
+    if halt := unexplained(direction, phase, record, snapshot):
         return halt
-    if phase is Phase.SWITCHING and seen.link is not way.side:
-        return _switching(way, record, seen)
-    return _revert(way, seen, record.failure or "a rollback was asked for before the switch")
+    if phase is Phase.SWITCHING and snapshot.link is not direction.side:
+        return _switching(direction, record, snapshot)
+    return _revert(direction, snapshot, record.failure or "a rollback was asked for before the switch")
 
 
 def turned_back(state: model.CutoverState) -> bool:
@@ -92,115 +93,119 @@ def turned_back(state: model.CutoverState) -> bool:
 
 def _finished(record: model.CutoverRecord) -> Finished:
     why = f": {record.failure}" if record.state is State.REVERTED and record.failure else ""
-    return Finished(state=record.state, words=f"{record.tree.user} works {state_words(record.state)}{why}")
+    return Finished(state=record.state, words=f"{record.tree.user} works {describe_state(record.state)}{why}")
 
 
-def _revert(way: Way, seen: model.Seen, reason: str) -> model.CutoverAct:
-    return model.act_of(way.revert, seen_done=way.top_here(seen) is model.TopSeen.OPEN, reason=reason)
+def _revert(direction: Direction, snapshot: TreeSnapshot, reason: str) -> model.CutoverAct:
+    return model.act_of(direction.revert, seen_done=direction.top_here(snapshot) is TopState.OPEN, reason=reason)
 
 
-def _why_revert(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> str:
+def _why_revert(direction: Direction, phase: Phase, record: model.CutoverRecord, snapshot: TreeSnapshot) -> str:
     """Why the way is reverted; empty if it continues."""
     if record.failure:
         return record.failure
-    if phase is not Phase.START and seen.too_long:
-        return seen.too_long
+    if phase is not Phase.START and snapshot.too_long:
+        return snapshot.too_long
     if phase in (Phase.START, Phase.FREEZING):
         return ""
-    if way.top_here(seen) is model.TopSeen.OPEN:
-        return f"the tree was opened on the {way.side} by somebody else while it had to be frozen"
+    if direction.top_here(snapshot) is TopState.OPEN:
+        return f"the tree was opened on the {direction.side} by somebody else while it had to be frozen"
     problems: list[str] = []
     match phase:
         case Phase.FROZEN:
-            problems.extend(_writers(seen))
-        case Phase.COPYING if _copied(record, seen) is not None:
-            problems.extend(_pass_problems(way, record, seen))
+            problems.extend(_writers(snapshot))
+        case Phase.COPYING if _copied(record, snapshot) is not None:
+            problems.extend(_pass_problems(direction, record, snapshot))
         case Phase.VERIFYING:
-            problems.extend(_pass_problems(way, record, seen))
-            if _proof(record, seen) is not None:
-                problems.extend(_proof_problems(way, record, seen))
+            problems.extend(_pass_problems(direction, record, snapshot))
+            if _proof(record, snapshot) is not None:
+                problems.extend(_proof_problems(direction, record, snapshot))
         case Phase.VERIFIED:
-            problems.extend(switch_problems(way, record, seen))
+            problems.extend(switch_problems(direction, record, snapshot))
         case _:
             pass
     return "; ".join(problems)
 
 
-def _forward(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> model.CutoverAct:
+def _forward(
+    direction: Direction, phase: Phase, record: model.CutoverRecord, snapshot: TreeSnapshot
+) -> model.CutoverAct:
     match phase:
         case Phase.START | Phase.FREEZING:
-            return model.act_of(way.freeze, seen_done=way.top_here(seen) is model.TopSeen.FROZEN)
+            return model.act_of(direction.freeze, seen_done=direction.top_here(snapshot) is TopState.FROZEN)
         case Phase.FROZEN | Phase.COPYING:
-            if phase is Phase.FROZEN or _copied(record, seen) is None:
-                return model.act_of(way.copy)
-            return model.act_of(way.verify)
+            if phase is Phase.FROZEN or _copied(record, snapshot) is None:
+                return model.act_of(direction.copy)
+            return model.act_of(direction.verify)
         case Phase.VERIFYING:
-            return model.act_of(way.verify, seen_done=_proof(record, seen) is not None)
+            return model.act_of(direction.verify, seen_done=_proof(record, snapshot) is not None)
         case _:
-            return model.act_of(way.switch)
+            return model.act_of(direction.switch)
 
 
-def _switching(way: Way, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
+def _switching(direction: Direction, record: model.CutoverRecord, snapshot: TreeSnapshot) -> model.Step:
     """Decide from the snapshot, between the intent of the switch and its result."""
-    again = model.act_of(way.switch)
-    if seen.link is way.other_side:
-        return model.act_of(way.switch, seen_done=True)
-    opened = way.top_here(seen) is model.TopSeen.OPEN
-    problems = tuple(switch_problems(way, record, seen))
-    if seen.link is model.LinkSeen.UNTOLD:
+    again = model.act_of(direction.switch)
+    if snapshot.link is direction.other_side:
+        return model.act_of(direction.switch, seen_done=True)
+    opened = direction.top_here(snapshot) is TopState.OPEN
+    problems = tuple(switch_problems(direction, record, snapshot))
+    if snapshot.link is LinkState.UNTOLD:
         # Forward is the only safe way as long as it is the same switch with the same proof: the hook may be called twice.
         if problems:
             return Halt(
                 words=f"whether {record.tree.user} was switched is not known, and it cannot be done now: "
                 + "; ".join(problems),
-                hint=f"find out where the path leads that the hook switches. The tree is closed on the {way.other_side}, and "
-                f"frozen on the {way.side}: put right what is said, then run the same command again",
+                hint=f"find out where the path leads that the hook switches. The tree is closed on the {direction.other_side}, and "
+                f"frozen on the {direction.side}: put right what is said, then run the same command again",
             )
         return again
     if opened:
-        return _revert(way, seen, f"the tree was opened on the {way.side} by somebody else before the switch")
-    if why := record.failure or seen.too_long or "; ".join(problems):
-        return _revert(way, seen, why)
+        return _revert(
+            direction, snapshot, f"the tree was opened on the {direction.side} by somebody else before the switch"
+        )
+    if why := record.failure or snapshot.too_long or "; ".join(problems):
+        return _revert(direction, snapshot, why)
     return again
 
 
-def switch_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Iterator[str]:
+def switch_problems(direction: Direction, record: model.CutoverRecord, snapshot: TreeSnapshot) -> Iterator[str]:
     """Every reason against switching the path now. An unknown fact is a reason too."""
-    if way.top_here(seen) is not model.TopSeen.FROZEN:
-        yield f"the tree is not seen to be frozen on the {way.side}"
-    if way.top_there(seen) is not model.TopSeen.FROZEN:
-        yield f"the tree is not seen to be closed on the {way.other_side}"
-    yield from _writers(seen)
-    yield from _pass_problems(way, record, seen)
-    yield from _proof_problems(way, record, seen)
-    if way.forward and seen.lacks_backup:
+    if direction.top_here(snapshot) is not TopState.FROZEN:
+        yield f"the tree is not seen to be frozen on the {direction.side}"
+    if direction.top_there(snapshot) is not TopState.FROZEN:
+        yield f"the tree is not seen to be closed on the {direction.other_side}"
+    yield from _writers(snapshot)
+    yield from _pass_problems(direction, record, snapshot)
+    yield from _proof_problems(direction, record, snapshot)
+    if direction.forward and snapshot.lacks_backup:
         yield NO_BACKUP
 
 
-def _writers(seen: model.Seen) -> Sequence[str]:
+def _writers(snapshot: TreeSnapshot) -> Sequence[str]:
     return (
         ("whether somebody still writes to the frozen tree was not looked for",)
-        if seen.writing is None
-        else seen.writing
+        if snapshot.writing is None
+        else snapshot.writing
     )
 
 
-def _copied(record: model.CutoverRecord, seen: model.Seen) -> model.PassSeen | None:
+def _copied(record: model.CutoverRecord, snapshot: TreeSnapshot) -> FinalPassResult | None:
     """The pass that counts: it has ended, and is newer than the intent of the freeze. A pass makes its own scan."""
-    found, before = seen.copied, record.notes.passes_before
+    found, before = snapshot.copied, record.notes.passes_before
     if found is None or found.finished_at_s is None or before is None or found.id <= before:
         return None
     return found
 
 
-def _pass_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Iterator[str]:
-    found = _copied(record, seen)
-    name = "the final pass" if way.forward else "the pass that carries back"
+def _pass_problems(direction: Direction, record: model.CutoverRecord, snapshot: TreeSnapshot) -> Iterator[str]:
+    found = _copied(record, snapshot)
+    name = "the final pass" if direction.forward else "the pass that carries back"
     if found is None:
         yield f"{name} has not ended, or did not begin in the freeze"
         return
     if not found.whole:
-        yield f"{name} is not whole: the {way.side} could not be read everywhere, or was not healthy"
+        yield f"{name} is not whole: the {direction.side} could not be read everywhere, or was not healthy"
     for count, what in ((found.changed, "changed"), (found.vanished, "vanished")):
         if count:
             yield f"{several(count, 'file')} {what} during {name}"
@@ -208,9 +213,9 @@ def _pass_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> I
         yield f"{several(found.failed, 'file')} did not arrive by {name}"
 
 
-def _proof(record: model.CutoverRecord, seen: model.Seen) -> model.ProofSeen | None:
+def _proof(record: model.CutoverRecord, snapshot: TreeSnapshot) -> TreeProof | None:
     """The verification that counts: it covers the result of the pass, and began after the intent to verify that."""
-    found, copied, before = seen.proof, seen.copied, record.notes.proofs_before
+    found, copied, before = snapshot.proof, snapshot.copied, record.notes.proofs_before
     if found is None or copied is None or copied.finished_at_s is None:
         return None
     if before is None or found.id <= before:
@@ -218,9 +223,9 @@ def _proof(record: model.CutoverRecord, seen: model.Seen) -> model.ProofSeen | N
     return found
 
 
-def _proof_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Iterator[str]:
-    found = _proof(record, seen)
-    name = "the final pass" if way.forward else "the pass that carries back"
+def _proof_problems(direction: Direction, record: model.CutoverRecord, snapshot: TreeSnapshot) -> Iterator[str]:
+    found = _proof(record, snapshot)
+    name = "the final pass" if direction.forward else "the pass that carries back"
     if found is None:
         yield f"there is no verification of what {name} left"
         return
@@ -232,5 +237,5 @@ def _proof_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> 
         yield f"the verification found {several(found.differences, 'difference')}{shown}"
     if not found.by_policy:
         yield "the verification compared the content of fewer files than [verify] sample asks for"
-    if way.forward and found.manifest is None:
+    if direction.forward and found.manifest is None:
         yield "the verification left no manifest"

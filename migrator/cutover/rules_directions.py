@@ -7,16 +7,17 @@ from msgspec import Struct
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
+from migrator.cutover.model_snapshot import LinkState, TopState, TreeSnapshot
 
 
-class Way(Struct, frozen=True, kw_only=True):
+class Direction(Struct, frozen=True, kw_only=True):
     """The steps of the way from one side, on which the user works before, to the other; their path leads to `side`
     before the switch, and to `other_side` after it.
     """
 
     forward: bool
-    side: model.LinkSeen
-    other_side: model.LinkSeen
+    side: LinkState
+    other_side: LinkState
     freeze: model.CutoverStep
     copy: model.CutoverStep
     verify: model.CutoverStep
@@ -24,19 +25,19 @@ class Way(Struct, frozen=True, kw_only=True):
     thaw: model.CutoverStep
     revert: model.CutoverStep
 
-    def top_here(self, seen: model.Seen) -> model.TopSeen:
+    def top_here(self, snapshot: TreeSnapshot) -> TopState:
         """The top directory on the side that the way leaves."""
-        return seen.source_top if self.forward else seen.target_top
+        return snapshot.source_top if self.forward else snapshot.target_top
 
-    def top_there(self, seen: model.Seen) -> model.TopSeen:
+    def top_there(self, snapshot: TreeSnapshot) -> TopState:
         """The top directory on the side that the way leads to."""
-        return seen.target_top if self.forward else seen.source_top
+        return snapshot.target_top if self.forward else snapshot.source_top
 
 
-THERE = Way(
+FORWARD = Direction(
     forward=True,
-    side=model.LinkSeen.SOURCE,
-    other_side=model.LinkSeen.TARGET,
+    side=LinkState.SOURCE,
+    other_side=LinkState.TARGET,
     freeze=model.CutoverStep.FREEZE,
     copy=model.CutoverStep.FINAL_PASS,
     verify=model.CutoverStep.VERIFY,
@@ -45,10 +46,10 @@ THERE = Way(
     revert=model.CutoverStep.REVERT,
 )
 
-BACK = Way(
+BACK = Direction(
     forward=False,
-    side=model.LinkSeen.TARGET,
-    other_side=model.LinkSeen.SOURCE,
+    side=LinkState.TARGET,
+    other_side=LinkState.SOURCE,
     freeze=model.CutoverStep.ROLLBACK_FREEZE,
     copy=model.CutoverStep.CARRY_BACK,
     verify=model.CutoverStep.ROLLBACK_VERIFY,
@@ -57,12 +58,12 @@ BACK = Way(
     revert=model.CutoverStep.ROLLBACK_REVERT,
 )
 
-PLACES: Mapping[State, tuple[Way, Phase]] = {
-    State.PLANNED: (THERE, Phase.START),
-    State.THAWED: (THERE, Phase.ARRIVED),
+PLACES: Mapping[State, tuple[Direction, Phase]] = {
+    State.PLANNED: (FORWARD, Phase.START),
+    State.THAWED: (FORWARD, Phase.ARRIVED),
 } | {
-    state: (way, phase)
+    state: (direction, phase)
     for phase, states in model.PHASES.items()
-    for way, state in zip((THERE, BACK), states, strict=True)
+    for direction, state in zip((FORWARD, BACK), states, strict=True)
 }
 """The way and phase of every state that has a next step."""

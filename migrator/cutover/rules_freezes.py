@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from migrator.core.units import format_duration, several
 from migrator.cutover import model
+from migrator.cutover.model_freezes import FREEZE_PARTS, FreezePart
 from migrator.operations.model import StepRecord, StepResult
 
 _HELD = 1.1
 """A freeze no longer than this many times its prediction counts as no longer than predicted."""
 
 
-def freeze_words(record: model.CutoverRecord) -> str:
+def describe_freeze(record: model.CutoverRecord) -> str:
     """How long a user was frozen, and the prediction; empty before the thaw."""
     if record.freeze_s is None:
         return ""
@@ -21,18 +22,18 @@ def freeze_words(record: model.CutoverRecord) -> str:
 
 
 _PART_WORDS = {
-    model.FreezePart.CLOSE: "closing the top",
-    model.FreezePart.SEARCH: "searches for writers",
-    model.FreezePart.SCAN: "scan of the final pass",
-    model.FreezePart.COPY: "rest of the final pass",
-    model.FreezePart.VERIFY: "verification",
-    model.FreezePart.SWITCH: "switch",
-    model.FreezePart.THAW: "thaw",
-    model.FreezePart.INTERRUPTED: "an interrupted step",
+    FreezePart.CLOSE: "closing the top",
+    FreezePart.SEARCH: "searches for writers",
+    FreezePart.SCAN: "scan of the final pass",
+    FreezePart.COPY: "rest of the final pass",
+    FreezePart.VERIFY: "verification",
+    FreezePart.SWITCH: "switch",
+    FreezePart.THAW: "thaw",
+    FreezePart.INTERRUPTED: "an interrupted step",
 }
 
 
-def part_words(part: model.FreezePart) -> str:
+def describe_part(part: FreezePart) -> str:
     """A description of a part of a freeze."""
     return _PART_WORDS[part]
 
@@ -43,39 +44,39 @@ def freeze_parts(
     *,
     scan_s: float | None,
     until_s: float,
-) -> Mapping[model.FreezePart, float]:
+) -> Mapping[FreezePart, float]:
     """Where the seconds of a freeze went, until the thaw or `until_s`; empty before a freeze. `scan_s` is how long the
     scans of the final passes took, None if the first has not ended.
     """
     if record.frozen_at_s is None:
         return {}
     end_s = until_s if record.thawed_at_s is None else record.thawed_at_s
-    found: defaultdict[model.FreezePart, float] = defaultdict(float)
+    found: defaultdict[FreezePart, float] = defaultdict(float)
     at_s = record.frozen_at_s
     for step in steps:
-        part = model.FREEZE_PARTS.get(step.step)
+        part = FREEZE_PARTS.get(step.step)
         if part is None or not record.frozen_at_s <= step.intended_at_s < end_s:
             continue
         ended_s = end_s if step.ended_at_s is None else min(step.ended_at_s, end_s)
-        part = model.FreezePart.INTERRUPTED if step.result is StepResult.INTERRUPTED else part
-        found[model.FreezePart.SEARCH] += step.intended_at_s - at_s
+        part = FreezePart.INTERRUPTED if step.result is StepResult.INTERRUPTED else part
+        found[FreezePart.SEARCH] += step.intended_at_s - at_s
         found[part] += ended_s - step.intended_at_s
         at_s = ended_s
-    found[model.FreezePart.SEARCH] += end_s - at_s
-    copied_s = found[model.FreezePart.COPY]
-    found[model.FreezePart.SCAN] = copied_s if scan_s is None else min(scan_s, copied_s)
-    found[model.FreezePart.COPY] -= found[model.FreezePart.SCAN]
-    return {part: found[part] for part in model.FreezePart if found[part] > 0}
+    found[FreezePart.SEARCH] += end_s - at_s
+    copied_s = found[FreezePart.COPY]
+    found[FreezePart.SCAN] = copied_s if scan_s is None else min(scan_s, copied_s)
+    found[FreezePart.COPY] -= found[FreezePart.SCAN]
+    return {part: found[part] for part in FreezePart if found[part] > 0}
 
 
-def too_long(parts_s: Mapping[model.FreezePart, float], *, limit_s: float) -> str:
+def limit_problem(parts_s: Mapping[FreezePart, float], *, limit_s: float) -> str:
     """Why a freeze that has reached its limit must not go on, with what took the time, the longest first."""
     longest = sorted(parts_s.items(), key=lambda one: -one[1])
-    spent = ", ".join(f"{part_words(part)} {format_duration(seconds)}" for part, seconds in longest)
+    spent = ", ".join(f"{describe_part(part)} {format_duration(seconds)}" for part, seconds in longest)
     return f"the freeze reached [cutover] max_freeze ({format_duration(limit_s)}): {spent}"
 
 
-def freezes_words(cutovers: Sequence[model.CutoverRecord]) -> str:
+def describe_freezes(cutovers: Sequence[model.CutoverRecord]) -> str:
     """How long users were frozen, and how many freezes kept to the prediction, as one sentence; empty if no user was
     frozen.
     """

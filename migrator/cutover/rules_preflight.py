@@ -11,10 +11,12 @@ from migrator.core.entry import Entry, UserTree
 from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.states import BatchState
-from migrator.core.units import format_duration, several
+from migrator.core.units import format_duration, format_time, several
 from migrator.core.windows import OpenTimes
 from migrator.cutover import model
-from migrator.cutover.rules_states import state_words
+from migrator.cutover.model_calls import CutoverRequest
+from migrator.cutover.model_tops import FrozenTop
+from migrator.cutover.rules_states import describe_state
 from migrator.cutover.rules_tops import frozen_form, is_closed
 from migrator.hooks.model import Hook, HookEvent, HookStep
 
@@ -27,7 +29,7 @@ NO_BACKUP = "no backup of the target is recorded, and the site asks for one: mak
 
 def cutover_problems(
     tree: UserTree,
-    request: model.CutoverRequest,
+    request: CutoverRequest,
     *,
     batch: int,
     state: BatchState | None,
@@ -50,7 +52,7 @@ def cutover_problems(
     for other in beside:
         verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
         yield (
-            f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
+            f"{other.tree.user} may be frozen by a {verb} that has not ended ({describe_state(other.state)}): finish it "
             f"with `migrator {verb} --user {other.tree.user}`"
         )
     if state is None:
@@ -87,12 +89,10 @@ def window_problem(times: OpenTimes, at_s: float) -> str:
     """Why no freeze may begin at this time; empty if one may."""
     if times.is_open(at_s):
         return ""
-    return f"no window of [cutover] is open: the next one opens at {model.begins_words(times.from_(at_s))}; give the command again then"
+    return f"no window of [cutover] is open: the next one opens at {format_time(times.from_(at_s))}; give the command again then"
 
 
-def freeze_problem(
-    predicted_freeze_s: float | None, request: model.CutoverRequest, *, batch: int, load: float = 1.0
-) -> str:
+def freeze_problem(predicted_freeze_s: float | None, request: CutoverRequest, *, batch: int, load: float = 1.0) -> str:
     """Why the predicted freeze prevents a cutover; empty if it does not. `load`: how many times as long work takes now
     as during the passes; the prediction has it.
     """
@@ -117,17 +117,17 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
         return
     if before.state in model.SETTLED_STATES:
         yield (
-            f"{tree.user} works on the target already ({state_words(before.state)}, plan {before.plan}, batch "
+            f"{tree.user} works on the target already ({describe_state(before.state)}, plan {before.plan}, batch "
             f"{before.batch}): there is nothing to cut over"
         )
     elif before.state in model.ROLLBACK_STATES:
         yield (
-            f"a rollback of {tree.user} is in progress ({state_words(before.state)}): finish it with "
+            f"a rollback of {tree.user} is in progress ({describe_state(before.state)}): finish it with "
             f"`migrator rollback --user {tree.user}`"
         )
     else:
         yield (
-            f"a cutover of {tree.user} has begun already ({state_words(before.state)}, plan {before.plan}, batch "
+            f"a cutover of {tree.user} has begun already ({describe_state(before.state)}, plan {before.plan}, batch "
             f"{before.batch}): go on with it, with `migrator cutover --user {tree.user}`"
         )
 
@@ -157,7 +157,7 @@ def missing_freeze_hook(hooks: Collection[Hook]) -> str | None:
     )
 
 
-def closed_already(top: model.FrozenTop) -> str | None:
+def closed_already(top: FrozenTop) -> str | None:
     """Why a top that is already closed cannot be frozen; None for any other top. A later thaw would not know its
     attributes.
     """
@@ -171,7 +171,7 @@ def closed_already(top: model.FrozenTop) -> str | None:
 
 
 def check_way_back(doubts: Sequence[str] | None, *, required: bool) -> list[Finding]:
-    """For `doctor`: whether moved users could be moved back. `doubts` are the target's `what_is_unseen`; None: not
+    """For `doctor`: whether moved users could be moved back. `doubts` are the target's `search_gaps`; None: not
     known.
     """
     if doubts == ():

@@ -5,7 +5,8 @@ from statistics import median
 
 from migrator.core.statistics import Factor, factor_between
 from migrator.core.units import format_factor, several
-from migrator.cutover.model import CutoverRecord, SpeedUp, SpeedUpSum, TreeMeasurement, TreeTest, UserSpeedUps, Verdict
+from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model_speed import SpeedUp, SpeedUpSum, SpeedVerdict, TreeMeasurement, TreeTest, UserSpeedUps
 from migrator.fs.model import Side
 
 SECONDS = "s"
@@ -55,40 +56,40 @@ def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
     for test in TreeTest:
         every = [one for user in users for one in user.speed_ups if one.test is test]
         if every:
-            verdicts = {verdict: sum(one.verdict is verdict for one in every) for verdict in Verdict}
+            verdicts = {verdict: sum(one.verdict is verdict for one in every) for verdict in SpeedVerdict}
             middle = median(one.factor for one in every)
             found.append(SpeedUpSum(test=test, users=len(every), median=middle, verdicts=verdicts))
     return tuple(found)
 
 
-def factor_words(one: SpeedUp) -> str:
+def describe_factor(one: SpeedUp) -> str:
     """As `3.20 times as fast (2.90 to 3.50)`."""
     said = f"{format_factor(one.factor)} times as fast"
-    if one.verdict is Verdict.SINGLE or one.low is None or one.high is None:
+    if one.verdict is SpeedVerdict.SINGLE or one.low is None or one.high is None:
         return f"{said} ({several(one.runs, 'run')}: noise not known)"
     interval = f"{format_factor(one.low)} to {format_factor(one.high)}"
-    no = one.verdict is Verdict.NO_DIFFERENCE
+    no = one.verdict is SpeedVerdict.NO_DIFFERENCE
     return f"no difference beyond the noise ({said}, {interval})" if no else f"{said} ({interval})"
 
 
-def user_words(user: str, every: Sequence[SpeedUp]) -> str:
+def describe_user(user: str, every: Sequence[SpeedUp]) -> str:
     """One sentence about one user; empty if nothing was compared."""
     if not every:
         return ""
     return f"for {user} the target is, beside the source: " + "; ".join(
-        f"{one.test.words} {factor_words(one)}" for one in every
+        f"{one.test.words} {describe_factor(one)}" for one in every
     )
 
 
-def sum_words(one: SpeedUpSum) -> str:
+def describe_sum(one: SpeedUpSum) -> str:
     """As `ls -lR: 4.10 times as fast (median of 12 users); beyond the noise 10 are faster and 1 is slower; ...`."""
     counts = one.verdicts
     parts = [
-        f"{counts[Verdict.FASTER]} faster and {counts[Verdict.SLOWER]} slower beyond the noise",
-        f"{counts[Verdict.NO_DIFFERENCE]} without a difference beyond it",
+        f"{counts[SpeedVerdict.FASTER]} faster and {counts[SpeedVerdict.SLOWER]} slower beyond the noise",
+        f"{counts[SpeedVerdict.NO_DIFFERENCE]} without a difference beyond it",
     ]
-    if counts[Verdict.SINGLE]:
-        parts.append(f"{counts[Verdict.SINGLE]} of whose noise nothing is known (too few runs)")
+    if counts[SpeedVerdict.SINGLE]:
+        parts.append(f"{counts[SpeedVerdict.SINGLE]} of whose noise nothing is known (too few runs)")
     who = "1 user" if one.users == 1 else f"median of {several(one.users, 'user')}"
     return f"{one.test.words}: {format_factor(one.median)} times as fast on the target ({who}): {', '.join(parts)}."
 
@@ -145,8 +146,8 @@ def _speed_up(
     )
 
 
-def _verdict(factor: Factor) -> Verdict:
+def _verdict(factor: Factor) -> SpeedVerdict:
     if factor.beyond_noise is None:
-        return Verdict.SINGLE
-    faster = Verdict.FASTER if factor.factor > 1 else Verdict.SLOWER
-    return faster if factor.beyond_noise else Verdict.NO_DIFFERENCE
+        return SpeedVerdict.SINGLE
+    faster = SpeedVerdict.FASTER if factor.factor > 1 else SpeedVerdict.SLOWER
+    return faster if factor.beyond_noise else SpeedVerdict.NO_DIFFERENCE

@@ -6,6 +6,8 @@ from migrator.core.blocker import Blocker
 from migrator.core.events import Finding, failure, warning
 from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model
+from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome
+from migrator.cutover.model_freezes import FrozenUser
 
 _WORDS = {
     model.CutoverState.PLANNED: "planned",
@@ -36,7 +38,7 @@ _WORDS = {
 }
 
 
-def state_words(state: model.CutoverState) -> str:
+def describe_state(state: model.CutoverState) -> str:
     """A description of a state."""
     return _WORDS[state]
 
@@ -45,14 +47,12 @@ FROZEN_CHECK = "frozen users"
 """The name of the check of `doctor`."""
 
 
-def frozen_users(
-    records: Iterable[model.CutoverRecord], *, at_work: Callable[[bytes], bool]
-) -> tuple[model.FrozenUser, ...]:
+def frozen_users(records: Iterable[model.CutoverRecord], *, at_work: Callable[[bytes], bool]) -> tuple[FrozenUser, ...]:
     """The users who are frozen now: first those whom no command thaws, then the others; each by time. `at_work`: whether
     a command holds the tree.
     """
     found = [
-        model.FrozenUser(
+        FrozenUser(
             tree=one.tree,
             state=one.state,
             since_s=one.frozen_since_s,
@@ -66,11 +66,11 @@ def frozen_users(
     return tuple(sorted(found, key=lambda one: (one.at_work, one.since_s)))
 
 
-def check_frozen(users: Sequence[model.FrozenUser], *, now_s: float) -> list[Finding]:
+def check_frozen(users: Sequence[FrozenUser], *, now_s: float) -> list[Finding]:
     """A finding for each frozen user: a failure if no command thaws them."""
     findings = []
     for one in users:
-        words = f"{one.tree.user} has been frozen for {format_duration(max(now_s - one.since_s, 0.0))}: {state_words(one.state)}"
+        words = f"{one.tree.user} has been frozen for {format_duration(max(now_s - one.since_s, 0.0))}: {describe_state(one.state)}"
         if one.at_work:
             findings.append(warning(FROZEN_CHECK, words, "a command is at work on it: see `migrator status`"))
         else:
@@ -97,7 +97,7 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collect
             why = f": {record.failure}" if record.failure else ""
             yield Blocker(
                 subject=subject,
-                on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
+                on=f"it was left {describe_state(record.state)}, and the user may not be able to work{why}",
                 hint=_resuming(record),
             )
         elif record.state is model.CutoverState.PURGING and left:
@@ -133,10 +133,15 @@ def newest_attempts(records: Sequence[model.CutoverRecord]) -> tuple[model.Cutov
 
 
 def outcome_of(
-    record: model.CutoverRecord, ending: model.Ending, words: str, *, hint: str = "", problems: tuple[str, ...] = ()
-) -> model.TreeOutcome:
+    record: model.CutoverRecord,
+    ending: CutoverEnding,
+    words: str,
+    *,
+    hint: str = "",
+    problems: tuple[str, ...] = (),
+) -> CutoverOutcome:
     """The outcome of a tree that has an attempt."""
-    return model.TreeOutcome(
+    return CutoverOutcome(
         tree=record.tree,
         batch=record.batch,
         ending=ending,
@@ -147,7 +152,7 @@ def outcome_of(
     )
 
 
-def places_words(cutovers: Sequence[model.CutoverRecord]) -> str:
+def describe_sides(cutovers: Sequence[model.CutoverRecord]) -> str:
     """How many users are where, as one sentence; empty if no user was cut over."""
     parts = [
         f"{several(count, 'user')} {what}"
@@ -161,7 +166,7 @@ def places_words(cutovers: Sequence[model.CutoverRecord]) -> str:
     return f"{', '.join(parts)}." if parts else ""
 
 
-def freed_words(cutovers: Sequence[model.CutoverRecord]) -> str:
+def describe_purged(cutovers: Sequence[model.CutoverRecord]) -> str:
     """How much of the source purges have freed, as one sentence; empty if there was no purge."""
     purged = [one for one in cutovers if one.state is model.CutoverState.PURGED]
     if not purged:

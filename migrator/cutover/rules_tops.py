@@ -9,7 +9,8 @@ from msgspec.structs import asdict, replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt
-from migrator.cutover import model
+from migrator.cutover.model_snapshot import TopState
+from migrator.cutover.model_tops import FrozenTop, TopComparison
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode, shows_time, xattr_loss
@@ -19,19 +20,19 @@ _OWN_ENTRIES = 3
 """An ACL with no more entries repeats the mode; file systems store it as the mode alone."""
 
 
-def write_top(top: model.FrozenTop) -> str:
+def write_top(top: FrozenTop) -> str:
     """A top as JSON for the ledger, with bytes in hexadecimal."""
     return json.dumps({name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(top).items()})
 
 
-def read_top(text: str) -> model.FrozenTop:
+def read_top(text: str) -> FrozenTop:
     """Parse a top from the ledger. Raises LedgerCorrupt."""
     try:
         found = json.loads(text)
         values: dict[str, Any] = {name: int(found[name]) for name in ("ino", "uid", "gid", "mode")}
         for name in ("gfid", "acl_access", "acl_default"):
             values[name] = None if found[name] is None else bytes.fromhex(found[name])
-        return model.FrozenTop(tree=bytes.fromhex(found["tree"]), **values)
+        return FrozenTop(tree=bytes.fromhex(found["tree"]), **values)
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerCorrupt(
             "how a user is thawed cannot be read from the ledger",
@@ -39,9 +40,9 @@ def read_top(text: str) -> model.FrozenTop:
         ) from error
 
 
-def top_of(entry: Entry) -> model.FrozenTop:
+def top_of(entry: Entry) -> FrozenTop:
     """The top directory in this entry."""
-    return model.FrozenTop(
+    return FrozenTop(
         tree=entry.path,
         ino=entry.ino,
         gfid=entry.gfid,
@@ -53,7 +54,7 @@ def top_of(entry: Entry) -> model.FrozenTop:
     )
 
 
-def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> model.FrozenTop:
+def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> FrozenTop:
     """The top on the target after a thaw. `now` is its current entry, `like` the entry of the top on the source before
     the freeze.
     """
@@ -69,7 +70,7 @@ def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> mod
     )
 
 
-def as_before(seen: Entry, top: model.FrozenTop) -> Entry:
+def as_before(seen: Entry, top: FrozenTop) -> Entry:
     """A top directory as recorded before a freeze, from its current entry `seen`, for the thaw. A freeze changes owner,
     mode and ACLs, but neither times nor other attributes.
     """
@@ -85,37 +86,35 @@ def is_closed(now: Entry, *, uid: int, gid: int) -> bool:
     return not acls and (now.type, now.uid, now.gid, now.mode) == (EntryType.DIRECTORY, uid, gid, CLOSED_MODE)
 
 
-def target_top(
-    now: Entry | None, wanted: model.FrozenTop | None, *, uid: int, gid: int
-) -> tuple[model.TopSeen, tuple[str, ...]]:
+def target_top(now: Entry | None, wanted: FrozenTop | None, *, uid: int, gid: int) -> tuple[TopState, tuple[str, ...]]:
     """The state of the top on the target, and sentences about the differences if it is `other`.
 
     `wanted` is the top when open; None if it was never opened. `uid` and `gid` are those of this program, which owns a
     closed top.
     """
     if now is None:
-        return model.TopSeen.OTHER, ("it is missing",)
+        return TopState.OTHER, ("it is missing",)
     if now.type is not EntryType.DIRECTORY:
-        return model.TopSeen.OTHER, (f"it is a {now.type.value}",)
+        return TopState.OTHER, (f"it is a {now.type.value}",)
     if is_closed(now, uid=uid, gid=gid):
-        return model.TopSeen.FROZEN, ()
+        return TopState.FROZEN, ()
     if wanted is None:
-        return model.TopSeen.OTHER, (
+        return TopState.OTHER, (
             f"it is open (uid {now.uid}, mode {now.mode:04o}), and nobody opened it by this program",
         )
     if _same(now, wanted):
-        return model.TopSeen.OPEN, ()
+        return TopState.OPEN, ()
     if now.uid in (uid, wanted.uid) and now.gid in (gid, wanted.gid):
         # Freeze and thaw begin and end with permissions for the owner alone; only the user can have granted others any.
         partly = now.uid == uid or now.mode & 0o077 == 0
-        return (model.TopSeen.PARTLY if partly else model.TopSeen.OPEN), ()
-    return model.TopSeen.OTHER, (
+        return (TopState.PARTLY if partly else TopState.OPEN), ()
+    return TopState.OTHER, (
         f"it belongs to {now.uid}:{now.gid} with mode {now.mode:04o}, and should to {wanted.uid}:{wanted.gid} "
         f"with {wanted.mode:04o}",
     )
 
 
-def _same(now: Entry, wanted: model.FrozenTop) -> bool:
+def _same(now: Entry, wanted: FrozenTop) -> bool:
     return (
         (now.uid, now.gid, now.mode) == (wanted.uid, wanted.gid, wanted.mode)
         and _plain(now.xattrs.get(ACL_ACCESS)) == _plain(wanted.acl_access)
@@ -138,8 +137,8 @@ def carried_top(
     source: Entry,
     target: Entry,
     *,
-    source_before: model.FrozenTop,
-    target_before: model.FrozenTop,
+    source_before: FrozenTop,
+    target_before: FrozenTop,
     capabilities: TargetCapabilities,
 ) -> Entry:
     """The top on the source after a rollback, for `MountedTarget.open_tree`.
@@ -167,12 +166,12 @@ def _read(name: str, value: object) -> object:
     return _plain(value) if name.startswith("acl") and isinstance(value, bytes) else value
 
 
-def frozen_form(top: model.FrozenTop) -> model.FrozenTop:
+def frozen_form(top: FrozenTop) -> FrozenTop:
     """The frozen form of a top: root's, closed, without ACLs. The group stays."""
     return replace(top, uid=FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
 
 
-def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
+def judge_top(before: FrozenTop, now: FrozenTop) -> TopComparison:
     """Compare a top with its record from before the freeze.
 
     A crash during a freeze or thaw leaves each attribute either as it was or as frozen; anything else was changed by
@@ -180,10 +179,10 @@ def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
     """
     frozen = frozen_form(before)
     if now in (before, frozen):
-        return model.TopLook(state=model.TopSeen.OPEN if now == before else model.TopSeen.FROZEN)
+        return TopComparison(state=TopState.OPEN if now == before else TopState.FROZEN)
     if (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid):
         another = ("another directory stands in its place",)
-        return model.TopLook(state=model.TopSeen.OTHER, differences=another, another=True)
+        return TopComparison(state=TopState.OTHER, differences=another, another=True)
     attributes: tuple[tuple[str, Callable[[Any], str], object, object, tuple[object, ...]], ...] = (
         ("group", str, now.gid, before.gid, ()),
         ("owner", str, now.uid, before.uid, (frozen.uid,)),
@@ -196,8 +195,8 @@ def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
         for name, shown, value, was, others in attributes
         if value not in (was, *others)
     ]
-    state = model.TopSeen.OTHER if found else model.TopSeen.PARTLY
-    return model.TopLook(state=state, differences=tuple(found))
+    state = TopState.OTHER if found else TopState.PARTLY
+    return TopComparison(state=state, differences=tuple(found))
 
 
 def _unmasked(acl: bytes | None) -> bytes | None:

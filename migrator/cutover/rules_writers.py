@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.units import first_of, several
-from migrator.cutover import model
+from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import LOCAL_FILESYSTEMS
 from migrator.gluster.model import ClientSeen, VolumeState
@@ -18,7 +18,7 @@ _HOSTS_SHOWN = 5
 _FREEZING_SHOWN = 5
 
 
-def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
+def writing_problems(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
     """Why somebody may still write below the trees, as sentences; empty if nobody can. Readers do not count.
 
     `vouched`: the site's freeze hook guarantees what the search could not see. It does not cover writers that the
@@ -29,24 +29,24 @@ def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
     if writing:
         shown = first_of([describe_open(one) for one in writing], _FREEZING_SHOWN, mark=";")
         reasons.append(f"something can still be written below the frozen trees: {shown}")
-    return (*reasons, *what_is_unseen(writers, vouched=vouched))
+    return (*reasons, *search_gaps(writers, vouched=vouched))
 
 
-def what_is_unseen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
+def search_gaps(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
     """Gaps that a search after the freeze would have too, as sentences; may be called before any freeze."""
     if vouched:
         return ()
     return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
 
 
-def can_write(found: model.OpenFile) -> bool:
+def can_write(found: OpenFile) -> bool:
     """Whether an open file allows changes to a tree with a closed top. A process can open and create files from a
     working directory without passing the top. A file without a name belongs to no tree any more.
     """
-    return not found.unlinked and (found.writable or found.kind is model.OpenKind.WORKING_DIRECTORY)
+    return not found.unlinked and (found.writable or found.kind is OpenKind.WORKING_DIRECTORY)
 
 
-def describe_open(found: model.OpenFile) -> str:
+def describe_open(found: OpenFile) -> str:
     """One line about an open file: path, use, process, host or brick."""
     holder = f"process {found.pid}" if found.pid is not None else ""
     holder += f" ({show(found.program)})" if found.program else ""
@@ -56,7 +56,7 @@ def describe_open(found: model.OpenFile) -> str:
     return f"{show(found.path)}: {how}{state}, {' '.join(part for part in (holder, place) if part)}"
 
 
-_HOW = {model.OpenKind.WORKING_DIRECTORY: "a working directory", model.OpenKind.LOOP_DEVICE: "a loop device"}
+_HOW = {OpenKind.WORKING_DIRECTORY: "a working directory", OpenKind.LOOP_DEVICE: "a loop device"}
 
 
 def has_clients_elsewhere(filesystem: str) -> bool:

@@ -9,7 +9,7 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
-from migrator.cutover.model import SourceChange, SourceChangeKind
+from migrator.cutover.model_source import SourceChange, SourceChangeKind
 from migrator.fs.rules import CLOSED_MODE
 
 _CLOSED = f"(n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE})"

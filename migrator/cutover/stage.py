@@ -20,6 +20,7 @@ from migrator.core.tasks import told
 from migrator.core.units import NS_PER_S, format_duration
 from migrator.cutover import model, rules, rules_directions, rules_preflight, rules_states, rules_writers, steps
 from migrator.cutover.late import open_block
+from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome, CutoverRequest, CutoverSummary
 from migrator.cutover.places import CutoverPlace
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HookState, HookStep
@@ -66,7 +67,7 @@ def attempts_of_users(ledger: "CutoverLedger", users: Sequence[str] | None) -> M
 # Hooks not yet called for an attempt that has ended.
 
 
-async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> None:
+async def call_owed(machine: steps.TreeCutover, record: model.CutoverRecord) -> None:
     """Call the unfinished `post` hooks of every step of an attempt. No user is frozen meanwhile, so hooks may take
     long. May be called again; usually there is nothing to do.
     """
@@ -82,7 +83,7 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
     """The steps that hooks are called around, in order, and whether each was done."""
     state = record.state
     for way, stays in (
-        (rules_directions.THERE, state is model.CutoverState.REVERTED),
+        (rules_directions.FORWARD, state is model.CutoverState.REVERTED),
         (rules_directions.BACK, state is not model.CutoverState.ROLLED_BACK),
     ):
         for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
@@ -102,7 +103,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     sight: steps.Sight
     no_way_back: str = ""
 
-    async def cut_over(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
+    async def cut_over(self, machine: steps.TreeCutover, tree: UserTree, batch: int) -> CutoverOutcome:
         """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
         cutting = machine.cutting
         cutovers = cutting.ledger.cutovers
@@ -112,7 +113,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
                 EventKind.CUTOVER_STARTED,
                 Severity.INFO,
                 record.tree,
-                f"resumes: {rules_states.state_words(record.state)}",
+                f"resumes: {rules_states.describe_state(record.state)}",
             )
             return await comparison.after(machine, await machine.drive(record), record)
         record = cutovers.latest(tree.path)
@@ -122,11 +123,11 @@ class Beginning(Struct, frozen=True, kw_only=True):
         found = await self.preview(tree, batch)
         for problem in found.problems:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, problem)
-        if found.ending is not model.Ending.PLANNED:
+        if found.ending is not CutoverEnding.PLANNED:
             return found
         await comparison.before(tree)
         found = await self._bring_up_to_date(cutting, found)
-        if found.ending is not model.Ending.PLANNED:
+        if found.ending is not CutoverEnding.PLANNED:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, found.words)
             return found
         record = cutovers.plan(
@@ -145,7 +146,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
 
-    async def _bring_up_to_date(self, cutting: steps.Cutting, found: model.TreeOutcome) -> model.TreeOutcome:
+    async def _bring_up_to_date(self, cutting: steps.Cutting, found: CutoverOutcome) -> CutoverOutcome:
         """The outcome of the preflight checks after everything that can be done before the freeze: a pass over the tree, so that
         the one in the freeze finds the changes of seconds, and reading the content that it and earlier passes brought. Both
         show the load of now, which the prediction counts. It is refused if either is impossible, or the freeze would be too long.
@@ -163,7 +164,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
             raise
         except (MigratorError, OSError) as error:
             problem = f"the tree {show(tree.path)} cannot be brought up to date before the freeze: {reason_of(error)}"
-            return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
+            return replace(found, ending=CutoverEnding.REFUSED, words=problem, problems=(problem,), hint=_MEND)
         *before_s, now_s = await asyncio.to_thread(self._scans_s, tree, batch)
         load = load_factor(before_s, now_s)
         predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
@@ -173,7 +174,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         problem = rules_preflight.freeze_problem(predicted_s, sight.request, batch=batch, load=load)
         # The checks and the probe take time.
         if problem := problem or rules_preflight.window_problem(sight.request.times, sight.now_s()):
-            return replace(found, ending=model.Ending.REFUSED, words=problem, problems=(problem,), hint=_MEND)
+            return replace(found, ending=CutoverEnding.REFUSED, words=problem, problems=(problem,), hint=_MEND)
         return found
 
     async def _around_s(self, tree: UserTree) -> float:
@@ -193,7 +194,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         covering = (one for one in passes if one.kind is not PassKind.SEED and covers(ledger.passes, one, (tree.path,)))
         return [_took_s(scans[one.catalog]) for one in covering if one.catalog in scans]
 
-    async def roll_back(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
+    async def roll_back(self, machine: steps.TreeCutover, tree: UserTree, batch: int) -> CutoverOutcome:
         """Move a user back, from any state."""
         cutting = machine.cutting
         record = cutting.ledger.cutovers.latest(tree.path)
@@ -215,7 +216,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"{tree.user} is moved back to the source")
         return await machine.drive(record)
 
-    async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
+    async def preview(self, tree: UserTree, batch: int) -> CutoverOutcome:
         """The preflight checks of a user (refused if there are `problems`), or the first step of a cutover that resumes.
         Changes nothing.
         """
@@ -227,18 +228,18 @@ class Beginning(Struct, frozen=True, kw_only=True):
         if record is not None and record.state in model.SETTLED_STATES:
             return rules_states.outcome_of(
                 record,
-                model.Ending.MOVED,
-                f"{tree.user} works on the target already ({rules_states.state_words(record.state)})",
+                CutoverEnding.MOVED,
+                f"{tree.user} works on the target already ({rules_states.describe_state(record.state)})",
             )
         predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
         problems = await self._problems(tree, batch, predicted_freeze_s=predicted_s)
         back = f"could not be moved back: {self.no_way_back}" if self.no_way_back else "could be moved back"
         if self.no_way_back and self.sight.request.require_rollback:
             problems = (*problems, f"{tree.user} {back}; {_WITHOUT}")
-        return model.TreeOutcome(
+        return CutoverOutcome(
             tree=tree,
             batch=batch,
-            ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
+            ending=CutoverEnding.REFUSED if problems else CutoverEnding.PLANNED,
             cutover=record,
             words="; ".join(problems) or f"{tree.user} would be moved, and {back}",
             hint=_MEND if problems else "",
@@ -246,7 +247,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
             predicted_freeze_s=predicted_s,
         )
 
-    async def preview_back(self, tree: UserTree, batch: int) -> model.TreeOutcome:
+    async def preview_back(self, tree: UserTree, batch: int) -> CutoverOutcome:
         """The first step of a rollback. Changes nothing."""
         record = self.sight.ledger.cutovers.latest(tree.path)
         if record is None or record.state in model.ENDED_STATES:
@@ -447,30 +448,30 @@ def _took_s(scan: CatalogRecord) -> float:
     return max((scan.finished_at_s or scan.started_at_s) - scan.started_at_s, 0.0)
 
 
-def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.TreeOutcome:
+def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> CutoverOutcome:
     words = f"{record.tree.user} stays on the target: {problem}"
-    return rules_states.outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
+    return rules_states.outcome_of(record, CutoverEnding.REFUSED, words, hint=hint, problems=(problem,))
 
 
-def _first_step(record: model.CutoverRecord, step: model.Step, words: str) -> model.TreeOutcome:
+def _first_step(record: model.CutoverRecord, step: model.Step, words: str) -> CutoverOutcome:
     if isinstance(step, Act):
         why = f" ({step.reason})" if step.reason else ""
         words = f"{words}: the first step is `{step.step.value}`{why}"
-        return rules_states.outcome_of(record, model.Ending.PLANNED, words)
+        return rules_states.outcome_of(record, CutoverEnding.PLANNED, words)
     hint = step.hint if isinstance(step, Halt) else ""
-    return rules_states.outcome_of(record, model.Ending.HALTED, step.words, hint=hint, problems=(step.words,))
+    return rules_states.outcome_of(record, CutoverEnding.HALTED, step.words, hint=hint, problems=(step.words,))
 
 
-def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> model.TreeOutcome:
+def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> CutoverOutcome:
     """A user who was never moved is refused: probably another user was meant. A user who is back is done."""
     if record is not None:
         return rules_states.outcome_of(
             record,
-            model.Ending.MOVED,
-            f"{tree.user} works on the source already ({rules_states.state_words(record.state)})",
+            CutoverEnding.MOVED,
+            f"{tree.user} works on the source already ({rules_states.describe_state(record.state)})",
         )
     words = f"{tree.user} was never moved: there is nothing to go back from"
-    return model.TreeOutcome(tree=tree, batch=batch, ending=model.Ending.REFUSED, words=words, problems=(words,))
+    return CutoverOutcome(tree=tree, batch=batch, ending=CutoverEnding.REFUSED, words=words, problems=(words,))
 
 
 # The call.
@@ -483,10 +484,10 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
     is possible until the source is purged. After a kill, the same call resumes or aborts what is in flight.
     """
 
-    request: model.CutoverRequest
+    request: CutoverRequest
     world: steps.CutoverWorld
 
-    async def make(self) -> model.CutoverSummary:
+    async def make(self) -> CutoverSummary:
         """Move one user after the other. A failed user is thawed, and the others are still moved.
 
         A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others;
@@ -526,13 +527,13 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
             except MigratorError as error:
                 raise self._with_frozen(error) from error
 
-    async def _all_trees(self, cutting: steps.Cutting) -> model.CutoverSummary:
+    async def _all_trees(self, cutting: steps.Cutting) -> CutoverSummary:
         beginning = Beginning(sight=cutting, no_way_back="" if self.request.back else await cutting.against_rollback())
-        outcomes: list[model.TreeOutcome] = []
+        outcomes: list[CutoverOutcome] = []
         chosen = [(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         # Users who may be frozen come first.
         for tree, batch in sorted(chosen, key=lambda one: beginning.begun(*one) is None):
-            machine = steps.TreeMachine(cutting=cutting)
+            machine = steps.TreeCutover(cutting=cutting)
             begin = beginning.roll_back if self.request.back else beginning.cut_over
             try:
                 outcomes.append(await begin(machine, tree, batch))
@@ -542,7 +543,7 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
                 raise self._interrupted(outcomes[-1])
         return self._summary(cutting, outcomes)
 
-    async def _preview(self, plan: Plan, site: SiteRecord) -> model.CutoverSummary:
+    async def _preview(self, plan: Plan, site: SiteRecord) -> CutoverSummary:
         """Make the same decisions as a real call. Changes neither file systems nor ledger, and takes no lock."""
         sight = steps.Sight(
             world=self.world,
@@ -556,8 +557,8 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
         outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         return self._summary(sight, outcomes)
 
-    def _summary(self, sight: steps.Sight, outcomes: list[model.TreeOutcome]) -> model.CutoverSummary:
-        return model.CutoverSummary(
+    def _summary(self, sight: steps.Sight, outcomes: list[CutoverOutcome]) -> CutoverSummary:
+        return CutoverSummary(
             plan=sight.plan.name, back=self.request.back, dry_run=self.request.run.dry_run, outcomes=tuple(outcomes)
         )
 
@@ -570,13 +571,13 @@ class CutoverCall(Struct, frozen=True, kw_only=True):
             return error
         if not frozen:
             return error
-        users = ", ".join(f"{one.tree.user} may be frozen ({rules_states.state_words(one.state)})" for one in frozen)
+        users = ", ".join(f"{one.tree.user} may be frozen ({rules_states.describe_state(one.state)})" for one in frozen)
         again = "give the same command again, or `migrator rollback`, for each of them"
         return MigratorError(
             f"{error.message}; {users}", cause=error.cause, hint=f"{error.hint}; {again}" if error.hint else again
         )
 
-    def _interrupted(self, last: model.TreeOutcome | None = None) -> Interrupted:
+    def _interrupted(self, last: CutoverOutcome | None = None) -> Interrupted:
         words = f"the {self.request.verb} was interrupted"
         return Interrupted(
             f"{words}: {last.words}" if last else f"{words}: nobody was frozen by it",

@@ -40,10 +40,16 @@ from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.late import KnownDirectory, LateWrites, close_block, directories_of
 from migrator.cutover.migration import Migration, TreeMigration
+from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome, CutoverRequest
+from migrator.cutover.model_freezes import FreezePart
+from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
+from migrator.cutover.model_source import SourceChange, SourceChangeKind
+from migrator.cutover.model_speed import TreeVisited
+from migrator.cutover.model_tops import FrozenTop
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import SpeedUpRecords
 from migrator.cutover.rollback import Rollbacks, noted_paths
-from migrator.cutover.rules_speed import speed_ups, user_words
+from migrator.cutover.rules_speed import describe_user, speed_ups
 from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, Side, TargetCapabilities, trash_place
 from migrator.fs.ports import FileSystem
@@ -93,7 +99,7 @@ OWN_STEPS = (HookStep.PASS, HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
 class Comparing(Struct, frozen=True, kw_only=True):
     """Everything that measuring a user's tree before and after needs. Each side takes at most `limit_s`."""
 
-    visit: Callable[..., Awaitable[model.TreeVisited]]
+    visit: Callable[..., Awaitable[TreeVisited]]
     samples: CatalogReads
     limit_s: float
 
@@ -139,7 +145,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     """The read-only part of a call of `cutover` or `rollback`, for one plan."""
 
     world: CutoverWorld
-    request: model.CutoverRequest
+    request: CutoverRequest
     plan: Plan
     site: SiteRecord
     capabilities: TargetCapabilities
@@ -193,7 +199,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         found = await told(asyncio.to_thread(reads.default_acls, catalog, tree.path))
         return None if found is None else rules_preflight.acl_problems(tree, *found)
 
-    async def see(self, record: model.CutoverRecord) -> model.Seen:
+    async def see(self, record: model.CutoverRecord) -> TreeSnapshot:
         """Take the snapshot: every fact that the next step depends on."""
         way, phase = rules_directions.PLACES.get(record.state, (None, None))
         back = way is rules_directions.BACK
@@ -204,7 +210,7 @@ class Sight(Struct, frozen=True, kw_only=True):
             target_seen, target_words = await self._target_top(record)
             link, holds = await self._link(record)
             copied, proof = await self.blocking(lambda: self._proofs(record, back=back))
-        return model.Seen(
+        return TreeSnapshot(
             link=link,
             source_top=source_top,
             target_top=target_seen,
@@ -220,12 +226,12 @@ class Sight(Struct, frozen=True, kw_only=True):
         """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         search = self.world.target_writers if back else self.world.source_writers
         found = await told(search([tree]))
-        return None if found is None else rules_writers.why_not_frozen(found, vouched=self.request.vouched)
+        return None if found is None else rules_writers.writing_problems(found, vouched=self.request.vouched)
 
     async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
         """What a search for writers cannot see, with or without a freeze; None if the search fails."""
         found = await told(search(trees))
-        return None if found is None else rules_writers.what_is_unseen(found, vouched=self.request.vouched)
+        return None if found is None else rules_writers.search_gaps(found, vouched=self.request.vouched)
 
     async def against_rollback(self) -> str:
         """Why users who work on the target could not be moved back; empty if they could."""
@@ -240,9 +246,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         ended = [one.finished_at_s or 0.0 for one in passes if one.kind is not PassKind.FINAL]
         return self.request.wants_backup and self.ledger.backups.lack(tree, since_s=max(ended, default=0.0))
 
-    def wanted_top(
-        self, record: model.CutoverRecord, source: Entry | None, target: Entry | None
-    ) -> model.FrozenTop | None:
+    def wanted_top(self, record: model.CutoverRecord, source: Entry | None, target: Entry | None) -> FrozenTop | None:
         """The top on the target when it is open; None while that is not known."""
         if record.notes.frozen_target_top is not None:
             return rules_tops.read_top(record.notes.frozen_target_top)
@@ -268,54 +272,52 @@ class Sight(Struct, frozen=True, kw_only=True):
         with self.tree_migration(record, back=back) as tree:
             return (0, 0) if tree is None else tree.newest_numbers()
 
-    async def _source_top(self, record: model.CutoverRecord) -> tuple[model.TopSeen, tuple[str, ...]]:
+    async def _source_top(self, record: model.CutoverRecord) -> tuple[TopState, tuple[str, ...]]:
         noted = record.notes.frozen_top
         freezer, tree = self.world.freezer, record.tree.path
         try:
             if noted is None or record.state is model.CutoverState.PLANNED:
                 await self.blocking(lambda: freezer.read_top(tree))
-                return model.TopSeen.OPEN, ()
+                return TopState.OPEN, ()
             top = rules_tops.read_top(noted)
             look = await self.blocking(lambda: freezer.look(tree, top))
         except OSError:
-            return model.TopSeen.UNKNOWN, ()
-        if look.state is model.TopSeen.OTHER and record.state in _THAWING_BACK and not look.another:
+            return TopState.UNKNOWN, ()
+        if look.state is TopState.OTHER and record.state in _THAWING_BACK and not look.another:
             # The thaw applies the attributes that the user changed on the target, so such a top counts as partly
             # thawed.
-            return model.TopSeen.PARTLY, ()
+            return TopState.PARTLY, ()
         return look.state, look.differences
 
-    async def _target_top(self, record: model.CutoverRecord) -> tuple[model.TopSeen, tuple[str, ...]]:
+    async def _target_top(self, record: model.CutoverRecord) -> tuple[TopState, tuple[str, ...]]:
         try:
             source, target = [await self.entry(side, record.tree.path) for side in (self.run.source, self.run.target)]
         except OSError:
-            return model.TopSeen.UNKNOWN, ()
+            return TopState.UNKNOWN, ()
         return rules_tops.target_top(
             target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid()
         )
 
-    async def _link(self, record: model.CutoverRecord) -> tuple[model.LinkSeen, bytes | None]:
+    async def _link(self, record: model.CutoverRecord) -> tuple[LinkState, bytes | None]:
         links = self.world.links
         if links is None:
-            return model.LinkSeen.UNTOLD, None
+            return LinkState.UNTOLD, None
 
-        def look() -> tuple[model.LinkSeen, bytes | None]:
+        def look() -> tuple[LinkState, bytes | None]:
             found = links.read_link(record.tree)
             if record.notes.link not in (None, found.path):
                 # site.toml names another link now: it is not the one that was switched.
-                return model.LinkSeen.UNKNOWN, None
+                return LinkState.UNKNOWN, None
             if found.unread or links.problem(found) is not None:
-                return model.LinkSeen.UNKNOWN, found.text
+                return LinkState.UNKNOWN, found.text
             return links.seen(record.tree, found), found.text
 
         try:
             return await self.blocking(look)
         except (OSError, MigratorError):
-            return model.LinkSeen.UNKNOWN, None
+            return LinkState.UNKNOWN, None
 
-    def _proofs(
-        self, record: model.CutoverRecord, *, back: bool
-    ) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
+    def _proofs(self, record: model.CutoverRecord, *, back: bool) -> tuple[FinalPassResult | None, TreeProof | None]:
         with self.tree_migration(record, back=back) as tree:
             if tree is None:
                 return None, None
@@ -460,7 +462,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     return ""
 
 
-def _listed(changes: Sequence[model.SourceChange]) -> str:
+def _listed(changes: Sequence[SourceChange]) -> str:
     return first_of([f"{show(one.path)} ({one.kind.value})" for one in changes], _SHOWN, mark=";")
 
 
@@ -486,7 +488,7 @@ def final_catalog(cutting: Cutting, record: model.CutoverRecord) -> str:
 
 async def _source_changes(
     cutting: Cutting, record: model.CutoverRecord, before: str
-) -> tuple[str, Sequence[model.SourceChange]]:
+) -> tuple[str, Sequence[SourceChange]]:
     """The catalog of the kept source now, and what has changed there since the catalog `before`."""
     now = await cutting.world.migration.deltas.scan([record.tree.path])
     return now.name, await asyncio.to_thread(
@@ -499,7 +501,7 @@ async def _source_changes(
 
 HOOKED = {
     step: hooked
-    for way in (rules_directions.THERE, rules_directions.BACK)
+    for way in (rules_directions.FORWARD, rules_directions.BACK)
     for step, hooked in (
         (way.freeze, HookStep.FREEZE),
         (way.switch, HookStep.SWITCH),
@@ -521,17 +523,17 @@ _STAYS = frozenset({model.CutoverStep.REVERT, model.CutoverStep.ROLLBACK_REVERT}
 """Thaws of a user who is not moved."""
 
 _BEFORE_SWITCH = {
-    model.CutoverState.SWITCHING: model.LinkSeen.SOURCE,
-    model.CutoverState.SWITCHING_BACK: model.LinkSeen.TARGET,
+    model.CutoverState.SWITCHING: LinkState.SOURCE,
+    model.CutoverState.SWITCHING_BACK: LinkState.TARGET,
 }
 """The side to which the path leads if a hook has refused to switch it."""
 
 _LIMITED = frozenset(
     {
-        rules_directions.THERE.freeze,
-        rules_directions.THERE.copy,
-        rules_directions.THERE.verify,
-        rules_directions.THERE.switch,
+        rules_directions.FORWARD.freeze,
+        rules_directions.FORWARD.copy,
+        rules_directions.FORWARD.verify,
+        rules_directions.FORWARD.switch,
     }
 )
 """Steps that end at the limit of a freeze: on the way there, until the path is switched."""
@@ -543,7 +545,7 @@ _Done = Done[model.CutoverState, model.CutoverNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
+class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
     """Moves one tree to the state that the command asks for: cut over, or (`back`) rolled back.
 
     A cancellation counts as a failure of the current step: before the switch it thaws the user without moving them,
@@ -577,7 +579,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
     def hooks(self) -> StepHooks:
         return self.cutting.hooking.steps()
 
-    async def drive(self, record: model.CutoverRecord) -> model.TreeOutcome:
+    async def drive(self, record: model.CutoverRecord) -> CutoverOutcome:
         """Drive the tree from its current state. Raises LockHeld."""
         ended = await OperationEngine(self).drive(record)
         match ended.reason:
@@ -590,7 +592,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             case _:
                 assert_never(ended.reason)
 
-    async def snapshot(self, record: model.CutoverRecord) -> model.Seen:
+    async def snapshot(self, record: model.CutoverRecord) -> TreeSnapshot:
         seen = await self.cutting.see(record)
         left_s = self._left_s(record)
         return seen if left_s is None or left_s > 0 else replace(seen, too_long=self._too_long(record))
@@ -602,24 +604,24 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         return None if left_s is None else TimeLimit(timeout_s=max(left_s, 0.0), reason=partial(self._too_long, record))
 
     def _too_long(self, record: model.CutoverRecord) -> str:
-        return rules_freezes.too_long(self._parts_s(record), limit_s=self.cutting.request.max_freeze_s)
+        return rules_freezes.limit_problem(self._parts_s(record), limit_s=self.cutting.request.max_freeze_s)
 
     def _left_s(self, record: model.CutoverRecord) -> float | None:
         """The seconds until a freeze has to end; None if there is no limit: after the switch, of a rollback, and where
         the command accepts any.
         """
         way, _ = rules_directions.PLACES.get(record.state, (None, None))
-        if way is not rules_directions.THERE or record.frozen_at_s is None or self.cutting.request.accept_freeze:
+        if way is not rules_directions.FORWARD or record.frozen_at_s is None or self.cutting.request.accept_freeze:
             return None
         return record.frozen_at_s + self.cutting.request.max_freeze_s - self.cutting.now_s()
 
-    def _parts_s(self, record: model.CutoverRecord) -> Mapping[model.FreezePart, float]:
+    def _parts_s(self, record: model.CutoverRecord) -> Mapping[FreezePart, float]:
         return parts_of_freeze(self.cutting.ledger, record, now_s=self.cutting.now_s())
 
-    def next_step(self, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
+    def next_step(self, record: model.CutoverRecord, seen: TreeSnapshot) -> model.Step:
         # A rollback that was given up after it had turned does not begin again.
         self._turned = self._turned or rules.turned_back(record.state)
-        if self._not_switched and seen.link is model.LinkSeen.UNTOLD:
+        if self._not_switched and seen.link is LinkState.UNTOLD:
             seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
         return (
             rules.begin_rollback(record, seen)
@@ -689,7 +691,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             started_at_s=record.since_s,
         )
 
-    def _finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
+    def _finished(self, record: model.CutoverRecord, step: Finished) -> CutoverOutcome:
         good = (
             {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED}
             if self.cutting.request.back
@@ -700,7 +702,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         words = step.words
         if self.cutting.request.back and not moved:
             words += f": {record.failure or 'no reason was recorded'}"
-        if not self.cutting.request.back and (frozen := rules_freezes.freeze_words(record)):
+        if not self.cutting.request.back and (frozen := rules_freezes.describe_freeze(record)):
             words += f". {frozen}"
         if not self.cutting.request.back and (late := record.notes.late) is not None:
             words += f" {late.words}."
@@ -708,28 +710,30 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             self.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
             # The reason was reported when it was given up.
-            where = f"{record.tree.user} works {rules_states.state_words(record.state)}"
+            where = f"{record.tree.user} works {rules_states.describe_state(record.state)}"
             self.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
         outcome = rules_states.outcome_of(
-            record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint
+            record, CutoverEnding.MOVED if moved else CutoverEnding.GIVEN_UP, words, hint=hint
         )
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s, freeze_parts_s=self._parts_s(record))
 
-    def _halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
-        words = f"{record.tree.user} is not touched ({rules_states.state_words(record.state)}): {step.words}"
+    def _halted(self, record: model.CutoverRecord, step: Halt) -> CutoverOutcome:
+        words = f"{record.tree.user} is not touched ({rules_states.describe_state(record.state)}): {step.words}"
         self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return rules_states.outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
+        return rules_states.outcome_of(record, CutoverEnding.HALTED, words, hint=step.hint)
 
-    def _stuck(self, record: model.CutoverRecord) -> model.TreeOutcome:
-        words = f"{record.tree.user} is {rules_states.state_words(record.state)}: {record.failure}"
+    def _stuck(self, record: model.CutoverRecord) -> CutoverOutcome:
+        words = f"{record.tree.user} is {rules_states.describe_state(record.state)}: {record.failure}"
         self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         hint = "put that right, then run the same command again: it resumes"
-        return rules_states.outcome_of(record, model.Ending.STUCK, words, hint=hint)
+        return rules_states.outcome_of(record, CutoverEnding.STUCK, words, hint=hint)
 
     # Steps.
 
-    async def prepare(self, record: model.CutoverRecord, act: model.CutoverAct, seen: model.Seen) -> model.CutoverNotes:
+    async def prepare(
+        self, record: model.CutoverRecord, act: model.CutoverAct, seen: TreeSnapshot
+    ) -> model.CutoverNotes:
         """The facts to record before a step begins: how to thaw the tops that it freezes, what it verifies and
         switches, and which passes and verifications in the ledger are older.
 
@@ -895,7 +899,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         before, found = final_catalog(cutting, record), 0
         noted = cutting.world.rollbacks.sites.directory_of(record) / _CHANGED_DIRECTORIES
         place = trash_place(cutting.now_s(), record.batch, "late", record.id)
-        left: list[model.SourceChange] = []
+        left: list[SourceChange] = []
         # Directories that were made late are closed after they were carried over; then once more.
         for _ in range(_LOOKS):
             await change_directories(cutting, record, before, partial(close_block, noted=noted))
@@ -915,10 +919,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
             before, found = now, found + len(changes)
         listed = {one.path for one in left}
         changed = [path for path in await asyncio.to_thread(noted_paths, noted) if path not in listed]
-        left += [
-            model.SourceChange(path=path, kind=model.SourceChangeKind.CHANGED, stands=EntryType.DIRECTORY)
-            for path in changed
-        ]
+        left += [SourceChange(path=path, kind=SourceChangeKind.CHANGED, stands=EntryType.DIRECTORY) for path in changed]
         found += len(changed)
         if not found:
             return Done(words="the source is closed, and nobody has written there since the freeze began")
@@ -962,7 +963,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         identity = await self.cutting.blocking(side.identity)
         await self.cutting.run.clock.sleep(rules_writers.settle_s(identity.filesystem, self.cutting.request.settle_s))
 
-    async def _target_top(self, record: model.CutoverRecord) -> model.FrozenTop:
+    async def _target_top(self, record: model.CutoverRecord) -> FrozenTop:
         """How to thaw a user on the target: the top as it is, or as a thaw would make it if it was never opened."""
         run, tree = self.cutting.run, record.tree.path
         target = await self._present(run.target, tree)
@@ -983,7 +984,7 @@ class TreeMachine(Procedure[model.CutoverRecord, model.Seen]):
         return found
 
 
-def _noted(text: str | None) -> model.FrozenTop:
+def _noted(text: str | None) -> FrozenTop:
     if text is None:
         raise LedgerCorrupt(
             "how a user is thawed is not written down",
@@ -1019,7 +1020,7 @@ class TreeComparison:
     """
 
     cutting: Cutting
-    _before: model.TreeVisited | None = None
+    _before: TreeVisited | None = None
 
     @property
     def _speed_ups(self) -> SpeedUpRecords:
@@ -1048,9 +1049,7 @@ class TreeComparison:
             self._speed_ups.forget(record.id, Side.SOURCE)
             self._speed_ups.add(record.id, self._before.measurements)
 
-    async def after(
-        self, machine: TreeMachine, outcome: model.TreeOutcome, record: model.CutoverRecord
-    ) -> model.TreeOutcome:
+    async def after(self, machine: TreeCutover, outcome: CutoverOutcome, record: model.CutoverRecord) -> CutoverOutcome:
         """Measure on the target, if the user works there now and the source was measured. A cancellation ends the
         measurement and is remembered.
         """
@@ -1064,7 +1063,7 @@ class TreeComparison:
             visited = await self._visit(comparing, record.tree, Side.TARGET, files)
             self._speed_ups.add(record.id, visited.measurements)
             found = speed_ups(self._speed_ups.of(record.id))
-            if words := user_words(record.tree.user, found):
+            if words := describe_user(record.tree.user, found):
                 self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
         except asyncio.CancelledError:
             machine.cancellation.defer()
@@ -1074,9 +1073,7 @@ class TreeComparison:
             return outcome
         return replace(outcome, speed_ups=found)
 
-    async def _visit(
-        self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]
-    ) -> model.TreeVisited:
+    async def _visit(self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]) -> TreeVisited:
         cutting = self.cutting
         message = f"measuring listings and reads on the {side.value}, {format_duration(comparing.limit_s)} at most"
         cutting.say(EventKind.CUTOVER_STEP, Severity.INFO, tree, message)

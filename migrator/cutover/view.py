@@ -6,19 +6,23 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.units import first_of, format_count, format_duration, format_factor, format_rate, several
 from migrator.cutover import model, rules_speed
-from migrator.cutover.rules_freezes import freezes_words, part_words
-from migrator.cutover.rules_states import freed_words, places_words, state_words
+from migrator.cutover.model_announce import Announced, Announcement, AnnounceSummary
+from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome, CutoverSummary
+from migrator.cutover.model_freezes import FreezePart, FreezeSpent, FrozenUser
+from migrator.cutover.model_speed import SpeedUp, SpeedUpSum, UserSpeedUps
+from migrator.cutover.rules_freezes import describe_freezes, describe_part
+from migrator.cutover.rules_states import describe_purged, describe_sides, describe_state
 from migrator.render import document
 
 # Cutovers.
 
 
-def frozen_blocks(users: Sequence[model.FrozenUser], *, now_s: float) -> Iterator[document.Block]:
+def frozen_blocks(users: Sequence[FrozenUser], *, now_s: float) -> Iterator[document.Block]:
     """The users who cannot work now, and how each freeze ends."""
-    cells: document.Cells[model.FrozenUser] = (
+    cells: document.Cells[FrozenUser] = (
         (document.paths("user"), lambda one: one.tree.user),
         (document.paths("tree"), lambda one: show(one.tree.path)),
-        (document.text("state"), lambda one: state_words(one.state)),
+        (document.text("state"), lambda one: describe_state(one.state)),
         (document.figure("frozen for"), lambda one: format_duration(max(now_s - one.since_s, 0.0))),
         (document.wide("ended by"), lambda one: "the command at work" if one.at_work else one.hint),
     )
@@ -38,7 +42,7 @@ def cutover_blocks(
         (document.figure("batch"), lambda one: str(one.batch)),
         (document.paths("user"), lambda one: one.tree.user),
         (document.paths("tree"), lambda one: show(one.tree.path)),
-        (document.text("state"), lambda one: state_words(one.state)),
+        (document.text("state"), lambda one: describe_state(one.state)),
         (document.text("since"), lambda one: document.when(one.since_s)),
         (document.figure("freeze predicted"), lambda one: document.known(one.predicted_freeze_s, format_duration)),
         (document.figure("freeze"), lambda one: _freeze(one, now_s)),
@@ -47,7 +51,7 @@ def cutover_blocks(
     )
     ordered = sorted(cutovers, key=lambda one: (one.state not in model.UNDER_WAY_STATES, -one.since_s))
     yield document.records("", cells, ordered, limit=limit)
-    sentences = (places_words(cutovers), freezes_words(cutovers), freed_words(cutovers))
+    sentences = (describe_sides(cutovers), describe_freezes(cutovers), describe_purged(cutovers))
     if cutovers and (said := " ".join(words for words in sentences if words)):
         yield document.paragraph(said)
 
@@ -63,19 +67,19 @@ def _freeze(one: model.CutoverRecord, now_s: float) -> str:
 # Where the seconds of freezes went.
 
 
-def freeze_table(freezes: Sequence[model.FreezeSpent], *, limit: int | None = None) -> document.Table:
+def freeze_table(freezes: Sequence[FreezeSpent], *, limit: int | None = None) -> document.Table:
     """A row for each freeze, a column for each part that any of them has."""
-    parts = [part for part in model.FreezePart if any(part in one.parts_s for one in freezes)]
-    cells: document.Cells[model.FreezeSpent] = (
+    parts = [part for part in FreezePart if any(part in one.parts_s for one in freezes)]
+    cells: document.Cells[FreezeSpent] = (
         (document.paths("user"), lambda one: one.tree.user),
         (document.figure("predicted"), lambda one: document.known(one.predicted_freeze_s, format_duration)),
         (document.figure("frozen"), lambda one: format_duration(one.freeze_s)),
-        *((document.figure(part_words(part)), _seconds_of(part)) for part in parts),
+        *((document.figure(describe_part(part)), _seconds_of(part)) for part in parts),
     )
     return document.records("Where the seconds of freezes went, the newest first", cells, freezes, limit=limit)
 
 
-def _seconds_of(part: model.FreezePart) -> Callable[[model.FreezeSpent], str]:
+def _seconds_of(part: FreezePart) -> Callable[[FreezeSpent], str]:
     return lambda one: document.known(one.parts_s.get(part), format_duration)
 
 
@@ -92,38 +96,36 @@ _NOTE = (
 
 
 def speed_up_blocks(
-    users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], *, limit: int | None = None
+    users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], *, limit: int | None = None
 ) -> Iterator[document.Block]:
     """Of users who work on the target: the sums, a chart of the newest, and a table."""
     for one in sums:
-        yield document.paragraph(rules_speed.sum_words(one))
+        yield document.paragraph(rules_speed.describe_sum(one))
     yield from _bars(users[:_USERS], sums, len(users))
     yield speed_up_table("By user, the newest first", [(one.tree, one.speed_ups) for one in users], limit=limit)
 
 
 def speed_up_table(
-    title: str, users: Sequence[tuple[UserTree, Sequence[model.SpeedUp]]], *, limit: int | None = None
+    title: str, users: Sequence[tuple[UserTree, Sequence[SpeedUp]]], *, limit: int | None = None
 ) -> document.Table:
     """A row for each test of each user."""
-    cells: document.Cells[tuple[UserTree, model.SpeedUp]] = (
+    cells: document.Cells[tuple[UserTree, SpeedUp]] = (
         (document.paths("user"), lambda found: found[0].user),
         (document.text("test"), lambda found: found[1].test.words),
         (document.figure("on the source"), lambda found: _value(found[1].before, found[1].unit)),
         (document.figure("on the target"), lambda found: _value(found[1].after, found[1].unit)),
         (document.figure("runs"), lambda found: format_count(found[1].runs)),
-        (document.wide("the target is"), lambda found: rules_speed.factor_words(found[1])),
+        (document.wide("the target is"), lambda found: rules_speed.describe_factor(found[1])),
     )
     found = [(tree, one) for tree, every in users for one in every]
     return document.records(title, cells, found, limit=limit, note=_NOTE)
 
 
-def _bars(
-    users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], every: int
-) -> Iterator[document.Block]:
+def _bars(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int) -> Iterator[document.Block]:
     groups = [
         (
             document.shortened(document.clean(user.tree.user), _NAME),
-            [(one.test.words, one.factor, rules_speed.factor_words(one)) for one in user.speed_ups],
+            [(one.test.words, one.factor, rules_speed.describe_factor(one)) for one in user.speed_ups],
         )
         for user in users
     ]
@@ -148,33 +150,33 @@ def _value(value: float, unit: str) -> str:
 
 _USERS_NAMED = 10
 _ENDINGS = {
-    model.Ending.PLANNED: "would be moved",
-    model.Ending.MOVED: "on the target",
-    model.Ending.GIVEN_UP: "given up: on the source",
-    model.Ending.REFUSED: "not begun",
-    model.Ending.HALTED: "left as it is",
-    model.Ending.STUCK: "to be gone on with",
+    CutoverEnding.PLANNED: "would be moved",
+    CutoverEnding.MOVED: "on the target",
+    CutoverEnding.GIVEN_UP: "given up: on the source",
+    CutoverEnding.REFUSED: "not begun",
+    CutoverEnding.HALTED: "left as it is",
+    CutoverEnding.STUCK: "to be gone on with",
 }
 _ENDINGS_BACK = _ENDINGS | {
-    model.Ending.PLANNED: "would be moved back",
-    model.Ending.MOVED: "on the source",
-    model.Ending.GIVEN_UP: "given up: on the target",
+    CutoverEnding.PLANNED: "would be moved back",
+    CutoverEnding.MOVED: "on the source",
+    CutoverEnding.GIVEN_UP: "given up: on the target",
 }
 
 
-def moving_document(summary: model.CutoverSummary) -> document.Document:
+def moving_document(summary: CutoverSummary) -> document.Document:
     """One row per user, and the problems of users who were not moved."""
     title = "Rollback" if summary.back else "Cutover"
     words = f"{title}, a dry run: nothing was changed" if summary.dry_run else title
     return document.page(words, ("Users", _blocks(summary)), subtitle=f"plan {summary.plan}")
 
 
-def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
+def _blocks(summary: CutoverSummary) -> Iterator[document.Block]:
     if not summary.outcomes:
         yield document.paragraph("No user trees were meant.")
         return
     endings = _ENDINGS_BACK if summary.back else _ENDINGS
-    cells: document.Cells[model.TreeOutcome] = (
+    cells: document.Cells[CutoverOutcome] = (
         (document.text("user"), lambda one: one.tree.user),
         (document.paths("tree"), lambda one: show(one.tree.path)),
         (document.figure("batch"), lambda one: str(one.batch)),
@@ -190,11 +192,11 @@ def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
     yield from _told(summary.outcomes)
 
 
-def _spent(one: model.TreeOutcome) -> model.FreezeSpent | None:
+def _spent(one: CutoverOutcome) -> FreezeSpent | None:
     record = one.cutover
     if record is None or record.freeze_s is None:
         return None
-    return model.FreezeSpent(
+    return FreezeSpent(
         tree=one.tree,
         plan=record.plan,
         batch=one.batch,
@@ -204,13 +206,13 @@ def _spent(one: model.TreeOutcome) -> model.FreezeSpent | None:
     )
 
 
-def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
+def _told(outcomes: Sequence[CutoverOutcome]) -> Iterator[document.Block]:
     """Each sentence once, with its users if there are several."""
     said: dict[tuple[str, bool], list[str]] = {}
     hints: dict[str, list[str]] = {}
     for one in outcomes:
         for words in one.problems or (one.words,):
-            said.setdefault((words, one.ending not in (model.Ending.MOVED, model.Ending.PLANNED)), []).append(
+            said.setdefault((words, one.ending not in (CutoverEnding.MOVED, CutoverEnding.PLANNED)), []).append(
                 one.tree.user
             )
         if one.hint:
@@ -225,7 +227,7 @@ def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
         )
 
 
-def _frozen(one: model.TreeOutcome, summary: model.CutoverSummary) -> str:
+def _frozen(one: CutoverOutcome, summary: CutoverSummary) -> str:
     freeze_s = None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s
     return document.known(freeze_s, format_duration)
 
@@ -234,18 +236,18 @@ def _frozen(one: model.TreeOutcome, summary: model.CutoverSummary) -> str:
 
 
 _ANNOUNCED = {
-    model.Announced.TOLD: "told",
-    model.Announced.WOULD_TELL: "would be told",
-    model.Announced.BEFORE: "told before",
-    model.Announced.SKIPPED: "skipped",
-    model.Announced.NOT_DUE: "not to be told",
-    model.Announced.FAILED: "failed",
+    Announced.TOLD: "told",
+    Announced.WOULD_TELL: "would be told",
+    Announced.BEFORE: "told before",
+    Announced.SKIPPED: "skipped",
+    Announced.NOT_DUE: "not to be told",
+    Announced.FAILED: "failed",
 }
 
 
-def announce_document(summary: model.AnnounceSummary) -> document.Document:
+def announce_document(summary: AnnounceSummary) -> document.Document:
     """The result of `announce`, or its dry run."""
-    cells: document.Cells[model.Announcement] = (
+    cells: document.Cells[Announcement] = (
         (document.figure("batch"), lambda one: str(one.batch)),
         (document.paths("user"), lambda one: one.tree.user),
         (document.paths("tree"), lambda one: show(one.tree.path)),
@@ -253,7 +255,7 @@ def announce_document(summary: model.AnnounceSummary) -> document.Document:
         (document.figure("freeze"), lambda one: document.known(one.freeze_s, format_duration)),
         (document.paths("why"), lambda one: one.reason or document.NONE),
     )
-    told = sum(one.outcome in (model.Announced.TOLD, model.Announced.WOULD_TELL) for one in summary.announcements)
+    told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
     words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
     words += "their users would be told." if summary.dry_run else "their users were told."
     blocks = (document.records("", cells, summary.announcements), document.paragraph(words))

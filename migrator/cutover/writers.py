@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import told
-from migrator.cutover.model import OpenFile, OpenKind, Writers
+from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
 from migrator.cutover.rules_writers import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick, ClientSeen, volume_state
@@ -36,7 +36,7 @@ _TIMEOUT_S = 600.0
 _NOT_SERVED = "no process of Gluster's has it open, so it is down, or served in a way that is not known"
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _SearchAnswer(msgspec.Struct, frozen=True):
     open: list[tuple[str, int | None, str, str, bool, bool]]
     unseen: list[str]
     served: bool
@@ -87,7 +87,7 @@ async def _ask(
     answers = await ask_script(
         processes,
         far_argv(python, script()),
-        list[_Answer],
+        list[_SearchAnswer],
         question=documents,
         otherwise=otherwise,
         timeout_s=_TIMEOUT_S,
@@ -101,7 +101,7 @@ async def _ask(
     ]
 
 
-def _writers(host: str, brick: str, answer: _Answer) -> Writers:
+def _writers(host: str, brick: str, answer: _SearchAnswer) -> Writers:
     return Writers(
         open_files=tuple(
             OpenFile(
@@ -132,7 +132,7 @@ def _on_brick(brick: Brick, trees: Sequence[bytes]) -> _Question:
     return _Question(way="brick", root=brick.path, trees=trees, brick=brick.name)
 
 
-async def _look(
+async def _search_host(
     hosts: Hosts,
     name: str,
     subjects: Mapping[str, _Question],
@@ -155,7 +155,7 @@ async def _look(
     return found
 
 
-async def _look_here(processes: Processes, question: _Question, *, asked: asyncio.Event | None = None) -> Writers:
+async def _search_here(processes: Processes, question: _Question, *, asked: asyncio.Event | None = None) -> Writers:
     """Search the processes of this machine, except this process."""
     try:
         (found,) = await _ask(
@@ -344,7 +344,7 @@ async def local_writers(
         identity = await asyncio.to_thread(source.identity)
     except OSError as error:
         return Writers(unseen=(f"the source's root cannot be read: {error.strerror}",))
-    found = await _look_here(processes, _Question(way="source", root=source.root, trees=trees), asked=asked)
+    found = await _search_here(processes, _Question(way="source", root=source.root, trees=trees), asked=asked)
     others = clients_unseen(identity.filesystem, mount=source.root)
     return replace(found, unseen=(*found.unseen, *others))
 
@@ -376,8 +376,10 @@ async def brick_writers(
         else:
             unseen.append(f"{subject}: site.toml has no section for its host")
     here, looks = await asyncio.gather(
-        _look_here(processes, _Question(way="client", root=source.root, trees=trees), asked=asked),
-        asyncio.gather(*(_look(hosts, host, bricks, gate=gate, asked=asked) for host, bricks in by_host.items())),
+        _search_here(processes, _Question(way="client", root=source.root, trees=trees), asked=asked),
+        asyncio.gather(
+            *(_search_host(hosts, host, bricks, gate=gate, asked=asked) for host, bricks in by_host.items())
+        ),
     )
     # Gaps in the search of this machine's processes do not count: their files show on the bricks, as for any other
     # client.
@@ -405,7 +407,7 @@ async def client_writers(
     there = replace(here, filesystem=identity.filesystem)
     async with connect(others) as hosts:
         own, looks = await asyncio.gather(
-            _look_here(processes, here),
-            asyncio.gather(*(_look(hosts, name, {f"client {name}": there}, gate=gate) for name in others)),
+            _search_here(processes, here),
+            asyncio.gather(*(_search_host(hosts, name, {f"client {name}": there}, gate=gate) for name in others)),
         )
     return _joined([own, *chain(*looks)])

@@ -32,7 +32,7 @@ from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
 from migrator.cutover.rules_preflight import check_way_back
 from migrator.cutover.rules_states import check_frozen, frozen_users
-from migrator.cutover.rules_writers import check_open_files, what_is_unseen
+from migrator.cutover.rules_writers import check_open_files, search_gaps
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.doctor.configuration import check_mail, examine_hooks
@@ -735,7 +735,7 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
     except (MigratorError, OSError):
         doubts = None
     else:
-        doubts = what_is_unseen(found, vouched=cutover.freeze == "hook")
+        doubts = search_gaps(found, vouched=cutover.freeze == "hook")
     return check_way_back(doubts, required=cutover.require_rollback)
 
 

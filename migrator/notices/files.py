@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from migrator.core.durable import replacing, sync, write_durably
 from migrator.core.entry import UserTree
 from migrator.core.paths import percent_escape
-from migrator.cutover.model import AnnouncementRecord
+from migrator.cutover.model_announce import AnnouncementRecord
 from migrator.notices.model import CALENDAR, USERS, CalendarEvent, NoticeFacts, NoticePlace, UserNotice
 from migrator.notices.rules import user_notices
 from migrator.notices.rules_calendar import to_calendar

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from migrator.core.entry import UserTree
 from migrator.core.windows import ALWAYS, OpenTimes
-from migrator.cutover.model import AnnouncementRecord, CutoverRecord
+from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model_announce import AnnouncementRecord
 from migrator.plan.model import CleanUp, Plan, Surprise, TinyDirectory
 from migrator.reap.model import ReapedTree
 from migrator.report.model import StatusFacts

@@ -14,7 +14,8 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import join, show
 from migrator.core.units import DAY_S
 from migrator.core.windows import OpenTimes
-from migrator.cutover.model import SETTLED_STATES, AnnouncementRecord
+from migrator.cutover.model import SETTLED_STATES
+from migrator.cutover.model_announce import AnnouncementRecord
 from migrator.fs.model import SurpriseKind
 from migrator.notices.model import CalendarEvent, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
 from migrator.plan.model import Plan

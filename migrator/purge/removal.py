@@ -24,7 +24,8 @@ from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.progress import PurgeProgress
 from migrator.core.tasks import WorkPool, beside, task_group, work_through
 from migrator.core.units import NS_PER_S, several
-from migrator.cutover.model import CutoverRecord, LinkSeen, PurgeSum
+from migrator.cutover.model import CutoverRecord, PurgeSum
+from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -69,7 +70,7 @@ class PurgeWorld(CallPorts, frozen=True, kw_only=True):
     manifests: ManifestDirectories
     storage: Callable[[], Awaitable[tuple[str, ...]]] | None
     writers: WriterSearch
-    link: Callable[[UserTree], LinkSeen]
+    link: Callable[[UserTree], LinkState]
     back_up: Callable[[str], None]
     archived: Callable[[], ProvenArchives]
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]

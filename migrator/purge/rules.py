@@ -11,8 +11,9 @@ from migrator.core.paths import join, percent_escape, show
 from migrator.core.probe import ProbeSide
 from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
+from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rules_preflight import NO_BACKUP
-from migrator.cutover.rules_states import state_words
+from migrator.cutover.rules_states import describe_state
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, shows_time
 from migrator.operations.model import Finished, Halt
@@ -41,7 +42,7 @@ def left_alone(
     elif record.state is not cutover.CutoverState.RETAINED or cutover.CutoverState.THAWED not in record.times:
         back = record.state in cutover.ROLLBACK_STATES
         more = f"`migrator rollback --user {user}`" if back else "see `migrator status`"
-        words = f"{user} does not work on the target for good ({state_words(record.state)}): {more}"
+        words = f"{user} does not work on the target for good ({describe_state(record.state)}): {more}"
     else:
         clock_s = record.times[cutover.CutoverState.THAWED]
         since_s = record.works_there_since_s or clock_s
@@ -115,7 +116,7 @@ def purge_problems(
     top: Entry | None,
     target_top: Entry | None,
     target_names: int | None,
-    leads_to: cutover.LinkSeen | None,
+    leads_to: LinkState | None,
     verification: VerificationRecord | None,
     manifest_digest: str | None,
     total: model.ManifestSum | None,
@@ -182,13 +183,13 @@ def _target(
         yield f"{name} is empty: nothing of what was moved is there any more; find out where it went"
 
 
-def _link(record: cutover.CutoverRecord, leads_to: cutover.LinkSeen | None) -> Iterable[str]:
+def _link(record: cutover.CutoverRecord, leads_to: LinkState | None) -> Iterable[str]:
     name = f"the path of {record.tree.user}" if record.notes.link is None else show(record.notes.link)
     if leads_to is None:
         yield f"where {name} leads cannot be seen: see `migrator doctor`"
-    elif leads_to is cutover.LinkSeen.SOURCE:
+    elif leads_to is LinkState.SOURCE:
         yield f"{name} leads to the source again: somebody has switched it back; move the user back with `migrator rollback`"
-    elif leads_to is cutover.LinkSeen.OTHER:
+    elif leads_to is LinkState.OTHER:
         yield f"{name} does not lead to the target: find out where {record.tree.user} works, and put it right"
 
 

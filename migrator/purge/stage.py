@@ -21,7 +21,7 @@ from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, PurgeSum
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import CutoverRecords
-from migrator.cutover.rules_writers import why_not_frozen
+from migrator.cutover.rules_writers import writing_problems
 from migrator.fs.model import PURGE_NAME, SourceHealth
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import volume_state
@@ -375,7 +375,7 @@ class TreeMachine(Procedure[CutoverRecord, Snapshot]):
     async def _writing(self, path: bytes) -> tuple[str, ...]:
         """Processes that can still write below a path, as sentences."""
         found = await self.call.world.writers((path,))
-        return why_not_frozen(found, vouched=self.call.request.vouched)
+        return writing_problems(found, vouched=self.call.request.vouched)
 
     def _scan_whole(self, record: CutoverRecord) -> bool | None:
         """Whether the scan of the final pass was whole."""

@@ -21,7 +21,8 @@ from migrator.core.units import (
     percent_of,
     several,
 )
-from migrator.cutover.model import CutoverState, FrozenUser
+from migrator.cutover.model import CutoverState
+from migrator.cutover.model_freezes import FrozenUser
 from migrator.cutover.rules_states import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
 from migrator.ledger.model import CALL, TREE, Holder

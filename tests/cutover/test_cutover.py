@@ -7,18 +7,19 @@ from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
+from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
 from migrator.cutover.rules import begin_rollback, next_step, switch_problems
-from migrator.cutover.rules_directions import BACK, THERE
+from migrator.cutover.rules_directions import BACK, FORWARD
 from migrator.cutover.rules_writers import settle_s
 from migrator.operations.model import Act, Halt
 from tests.support.making import made
 
 S, C = cutover.CutoverState, cutover.CutoverStep
-OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = cutover.TopSeen
-ON_SOURCE, ON_TARGET = cutover.LinkSeen.SOURCE, cutover.LinkSeen.TARGET
+OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = TopState
+ON_SOURCE, ON_TARGET = LinkState.SOURCE, LinkState.TARGET
 
-PASS = cutover.PassSeen(id=7, finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
-PROOF = cutover.ProofSeen(id=9, whole=True, differences=0, by_policy=True, manifest="m")
+PASS = FinalPassResult(id=7, finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
+PROOF = TreeProof(id=9, whole=True, differences=0, by_policy=True, manifest="m")
 
 AFTER = (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED)
 BACK_BEFORE = (
@@ -34,8 +35,8 @@ THERE_PROVEN = (S.VERIFIED, S.SWITCHING)
 PROVEN = (*THERE_PROVEN, S.ROLLBACK_VERIFIED, S.SWITCHING_BACK)
 
 
-def against_the_switch(state: cutover.CutoverState, seen: cutover.Seen) -> tuple[str, ...]:
-    return tuple(switch_problems(BACK if state in cutover.ROLLBACK_STATES else THERE, record(state), seen))
+def against_the_switch(state: cutover.CutoverState, seen: TreeSnapshot) -> tuple[str, ...]:
+    return tuple(switch_problems(BACK if state in cutover.ROLLBACK_STATES else FORWARD, record(state), seen))
 
 
 def record(state: cutover.CutoverState, failure: str = "") -> cutover.CutoverRecord:
@@ -50,12 +51,12 @@ def record(state: cutover.CutoverState, failure: str = "") -> cutover.CutoverRec
     )
 
 
-def world(state: cutover.CutoverState, **changes: Any) -> cutover.Seen:
+def world(state: cutover.CutoverState, **changes: Any) -> TreeSnapshot:
     """As the program leaves it with the intent, before the act; everything proven."""
     link = ON_TARGET if state in AFTER or state in BACK_BEFORE else ON_SOURCE
     source = OPEN if state in (S.PLANNED, S.FREEZING) else FROZEN
     target = OPEN if state in (S.THAWED, S.RETAINED, S.ROLLBACK_FREEZING) else FROZEN
-    seen = cutover.Seen(
+    seen = TreeSnapshot(
         link=link,
         source_top=source,
         target_top=target,
@@ -77,10 +78,10 @@ def revert_of(state: cutover.CutoverState) -> cutover.CutoverStep:
         (S.FINAL_PASS, {"copied": replace(PASS, finished_at_s=None, changed=4)}, cutover.act_of(C.FINAL_PASS)),
         (S.FINAL_PASS, {"copied": replace(PASS, id=6, failed=1)}, cutover.act_of(C.FINAL_PASS)),
         (S.VERIFYING, {"proof": replace(PROOF, id=8)}, cutover.act_of(C.VERIFY)),
-        (S.VERIFIED, {"link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.SWITCH)),
-        (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.SWITCH)),
+        (S.VERIFIED, {"link": LinkState.UNTOLD}, cutover.act_of(C.SWITCH)),
+        (S.SWITCHING, {"link": LinkState.UNTOLD}, cutover.act_of(C.SWITCH)),
         (S.SWITCHING, {"link": ON_TARGET, "proof": None, "writing": None}, cutover.act_of(C.SWITCH, seen_done=True)),
-        (S.THAWED, {"target_top": OTHER, "link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.RETAIN)),
+        (S.THAWED, {"target_top": OTHER, "link": LinkState.UNTOLD}, cutover.act_of(C.RETAIN)),
         (
             S.ROLLBACK_VERIFYING,
             {"proof": replace(PROOF, manifest=None)},
@@ -136,8 +137,8 @@ def test_no_switch_without_each_proof(state: cutover.CutoverState, changes: dict
 def test_what_this_program_did_not_leave_is_not_touched() -> None:
     strange: list[tuple[cutover.CutoverState, dict[str, Any]]] = []
     for state in set(S) - cutover.ENDED_STATES - {S.RETAINED, S.PURGING, S.PURGED}:
-        strange.append((state, {"link": cutover.LinkSeen.OTHER, "link_holds": b"/mnt/\n"}))
-        strange.append((state, {"link": cutover.LinkSeen.UNKNOWN}))
+        strange.append((state, {"link": LinkState.OTHER, "link_holds": b"/mnt/\n"}))
+        strange.append((state, {"link": LinkState.UNKNOWN}))
         if state not in (S.SWITCHING, S.SWITCHING_BACK):
             wrong = ON_SOURCE if world(state).link is ON_TARGET else ON_TARGET
             strange.append((state, {"link": wrong, "link_holds": b"/mnt/\n"}))
@@ -156,8 +157,8 @@ def test_what_this_program_did_not_leave_is_not_touched() -> None:
         (S.THAWED, {"source_top": OPEN}),
         (S.REVERTING, {"target_top": OPEN}),
         (S.SWITCHED_BACK, {"target_top": OPEN}),
-        (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD, "proof": None}),
-        (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD, "source_top": OPEN}),
+        (S.SWITCHING, {"link": LinkState.UNTOLD, "proof": None}),
+        (S.SWITCHING, {"link": LinkState.UNTOLD, "source_top": OPEN}),
     ]
     for state, changes in strange:
         step = next_step(record(state), world(state, top_differences=("its mode is 0777",), **changes))
@@ -174,7 +175,7 @@ def test_what_this_program_did_not_leave_is_not_touched() -> None:
 def test_a_rollback_waits_for_the_end_of_a_switch_and_of_a_thaw_and_needs_a_source() -> None:
     made = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=ON_TARGET))
     assert made == cutover.act_of(C.SWITCH, seen_done=True)
-    untold = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=cutover.LinkSeen.UNTOLD))
+    untold = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=LinkState.UNTOLD))
     assert untold == cutover.act_of(C.SWITCH)
     assert begin_rollback(record(S.THAWING), world(S.THAWING)) == cutover.act_of(C.THAW)
     purged = begin_rollback(record(S.PURGED), world(S.RETAINED))

@@ -15,13 +15,9 @@ from migrator.cutover.model import (
     CutoverRecord,
     CutoverState,
     CutoverStep,
-    LinkSeen,
-    PassSeen,
-    ProofSeen,
-    Seen,
     Step,
-    TopSeen,
 )
+from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
 from migrator.cutover.rules import begin_rollback, next_step, turned_back
 from migrator.operations.model import Act, Finished, Halt
 from tests.support.making import made
@@ -45,14 +41,14 @@ class Luck:
 class Side:
     """One tree. `own_mode`: its user gave the top a mode of his own, which counts as open."""
 
-    top: TopSeen
+    top: TopState
     content: int
     writers: bool = False
     own_mode: bool = False
 
     @property
     def enterable(self) -> bool:
-        return self.top is TopSeen.OPEN
+        return self.top is TopState.OPEN
 
 
 @dataclass(slots=True)
@@ -60,15 +56,15 @@ class World:
     """Everything there is. `tampered`: somebody else changed a top or the path, and it was not put right yet."""
 
     sides: dict[str, Side] = field(
-        default_factory=lambda: {SOURCE: Side(TopSeen.OPEN, 1), TARGET: Side(TopSeen.FROZEN, 0)}
+        default_factory=lambda: {SOURCE: Side(TopState.OPEN, 1), TARGET: Side(TopState.FROZEN, 0)}
     )
     link: str = SOURCE
     latest: int = 1
     now_s: float = 100.0
     serial: int = 0
     frozen_serial: int = 0
-    copied: PassSeen | None = None
-    proof: ProofSeen | None = None
+    copied: FinalPassResult | None = None
+    proof: TreeProof | None = None
     lacks_backup: bool = False
     tampered: bool = False
     record: CutoverRecord = field(
@@ -106,13 +102,13 @@ class World:
         self.latest += 1
         self.sides[side].content = self.latest
 
-    def seen(self) -> Seen:
+    def seen(self) -> TreeSnapshot:
         target = self.sides[TARGET]
-        own = target.own_mode and target.top is TopSeen.OPEN and self.state in BY_CHOICE_OF_THE_USER
-        return Seen(
-            link=LinkSeen(self.link),
+        own = target.own_mode and target.top is TopState.OPEN and self.state in BY_CHOICE_OF_THE_USER
+        return TreeSnapshot(
+            link=LinkState(self.link),
             source_top=self.sides[SOURCE].top,
-            target_top=TopSeen.OTHER if own else target.top,
+            target_top=TopState.OTHER if own else target.top,
             writing=("somebody writes",) if self.sides[self.here].writers else (),
             copied=self.copied,
             proof=self.proof,
@@ -156,11 +152,11 @@ class World:
         broken = luck.fails == "act" or luck.dies == "meanwhile"
         match step:
             case CutoverStep.FREEZE | CutoverStep.ROLLBACK_FREEZE:
-                self.sides[self.here].top = TopSeen.PARTLY if broken else TopSeen.FROZEN
+                self.sides[self.here].top = TopState.PARTLY if broken else TopState.FROZEN
             case CutoverStep.REVERT | CutoverStep.ROLLBACK_REVERT:
-                self.sides[self.here].top = TopSeen.PARTLY if broken else TopSeen.OPEN
+                self.sides[self.here].top = TopState.PARTLY if broken else TopState.OPEN
             case CutoverStep.THAW | CutoverStep.ROLLBACK_THAW:
-                self.sides[self.there].top = TopSeen.PARTLY if broken else TopSeen.OPEN
+                self.sides[self.there].top = TopState.PARTLY if broken else TopState.OPEN
             case CutoverStep.FINAL_PASS | CutoverStep.CARRY_BACK:
                 self.copy(luck, broken=broken)
             case CutoverStep.VERIFY | CutoverStep.ROLLBACK_VERIFY:
@@ -185,7 +181,7 @@ class World:
         failed = luck.fails in ("file", "vanished") or broken
         if not failed:
             there.content = read
-        self.copied = PassSeen(
+        self.copied = FinalPassResult(
             id=number,
             finished_at_s=None if broken else self.tick(),
             changed=int(changed),
@@ -197,7 +193,7 @@ class World:
     def verify(self, luck: Luck) -> None:
         assert self.copied is not None
         here, there = self.sides[self.here], self.sides[self.there]
-        self.proof = ProofSeen(
+        self.proof = TreeProof(
             id=self.number(),
             whole=luck.fails != "whole",
             differences=int(here.content != there.content) + int(luck.fails == "difference"),
@@ -209,8 +205,8 @@ class World:
         """The one act that must never be without proof: checked against what is, not against what was said."""
         here, there = self.sides[self.here], self.sides[self.there]
         assert self.link == self.here
-        assert here.top is TopSeen.FROZEN
-        assert there.top is TopSeen.FROZEN
+        assert here.top is TopState.FROZEN
+        assert there.top is TopState.FROZEN
         assert not here.writers
         assert there.content == self.latest == here.content
         copied, proof = self.copied, self.proof
@@ -279,13 +275,13 @@ class CutoverMachine(RuleBasedStateMachine):
         """Nothing is done to a world that this program did not leave."""
         world = self.world
         assert world.link != "other"
-        assert TopSeen.OTHER not in (world.sides[SOURCE].top, world.sides[TARGET].top)
+        assert TopState.OTHER not in (world.sides[SOURCE].top, world.sides[TARGET].top)
         if world.state not in SWITCHES:
             after = world.state in (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED) or world.state in BACK
             on_target = after and world.state not in (S.SWITCHED_BACK, S.ROLLBACK_THAWING)
             assert world.link == (TARGET if on_target else SOURCE)
         other = SOURCE if world.link == TARGET else TARGET
-        assert world.sides[other].top is TopSeen.FROZEN, act
+        assert world.sides[other].top is TopState.FROZEN, act
 
     @rule(lucky=st.integers(0, 5), luck=LUCK)
     def goes_on(self, lucky: int, luck: Luck) -> None:
@@ -353,10 +349,10 @@ class CutoverMachine(RuleBasedStateMachine):
         self.world.link = "other"
 
     @precondition(lambda self: not self.world.tampered and self.world.record.under_way)
-    @rule(side=st.sampled_from([SOURCE, TARGET]), top=st.sampled_from([TopSeen.OTHER, TopSeen.OPEN]))
-    def somebody_changes_a_top(self, side: str, top: TopSeen) -> None:
+    @rule(side=st.sampled_from([SOURCE, TARGET]), top=st.sampled_from([TopState.OTHER, TopState.OPEN]))
+    def somebody_changes_a_top(self, side: str, top: TopState) -> None:
         world = self.world
-        if world.sides[side].top is TopSeen.FROZEN:
+        if world.sides[side].top is TopState.FROZEN:
             world.tampered = True
             world.sides[side].top = top
 
@@ -373,9 +369,9 @@ class CutoverMachine(RuleBasedStateMachine):
             )
             world.link = TARGET if on_target else SOURCE
         for name, side in world.sides.items():
-            by_hand = side.top is TopSeen.OPEN and world.record.under_way and name != world.link
-            if side.top is TopSeen.OTHER or by_hand:
-                side.top = TopSeen.FROZEN
+            by_hand = side.top is TopState.OPEN and world.record.under_way and name != world.link
+            if side.top is TopState.OTHER or by_hand:
+                side.top = TopState.FROZEN
         world.tampered = False
 
     @precondition(lambda self: self.world.state is S.RETAINED and not self.world.tampered)

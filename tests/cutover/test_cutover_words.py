@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
-from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
+from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.cutover.model_calls import CutoverRequest
 from migrator.cutover.rules_preflight import cutover_problems, not_closed
 from migrator.cutover.rules_states import cutover_blockers
 from migrator.transfer.model import RunRequest

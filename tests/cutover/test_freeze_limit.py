@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover import stage
-from migrator.cutover.model import FreezePart
+from migrator.cutover.model_freezes import FreezePart
+from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rules import next_step
 from migrator.cutover.rules_freezes import freeze_parts
 from migrator.operations.model import Act, StepRecord, StepResult
@@ -89,7 +90,7 @@ def test_a_freeze_that_is_too_long_is_given_up_before_the_switch_only(state: cut
     before = state not in (S.SWITCHED, S.THAWING)
     assert (act.step is C.REVERT, act.reason) == (before, "it lasts" if before else "")
     if state is S.SWITCHING:
-        switched = world(state, too_long="it lasts", link=cutover.LinkSeen.TARGET)
+        switched = world(state, too_long="it lasts", link=LinkState.TARGET)
         assert next_step(record(state), switched) == cutover.act_of(C.SWITCH, seen_done=True)
 
 

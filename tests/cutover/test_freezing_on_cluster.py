@@ -10,8 +10,8 @@ import pytest
 
 from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
-from migrator.cutover.model import OpenFile, OpenKind, Writers
-from migrator.cutover.rules_writers import can_write, why_not_frozen
+from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
+from migrator.cutover.rules_writers import can_write, writing_problems
 from migrator.cutover.writers import brick_writers, own_clients, seen_by_nobody
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -115,7 +115,7 @@ def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: L
         # This machine is a client too, and shows whose it is.
         (own,) = [one for one in writers.open_files if not one.brick]
         assert (own.path, own.pid, own.writable) == (b"frozen/ann/deep/data", pid, True)
-        assert "frozen/ann/deep/data: open for writing" in why_not_frozen(writers, vouched=True)[0]
+        assert "frozen/ann/deep/data: open for writing" in writing_problems(writers, vouched=True)[0]
         assert search(lab, hosts, (b"frozen/ben",)) == Writers()
     wait_for(lambda: search(lab, hosts) == Writers(), "the writer is gone")
 
@@ -162,7 +162,7 @@ def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: P
         writers = search(lab, hosts)
     (sentence,) = writers.unseen
     assert sentence.startswith(f"brick {brick.name}: no process of Gluster's has it open")
-    assert why_not_frozen(writers, vouched=False)
+    assert writing_problems(writers, vouched=False)
 
 
 @pytest.mark.guarantee("open-files")

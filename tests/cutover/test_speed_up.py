@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
-from migrator.cutover.model import CutoverRecord, CutoverState, SpeedUp, TreeMeasurement, TreeTest, Verdict
-from migrator.cutover.rules_speed import speed_ups, sum_words, sums, user_words, users_of
+from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.cutover.model_speed import SpeedUp, SpeedVerdict, TreeMeasurement, TreeTest
+from migrator.cutover.rules_speed import describe_sum, describe_user, speed_ups, sums, users_of
 from migrator.fs.model import Side
 from tests.support import making
 
@@ -44,13 +45,13 @@ def judged(before: Sequence[float], after: Sequence[float]) -> SpeedUp:
 
 def test_times_that_lie_far_apart_are_faster_and_the_first_round_does_not_count() -> None:
     found = judged([900.0, 8.0, 8.2, 7.8], [0.001, 2.0, 2.1, 1.9])
-    assert found.verdict is Verdict.FASTER
+    assert found.verdict is SpeedVerdict.FASTER
     assert found.factor == pytest.approx(4.0, rel=0.01)
     assert found.low is not None
     assert 1 < found.low < 4.0 < (found.high or 0)
     assert found.before == pytest.approx(8.0)
     assert (found.unit, found.runs) == ("s", 3)
-    assert judged([9.0, 2.0, 2.1, 1.9], [9.0, 8.0, 8.2, 7.8]).verdict is Verdict.SLOWER
+    assert judged([9.0, 2.0, 2.1, 1.9], [9.0, 8.0, 8.2, 7.8]).verdict is SpeedVerdict.SLOWER
 
 
 def rounds(test: TreeTest, before: Sequence[float], after: Sequence[float], **amounts: Any) -> list[TreeMeasurement]:
@@ -67,13 +68,13 @@ def test_what_differs_in_amount_is_compared_by_rate() -> None:
     # One side did not end: a `du` says nothing then.
     cut = rounds(TreeTest.LIST, [20.0], [10.0, 5.0, 4.0], amount=(1000, 2000), complete=(False, True))
     (found,) = speed_ups([*cut, *rounds(TreeTest.USAGE, [20.0], [1.0], amount=(0, 0), complete=(False, True))])
-    assert (found.test, found.verdict, found.unit) == (TreeTest.LIST, Verdict.SINGLE, "lines/s")
+    assert (found.test, found.verdict, found.unit) == (TreeTest.LIST, SpeedVerdict.SINGLE, "lines/s")
     assert (found.before, found.after) == (50.0, 450.0)
     # What was archived is not listed on the target: half of the entries in half of the time is no difference.
     slow, fast = [9.0, 4.0, 4.1, 3.9], [4.5, 2.0, 2.05, 1.95]
     reaped = rounds(TreeTest.LIST, slow, fast, amount=(10_000, 5_000))
     (found,) = speed_ups([*reaped, *rounds(TreeTest.USAGE, slow, fast, amount=(0, 0))])
-    assert (found.verdict, found.unit) == (Verdict.NO_DIFFERENCE, "lines/s")
+    assert (found.verdict, found.unit) == (SpeedVerdict.NO_DIFFERENCE, "lines/s")
     assert found.factor == pytest.approx(1.0)
     (found,) = speed_ups(rounds(TreeTest.READ, [1.0, 2.0], [1.0, 2.0], amount=(1000, 500)))
     assert found.unit == "bytes/s"
@@ -89,7 +90,7 @@ def test_what_failed_or_was_measured_on_one_side_alone_says_nothing() -> None:
     assert speed_ups(made(Side.SOURCE, [1.0, 2.0])) == ()
     assert speed_ups([*made(Side.SOURCE, [1.0]), *made(Side.TARGET, [1.0], failure="ls ended with 2")]) == ()
     assert speed_ups([*made(Side.SOURCE, [1.0], complete=False, amount=0), *made(Side.TARGET, [1.0])]) == ()
-    assert user_words("ann", ()) == ""
+    assert describe_user("ann", ()) == ""
 
 
 def moved(user: str, *measurements: TreeMeasurement) -> tuple[CutoverRecord, Sequence[TreeMeasurement]]:
@@ -115,12 +116,12 @@ def test_only_users_beyond_the_noise_count_as_faster_and_the_median_is_over_all(
     assert total.users == 3
     assert total.median == pytest.approx(3.0)
     assert dict(total.verdicts) == {
-        Verdict.FASTER: 1,
-        Verdict.SLOWER: 0,
-        Verdict.NO_DIFFERENCE: 1,
-        Verdict.SINGLE: 1,
+        SpeedVerdict.FASTER: 1,
+        SpeedVerdict.SLOWER: 0,
+        SpeedVerdict.NO_DIFFERENCE: 1,
+        SpeedVerdict.SINGLE: 1,
     }
-    assert sum_words(total).startswith(
+    assert describe_sum(total).startswith(
         "ls -lR: 3.00 times as fast on the target (median of 3 users): 1 faster and 0 slower"
     )
-    assert user_words("ben", users[0].speed_ups).endswith("ls -lR 3.00 times as fast (1 run: noise not known)")
+    assert describe_user("ben", users[0].speed_ups).endswith("ls -lR 3.00 times as fast (1 run: noise not known)")

@@ -15,7 +15,7 @@ from migrator.core.errors import Refused
 from migrator.cutover import files as freezing
 from migrator.cutover import files as switching
 from migrator.cutover.files import MountedTops, SymlinkedPaths, TopChanged
-from migrator.cutover.model import TopSeen
+from migrator.cutover.model_snapshot import TopState
 from migrator.site.model import LinkPlace
 from tests.support.holders import holding
 from tests.support.kills import Death, Killed, deaths, ticking
@@ -372,7 +372,7 @@ def test_killed_before_any_call_it_goes_on_or_back(
         except Killed:
             ended = False
         monkeypatch.setattr(freezing, "os", os)
-        assert tops.look(ANN, kept).state is not TopSeen.OTHER
+        assert tops.look(ANN, kept).state is not TopState.OTHER
         getattr(tops, going_on)(ANN, kept)
         if going_on == "freeze":
             assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
@@ -397,7 +397,7 @@ def test_a_top_that_somebody_changed_is_told_and_left_alone(source: Path, tops: 
             act(ANN, kept)
         assert caught.value.hint
         assert facts(top) == changed
-    assert tops.look(ANN, kept).state is TopSeen.OTHER
+    assert tops.look(ANN, kept).state is TopState.OTHER
 
 
 @pytest.mark.parametrize("swapped", ["home/ann", "home"])

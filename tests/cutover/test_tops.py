@@ -11,7 +11,8 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import FindingStatus
 from migrator.cutover import rules_tops, rules_writers
-from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
+from migrator.cutover.model_snapshot import TopState
+from migrator.cutover.model_tops import FrozenTop, OpenFile, OpenKind, Writers
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import ClientSeen
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
@@ -77,7 +78,7 @@ def test_a_top_comes_back_as_it_was_written_down(kept: FrozenTop) -> None:
 )
 def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
     look = rules_tops.judge_top(TOP, now)
-    assert look.state is TopSeen.OTHER
+    assert look.state is TopState.OTHER
     assert says in "; ".join(look.differences)
 
 
@@ -96,24 +97,24 @@ OPENED = rules_tops.top_of(top())
 @pytest.mark.parametrize(
     ("now", "wanted", "seen"),
     [
-        (CLOSED, None, TopSeen.FROZEN),
-        (top(), None, TopSeen.OTHER),
-        (None, None, TopSeen.OTHER),
-        (CLOSED, OPENED, TopSeen.FROZEN),
-        (replace(CLOSED, xattrs={ACL_DEFAULT: NAMED}), None, TopSeen.OTHER),
-        (top(), OPENED, TopSeen.OPEN),
+        (CLOSED, None, TopState.FROZEN),
+        (top(), None, TopState.OTHER),
+        (None, None, TopState.OTHER),
+        (CLOSED, OPENED, TopState.FROZEN),
+        (replace(CLOSED, xattrs={ACL_DEFAULT: NAMED}), None, TopState.OTHER),
+        (top(), OPENED, TopState.OPEN),
         # As a thaw goes: bits of the owner alone, the owner, attributes, then the mode; as closing goes: the owner first.
-        (replace(CLOSED, uid=1001, gid=1002), OPENED, TopSeen.PARTLY),
-        (replace(CLOSED, uid=1001, gid=1002, xattrs={ACL_DEFAULT: NAMED}), OPENED, TopSeen.PARTLY),
-        (top(uid=0, gid=0), OPENED, TopSeen.PARTLY),
+        (replace(CLOSED, uid=1001, gid=1002), OPENED, TopState.PARTLY),
+        (replace(CLOSED, uid=1001, gid=1002, xattrs={ACL_DEFAULT: NAMED}), OPENED, TopState.PARTLY),
+        (top(uid=0, gid=0), OPENED, TopState.PARTLY),
         # Its user may make of it what they want, and nobody else.
-        (top(mode=0o755, xattrs={}), OPENED, TopSeen.OPEN),
-        (top(uid=77), OPENED, TopSeen.OTHER),
+        (top(mode=0o755, xattrs={}), OPENED, TopState.OPEN),
+        (top(uid=77), OPENED, TopState.OTHER),
         # An ACL that the mode says as well counts as none.
-        (top(xattrs={}), rules_tops.top_of(top(xattrs={ACL_ACCESS: PLAIN})), TopSeen.OPEN),
+        (top(xattrs={}), rules_tops.top_of(top(xattrs={ACL_ACCESS: PLAIN})), TopState.OPEN),
     ],
 )
-def test_what_the_top_on_the_target_is(now: Entry | None, wanted: FrozenTop | None, seen: TopSeen) -> None:
+def test_what_the_top_on_the_target_is(now: Entry | None, wanted: FrozenTop | None, seen: TopState) -> None:
     assert rules_tops.target_top(now, wanted, **ROOT)[0] is seen
 
 
@@ -201,7 +202,7 @@ FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=
 def test_only_writers_prevent_a_freeze_even_if_a_hook_vouches(
     changes: dict[str, Any], writes: bool, vouched: bool
 ) -> None:
-    reasons = rules_writers.why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
+    reasons = rules_writers.writing_problems(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
     assert len(reasons) == writes
     assert all("home/ann/data: " in reason and "through brick gl1:/srv/b1" in reason for reason in reasons)
 
@@ -210,8 +211,8 @@ def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
     writers = Writers(unseen=("gl2 cannot be reached",))
     # Before the freeze open files do not count yet: their users may still close them.
     for reasons, found in (
-        (rules_writers.why_not_frozen, writers),
-        (rules_writers.what_is_unseen, replace(writers, open_files=(FILE,))),
+        (rules_writers.writing_problems, writers),
+        (rules_writers.search_gaps, replace(writers, open_files=(FILE,))),
     ):
         (reason,) = reasons(found, vouched=False)
         assert "gl2 cannot be reached" in reason

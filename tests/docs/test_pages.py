@@ -128,9 +128,9 @@ TEXT = (ROOT / "docs" / "json.md").read_text()
 def values() -> Iterator[type[Struct]]:
     """The values of all features: the structs of their models, and of the modules that have none."""
     for module in pkgutil.walk_packages(migrator.__path__, "migrator."):
-        if module.name.endswith(
+        is_model = module.name.rpartition(".")[2].partition("_")[0] == "model"
+        if is_model or module.name.endswith(
             (
-                "model",
                 "bench.rules",
                 "core.blocker",
                 "core.statistics",

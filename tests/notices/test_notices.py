@@ -12,7 +12,8 @@ from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S
 from migrator.core.windows import OpenTimes, Window
-from migrator.cutover.model import AnnouncementRecord, CutoverRecord, CutoverState
+from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.cutover.model_announce import AnnouncementRecord
 from migrator.fs.model import SurpriseKind
 from migrator.notices.files import AnnouncedNotices, file_name, read_facts, write_notices
 from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice

@@ -17,6 +17,7 @@ from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover import model as cutover
+from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.writers import WriterSearch, local_writers
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.process import LocalProcesses
@@ -107,7 +108,7 @@ class PurgeSite:
     record: cutover.CutoverRecord
     places: MountedPlaces
     clock: LaterClock
-    leads_to: cutover.LinkSeen | OSError = cutover.LinkSeen.TARGET
+    leads_to: LinkState | OSError = LinkState.TARGET
     search: WriterSearch | None = None
     read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ class PurgeSite:
     def ports(self) -> PurgeWorld:
         world = self.world
 
-        def link(_tree: UserTree) -> cutover.LinkSeen:
+        def link(_tree: UserTree) -> LinkState:
             if isinstance(self.leads_to, OSError):
                 raise self.leads_to
             return self.leads_to

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from migrator.cutover.model import CutoverState, LinkSeen
+from migrator.cutover.model import CutoverState
+from migrator.cutover.model_snapshot import LinkState
 from migrator.hooks.model import HookStep
 from migrator.purge.model import Item, TreeOutcome, TreePurge
 from migrator.purge.rules import digest_record, proofs_named
@@ -143,7 +144,7 @@ def test_guards_are_asked_again_after_the_archives_were_made(site: PurgeSite) ->
     asking(site, {"hpss": None}, required=2)
 
     def switched_back() -> None:
-        site.leads_to = LinkSeen.SOURCE
+        site.leads_to = LinkState.SOURCE
 
     site.require_archive, site.hooks = 1, DoingHooks(deeds={HookStep.PURGE: switched_back})
     done = site.purge()

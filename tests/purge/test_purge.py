@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from migrator.app.ledger import MigrationLedger
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
-from migrator.cutover.model import CutoverState, LinkSeen
+from migrator.cutover.model import CutoverState
+from migrator.cutover.model_snapshot import LinkState
 from migrator.fs.model import SourceHealth
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
@@ -358,7 +359,7 @@ def test_a_writer_stops_it(site: PurgeSite) -> None:
 def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     site.leads_to = OSError(5, "no answer")
     refused(site, "leads cannot be seen")
-    site.leads_to = LinkSeen.TARGET
+    site.leads_to = LinkState.TARGET
     site.storage = ("a target of BeeGFS is not well: 3 Offline Good",)
     refused(site, "3 Offline Good")
     site.storage = ()

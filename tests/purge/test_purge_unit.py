@@ -17,7 +17,8 @@ from migrator.core.errors import Refused
 from migrator.core.events import Severity
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, Probe, ProbeSide, ProbeTimes
 from migrator.core.units import GIB
-from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, LinkSeen
+from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState
+from migrator.cutover.model_snapshot import LinkState
 from migrator.fs.model import PURGE_NAME, TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.purge.files import MountedPlaces
@@ -62,7 +63,7 @@ WELL: dict[str, Any] = {
     "top": TOP,
     "target_top": replace(TOP, uid=1, mode=0o755),
     "target_names": 1,
-    "leads_to": LinkSeen.TARGET,
+    "leads_to": LinkState.TARGET,
     "verification": PROOF,
     "manifest_digest": "d",
     "total": TOTAL,
@@ -92,8 +93,8 @@ def test_what_is_not_known_speaks_against_it(missing: str) -> None:
         ({"top": replace(TOP, type=EntryType.SYMLINK)}, "is a symlink now"),
         ({"target_top": replace(TOP, type=EntryType.FILE)}, "no directory"),
         ({"target_names": 0}, "is empty"),
-        ({"leads_to": LinkSeen.SOURCE}, "leads to the source again"),
-        ({"leads_to": LinkSeen.OTHER}, "does not lead to the target"),
+        ({"leads_to": LinkState.SOURCE}, "leads to the source again"),
+        ({"leads_to": LinkState.OTHER}, "does not lead to the target"),
         ({"verification": None}, "no proof of what is on the target"),
         ({"verification": replace(PROOF, finished_at_s=None)}, "no proof of what is on the target"),
         ({"verification": replace(PROOF, whole=False, reasons=("a brick was down",))}, "a brick was down"),

@@ -1,0 +1,57 @@
+"""Frozen users, and where the seconds of a freeze went. Pure."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from migrator.core.entry import UserTree
+from migrator.cutover.model import CutoverState, CutoverStep
+
+
+class FrozenUser(Struct, frozen=True, kw_only=True):
+    """A user who cannot work now. `at_work`: a command holds their tree, and ends the freeze; otherwise only `hint` does."""
+
+    tree: UserTree
+    state: CutoverState
+    since_s: float
+    at_work: bool
+    hint: str
+    reason: str = ""
+
+
+class FreezePart(StrEnum):
+    """A part of a freeze. `close`: hooks before the freeze, closing the top, and waiting for client caches. `search`: searches
+    for writers, and looks at both sides between steps. `scan` and `copy`: the final pass up to its lists, and the rest of
+    it. `interrupted`: a step that was killed, and the time until the next command.
+    """
+
+    CLOSE = "close"
+    SEARCH = "search"
+    SCAN = "scan"
+    COPY = "copy"
+    VERIFY = "verify"
+    SWITCH = "switch"
+    THAW = "thaw"
+    INTERRUPTED = "interrupted"
+
+
+FREEZE_PARTS = {
+    CutoverStep.FREEZE: FreezePart.CLOSE,
+    CutoverStep.FINAL_PASS: FreezePart.COPY,
+    CutoverStep.VERIFY: FreezePart.VERIFY,
+    CutoverStep.SWITCH: FreezePart.SWITCH,
+    CutoverStep.THAW: FreezePart.THAW,
+    CutoverStep.REVERT: FreezePart.THAW,
+}
+
+
+class FreezeSpent(Struct, frozen=True, kw_only=True):
+    """One freeze that has ended; `parts_s` add up to it."""
+
+    tree: UserTree
+    plan: str
+    batch: int
+    freeze_s: float
+    predicted_freeze_s: float | None
+    parts_s: Mapping[FreezePart, float]
