@@ -40,8 +40,8 @@ from migrator.hosts.ports import Hosts
 from migrator.hosts.site import SiteHosts
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
+from migrator.purge.call import PurgePorts
 from migrator.purge.files import MountedPlaces
-from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, Rows
 from migrator.reap.files import MemberReader
 from migrator.reap.model import ReapRow
@@ -349,18 +349,18 @@ def _verifying(
 
 
 @asynccontextmanager
-async def purge_world(
+async def purge_ports(
     wiring: Wiring,
     source: PosixSource | GlusterSource,
     target: MountedTarget,
     ledger: MigrationLedger,
     progress: Progress,
-) -> AsyncIterator[PurgeWorld]:
+) -> AsyncIterator[PurgePorts]:
     """The ports of a purge, for the length of the block. Raises UsageError, and OSError if the source cannot be opened."""
     site, storage = wiring.site, wiring.storage_targets()
     with closing(MountedPlaces(wiring.source_root)) as places:
         async with reached(site) as hosts:
-            yield PurgeWorld(
+            yield PurgePorts(
                 source=source,
                 target=target,
                 places=places,

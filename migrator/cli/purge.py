@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from migrator.app.cutover import purge_world
+from migrator.app.cutover import purge_ports
 from migrator.app.hosts import beside_probes
 from migrator.cli.call import Choice, choices, name_plans, open_wiring, present, run_stage, trees_moved, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
-from migrator.purge.model import PurgeSummary
-from migrator.purge.removal import PurgeRequest, PurgeWorld
-from migrator.purge.stage import purge
+from migrator.purge.call import PurgePorts
+from migrator.purge.model import PurgeRequest, PurgeSummary
+from migrator.purge.purge import purge
 from migrator.transfer.bases import active_plan
 
 
@@ -65,10 +65,10 @@ def purge_command(
         )
         with wiring.target(ledger.site.read()) as target:
 
-            def stage(world: PurgeWorld) -> Coroutine[Any, Any, PurgeSummary]:
+            def stage(world: PurgePorts) -> Coroutine[Any, Any, PurgeSummary]:
                 # A dry run changes nothing, so it makes no probes either.
                 work = purge(request, world)
                 return work if dry_run else beside_probes(wiring, ledger, work)
 
-            summary = run_stage(wiring, partial(purge_world, wiring, source, target, ledger), stage)
+            summary = run_stage(wiring, partial(purge_ports, wiring, source, target, ledger), stage)
     return present(invocation, summary, "purge.view:purge_document")

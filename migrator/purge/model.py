@@ -1,5 +1,6 @@
 """Requests, proofs and outcomes of a purge of moved users' source trees. Pure."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -7,6 +8,7 @@ from msgspec import Struct
 from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode
+from migrator.core.paths import join
 from migrator.cutover.model import CutoverRecord, PurgeSum
 from migrator.fs.model import PURGE_NAME
 
@@ -30,7 +32,53 @@ def purge_place(cutover: CutoverRecord) -> bytes:
     return b"%s/cutover-%s" % (PURGE_NAME, cutover.own_name.encode("ascii"))
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class PurgeRequest(Struct, frozen=True, kw_only=True):
+    """The request for a purge. `confirm` is the checksum from the command line. `named`: the user was named, so a tree
+    that may not be purged is refused instead of left for later.
+
+    `reread`: before a tree is freed, the content that its user has not changed on the target is read there again.
+
+    `vouched`: the freeze hook vouches for writers that cannot be seen. `wants_backup`: a backup of the target must be
+    recorded that began after the user's thaw. So many archives of the site must hold a tree (`require_archive`). `names_per_s` limits removals; the rate falls
+    while probes exceed `max_latency_s` (None: no limit).
+    """
+
+    trees: Sequence[UserTree]
+    pid: int
+    named: bool = False
+    confirm: str | None = None
+    dry_run: bool = False
+    reread: bool = True
+    vouched: bool = False
+    wants_backup: bool = False
+    require_archive: int = 0
+    retain_s: int
+    max_shrink: float
+    names_per_s: int
+    max_latency_s: float | None = None
+    workers: int = 4
+
+
+class TreeLocation(Struct, frozen=True, kw_only=True):
+    """A tree and its location: `at` is its path, or its name in its place of the purge. `begun`: an earlier call may have removed
+    a part of it.
+    """
+
+    tree: bytes
+    at: bytes
+    begun: bool = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether the tree is in its place of the purge."""
+        return self.at != self.tree
+
+    def known_as(self, path: bytes) -> bytes:
+        """The path by which the user knew a path below `at`."""
+        return join(self.tree, path[len(self.at) + 1 :]) if len(path) > len(self.at) else self.tree
+
+
+class PurgeItem(Struct, frozen=True, kw_only=True):
     """A tree of a purge: its newest cutover and its proofs.
 
     The proofs are the verification of that cutover, and the verifications of what a rollback carried to the source
@@ -64,7 +112,7 @@ class Judgement(StrEnum):
     OPEN = "open"
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class PathVerdict(Struct, frozen=True, kw_only=True):
     """A judgement, and the reason if the path stays."""
 
     judgement: Judgement
@@ -72,13 +120,13 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 COVERED, READ, CHANGED, GONE = (
-    Verdict(judgement=one) for one in (Judgement.COVERED, Judgement.READ, Judgement.CHANGED, Judgement.GONE)
+    PathVerdict(judgement=one) for one in (Judgement.COVERED, Judgement.READ, Judgement.CHANGED, Judgement.GONE)
 )
 
 
-def stays(words: str) -> Verdict:
+def stays(words: str) -> PathVerdict:
     """The verdict on a path that may not be removed."""
-    return Verdict(judgement=Judgement.OPEN, words=words)
+    return PathVerdict(judgement=Judgement.OPEN, words=words)
 
 
 class PurgeFinding(Struct, frozen=True, kw_only=True):
@@ -88,7 +136,7 @@ class PurgeFinding(Struct, frozen=True, kw_only=True):
     words: str
 
 
-class TreeOutcome(StrEnum):
+class PurgeOutcome(StrEnum):
     """The outcome of one tree. `kept`: some of its paths stay in the closed directory."""
 
     PURGED = "purged"
@@ -126,7 +174,7 @@ class TreePurge(Struct, frozen=True, kw_only=True):
     """
 
     tree: UserTree
-    outcome: TreeOutcome
+    outcome: PurgeOutcome
     words: str = ""
     reasons: tuple[str, ...] = ()
     sum: PurgeSum | None = None
@@ -158,9 +206,9 @@ class PurgeSummary(Struct, frozen=True, kw_only=True):
     def exit_code(self) -> ExitCode:
         """A refusal outranks kept paths."""
         outcomes = {tree.outcome for tree in self.trees}
-        if TreeOutcome.REFUSED in outcomes:
+        if PurgeOutcome.REFUSED in outcomes:
             return ExitCode.REFUSED
-        return ExitCode.ATTENTION if TreeOutcome.KEPT in outcomes else ExitCode.DONE
+        return ExitCode.ATTENTION if PurgeOutcome.KEPT in outcomes else ExitCode.DONE
 
 
 # Proofs

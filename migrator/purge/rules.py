@@ -19,6 +19,7 @@ from migrator.fs.rules import CLOSED_MODE, shows_time
 from migrator.operations.model import Finished, Halt
 from migrator.plan.rules import FROZEN_UID
 from migrator.purge import model
+from migrator.purge.model import PathVerdict, PurgeItem, PurgeOutcome
 from migrator.site.rules_guards import shrink_losses, shrink_remedy
 from migrator.transfer.rules_governor import Brake, braked
 
@@ -52,13 +53,13 @@ def left_alone(
         words = f"the source of {user} is kept for another {format_duration(due_at_s - now_s)} ([cutover] retain)"
         if since_s - clock_s >= _CLOCK_BEHIND_S:
             words += f", by the target's clock: this machine's was {format_duration(since_s - clock_s)} behind it at the cutover"
-    return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=words, due_at_s=due_at_s)
+    return model.TreePurge(tree=tree, outcome=PurgeOutcome.LATER, words=words, due_at_s=due_at_s)
 
 
-def plan_checksum(site_id: str, source: str, target: str, items: Sequence[model.Item]) -> str:
+def plan_checksum(site_id: str, source: str, target: str, items: Sequence[PurgeItem]) -> str:
     """The checksum of a purge: the site, its trees and their proofs. A resumed purge has the same one."""
 
-    def facts(item: model.Item) -> dict[str, object]:
+    def facts(item: PurgeItem) -> dict[str, object]:
         record, proof = item.record, item.proof
         carried = [one.manifest_digest or "" for one in item.carried or ()]
         return {
@@ -284,7 +285,7 @@ def digest_record(record: bytes, tree: bytes) -> tuple[bytes, bytes]:
     return join(tree, found[2]), bytes.fromhex(found[1].decode("ascii"))
 
 
-def proofs_named(item: model.Item) -> str:
+def proofs_named(item: PurgeItem) -> str:
     """The digests of the manifests of a tree, by which an archive of it counts."""
     return ",".join(one.manifest_digest or "" for one in (item.proof, *(item.carried or ())) if one is not None)
 
@@ -322,7 +323,7 @@ and times are coarse.
 """
 
 
-def judge_source(entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int) -> model.Verdict:
+def judge_source(entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int) -> PathVerdict:
     """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof. Its ctime
     or inode then differ, because a name of it in another tree was removed or a brick was drained.
 
@@ -380,7 +381,7 @@ def judge_target(
     above_ctime_ns: int | None,
     let_in_ns: int,
     capabilities: TargetCapabilities,
-) -> model.Verdict:
+) -> PathVerdict:
     """The state of a path on the target. `above_ctime_ns` is the ctime of the nearest existing directory above it,
     `let_in_ns` the time at which the user was let in.
     """
@@ -411,7 +412,7 @@ def _same(proof: model.Proof, target: Entry, capabilities: TargetCapabilities) -
             return True
 
 
-def judge_archive(proof: model.Proof, archive: Entry | None) -> model.Verdict:
+def judge_archive(proof: model.Proof, archive: Entry | None) -> PathVerdict:
     """As `judge_target`, for a path in an archive: the archive must exist with its proven size."""
     if proof.archive is None or archive is None:
         return model.stays("lies in an archive that is not on the target any more")

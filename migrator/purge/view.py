@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_size, several
 from migrator.cutover.model import PurgeSum
-from migrator.purge.model import CONFIRM_CHARACTERS, PurgeSummary, Reread, TreeOutcome, TreePurge
+from migrator.purge.model import CONFIRM_CHARACTERS, PurgeOutcome, PurgeSummary, Reread, TreePurge
 from migrator.render import document as doc
 
 _FINDINGS_SHOWN = 20
 _OUTCOMES = {
-    TreeOutcome.PURGED: "freed",
-    TreeOutcome.WOULD_PURGE: "would be freed",
-    TreeOutcome.KEPT: "not all of it is freed",
-    TreeOutcome.REFUSED: "refused",
-    TreeOutcome.LATER: "not now",
-    TreeOutcome.DONE_BEFORE: "freed before",
+    PurgeOutcome.PURGED: "freed",
+    PurgeOutcome.WOULD_PURGE: "would be freed",
+    PurgeOutcome.KEPT: "not all of it is freed",
+    PurgeOutcome.REFUSED: "refused",
+    PurgeOutcome.LATER: "not now",
+    PurgeOutcome.DONE_BEFORE: "freed before",
 }
 
 
@@ -53,14 +53,14 @@ def _blocks(summary: PurgeSummary) -> Iterator[doc.Block]:
     lacking = [
         tree.tree.user
         for tree in summary.trees
-        if len(tree.archives) < wanted and tree.outcome is TreeOutcome.WOULD_PURGE
+        if len(tree.archives) < wanted and tree.outcome is PurgeOutcome.WOULD_PURGE
     ]
     if lacking:
         yield doc.paragraph(
             f"The pre-purge hooks have to make archives of {', '.join(lacking)} yet: [cutover] require_archive demands {wanted}.",
             alert=True,
         )
-    if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
+    if summary.dry_run and any(tree.outcome is PurgeOutcome.WOULD_PURGE for tree in summary.trees):
         yield doc.paragraph(
             f"The checksum of this purge is {summary.checksum}. To free what is listed, give the same command without --dry-run "
             f"and with `--confirm {summary.checksum[:CONFIRM_CHARACTERS]}`. A purge cannot be undone."
@@ -69,11 +69,11 @@ def _blocks(summary: PurgeSummary) -> Iterator[doc.Block]:
 
 def _tree_blocks(tree: TreePurge) -> Iterator[doc.Block]:
     user = tree.tree.user
-    if tree.outcome in (TreeOutcome.LATER, TreeOutcome.KEPT):
-        yield doc.paragraph(f"{user}: {tree.words}", alert=tree.outcome is TreeOutcome.KEPT)
+    if tree.outcome in (PurgeOutcome.LATER, PurgeOutcome.KEPT):
+        yield doc.paragraph(f"{user}: {tree.words}", alert=tree.outcome is PurgeOutcome.KEPT)
     for reason in tree.reasons:
         yield doc.paragraph(f"{user}: {reason}", alert=True)
-    if tree.reread is not None and tree.outcome is TreeOutcome.WOULD_PURGE:
+    if tree.reread is not None and tree.outcome is PurgeOutcome.WOULD_PURGE:
         yield doc.paragraph(f"{user}: {_reread_words(tree.reread)}")
     if tree.outside:
         yield doc.paragraph(

@@ -23,10 +23,10 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.locks import Locks
 from migrator.operations.run_files import RunFiles
+from migrator.purge.call import PurgePorts
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import PurgeSummary, TreePurge
-from migrator.purge.removal import PurgeRequest, PurgeWorld
-from migrator.purge.stage import purge
+from migrator.purge.model import PurgeRequest, PurgeSummary, TreePurge
+from migrator.purge.purge import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.scan.marks import ReadMarks
@@ -138,7 +138,7 @@ class PurgeSite:
     def state(self) -> cutover.CutoverState:
         return self.world.ledger.cutovers.read(self.record.id).state
 
-    def ports(self) -> PurgeWorld:
+    def ports(self) -> PurgePorts:
         world = self.world
 
         def link(_tree: UserTree) -> LinkState:
@@ -150,7 +150,7 @@ class PurgeSite:
             return self.storage
 
         locks = Locks(world.directory / "locks", self.clock)
-        return PurgeWorld(
+        return PurgePorts(
             source=self.read_by or world.source,
             target=world.target,
             places=self.places,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from migrator.cutover.model import CutoverState
 from migrator.cutover.model_snapshot import LinkState
 from migrator.hooks.model import HookStep
-from migrator.purge.model import Item, TreeOutcome, TreePurge
+from migrator.purge.model import PurgeItem, PurgeOutcome, TreePurge
 from migrator.purge.rules import digest_record, proofs_named
 from tests.purge.purge_world import PurgeSite, purge_site
 from tests.purge.test_purge import CUTOVER, asked, cli_site
@@ -73,7 +73,7 @@ def asking(site: PurgeSite, said: Mapping[str, bytes | None], *, required: int =
     site.hooks = DoingHooks(deeds={HookStep.PURGE: answer}, exit_codes={"pre-purge": code})
     before = {path: path.lstat() for path in site.source.rglob("*")}
     done = site.purge()
-    if done.outcome is not TreeOutcome.PURGED:
+    if done.outcome is not PurgeOutcome.PURGED:
         assert {path: path.lstat() for path in site.source.rglob("*")} == before
         assert site.state is CutoverState.RETAINED
     return done
@@ -93,7 +93,7 @@ def test_archives_without_every_file_do_not_count(site: PurgeSite) -> None:
         (right + b"zz  a\0", "no digest and path: zz  a"),
     ):  # fmt: skip
         done = asking(site, {"hpss": text})
-        assert done.outcome is TreeOutcome.REFUSED
+        assert done.outcome is PurgeOutcome.REFUSED
         assert words in done.reasons[0], done.reasons
     assert "named no other" in asking(site, {}).reasons[0]
     assert "is no name" in asking(site, {"a b": None}).reasons[0]
@@ -103,18 +103,18 @@ def test_archives_without_every_file_do_not_count(site: PurgeSite) -> None:
 
 def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> None:
     """Also if a later hook refuses, or if the program was killed before it took the answer."""
-    assert asking(site, {"hpss": None}, required=2, code=1).outcome is TreeOutcome.REFUSED
+    assert asking(site, {"hpss": None}, required=2, code=1).outcome is PurgeOutcome.REFUSED
     (one,) = site.world.ledger.second_copies.all()
     assert (one.name, one.place, one.files, one.size_bytes, one.extra) == ("hpss", "tape of hpss", 3, 6, 0)
     (answers(site) / "tsm.digests").write_bytes(listed(site) + b"00  more\0")
     (answers(site) / "tsm.archive").write_text("tape 2")
     done = asking(site, {}, required=3)
-    assert (done.outcome, done.archives) == (TreeOutcome.REFUSED, ("hpss", "tsm"))
+    assert (done.outcome, done.archives) == (PurgeOutcome.REFUSED, ("hpss", "tsm"))
     assert {path.name for path in answers(site).glob("*.proven")} == {"hpss.proven", "tsm.proven"}
     assert [one.extra for one in site.world.ledger.second_copies.all()] == [0, 1]
     assert site.dry_run().trees[0].archives == ("hpss", "tsm")
     # Another verification, of the cutover or of what a rollback carried to the source, is another proof.
-    item = Item(record=site.record, proof=site.proof)
+    item = PurgeItem(record=site.record, proof=site.proof)
     again = replace(site.proof, manifest_digest="other")
     assert proofs_named(item) == one.manifests
     assert one.manifests not in (
@@ -122,7 +122,7 @@ def test_a_proven_archive_is_kept_until_another_manifest(site: PurgeSite) -> Non
         proofs_named(replace(item, proof=again)),
     )
     assert not site.world.ledger.second_copies.of_tree(one.tree, "other")
-    assert asking(site, {"hpss": None}).outcome is TreeOutcome.PURGED
+    assert asking(site, {"hpss": None}).outcome is PurgeOutcome.PURGED
     assert not answers(site).exists()
 
 
@@ -131,12 +131,12 @@ def test_an_archive_that_a_hook_has_lost_no_longer_counts(site: PurgeSite) -> No
     site.require_archive = 2
     site.hooks = DoingHooks(deeds={HookStep.PURGE: (answers(site) / "tsm.proven").unlink})
     done = site.purge()
-    assert (done.outcome, done.archives) == (TreeOutcome.REFUSED, ("hpss",))
+    assert (done.outcome, done.archives) == (PurgeOutcome.REFUSED, ("hpss",))
     assert site.dry_run().trees[0].archives == ("hpss",)
     # A job that a hook began may find it later.
     (answers(site) / "hpss.proven").unlink()
     assert "0 of the 1 archives" in asking(site, {}).reasons[0]
-    assert asking(site, {"hpss": None, "tsm": None}, required=2).outcome is TreeOutcome.PURGED
+    assert asking(site, {"hpss": None, "tsm": None}, required=2).outcome is PurgeOutcome.PURGED
 
 
 def test_guards_are_asked_again_after_the_archives_were_made(site: PurgeSite) -> None:
@@ -148,7 +148,7 @@ def test_guards_are_asked_again_after_the_archives_were_made(site: PurgeSite) ->
 
     site.require_archive, site.hooks = 1, DoingHooks(deeds={HookStep.PURGE: switched_back})
     done = site.purge()
-    assert (done.outcome, site.state) == (TreeOutcome.REFUSED, CutoverState.RETAINED)
+    assert (done.outcome, site.state) == (PurgeOutcome.REFUSED, CutoverState.RETAINED)
     assert "leads to the source again" in done.reasons[0]
     assert site.source.is_dir()
 

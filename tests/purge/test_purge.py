@@ -27,8 +27,8 @@ from migrator.gluster.model import VolumeHealth
 from migrator.lab.odd import odd_files
 from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import TreeOutcome
-from migrator.purge.stage import purge
+from migrator.purge.model import PurgeOutcome
+from migrator.purge.purge import purge
 from migrator.scan.marks import TreeMarks
 from tests.purge.purge_world import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
@@ -71,11 +71,11 @@ def test_what_is_proven_is_removed_and_nothing_else(site: PurgeSite) -> None:
     before, there = contents(site.world.source_path / "home" / "bob"), contents(site.target)
     count, source = len(names(site.source)) + 1, contents(site.world.source_path)
     (shown,) = site.dry_run().trees
-    assert (shown.outcome, site.state) == (TreeOutcome.WOULD_PURGE, CutoverState.RETAINED)
+    assert (shown.outcome, site.state) == (PurgeOutcome.WOULD_PURGE, CutoverState.RETAINED)
     assert contents(site.world.source_path) == source
     done = site.purge()
     assert (done.sum, done.changed, done.gone) == (shown.sum, shown.changed, shown.gone)
-    assert (done.outcome, done.open_paths, done.reasons) == (TreeOutcome.PURGED, 0, ())
+    assert (done.outcome, done.open_paths, done.reasons) == (PurgeOutcome.PURGED, 0, ())
     assert not site.source.exists()
     assert not site.closed.exists()
     assert contents(site.world.source_path / "home" / "bob") == before
@@ -99,7 +99,7 @@ def test_everything_odd_is_removed(scratch: Path, xfs_source: XfsMount, xfs_targ
     with purge_site(scratch / "site", xfs_source.path, xfs_target.path, odd) as site:
         kept = contents(neighbour)
         done = site.purge()
-        assert (done.outcome, done.findings, done.reasons) == (TreeOutcome.PURGED, (), ())
+        assert (done.outcome, done.findings, done.reasons) == (PurgeOutcome.PURGED, (), ())
         assert not site.source.exists()
         assert done.outside > 0
         after = contents(neighbour)
@@ -132,7 +132,7 @@ def test_a_tree_that_becomes_due_meanwhile_is_left_for_later(site: PurgeSite) ->
 
     ports = replace(site.ports(), locks=Waiting(site.world.directory / "locks", site.clock))
     done = asyncio.run(purge(replace(site.request(confirm=shown.checksum), trees=trees), ports))
-    assert [one.outcome for one in done.trees] == [TreeOutcome.PURGED, TreeOutcome.LATER]
+    assert [one.outcome for one in done.trees] == [PurgeOutcome.PURGED, PurgeOutcome.LATER]
     assert "bob became due after this purge had begun" in done.trees[1].words
     assert (site.world.source_path / "home/bob/own").read_text() == "bob's"
 
@@ -156,14 +156,14 @@ def test_marked_files_are_read_again_before_they_are_freed(site: PurgeSite, monk
     monkeypatch.setattr(source, "digest", digest)
     site.marks = marks
     shown = site.dry_run()
-    assert shown.trees[0].outcome is TreeOutcome.REFUSED
+    assert shown.trees[0].outcome is PurgeOutcome.REFUSED
     assert rotten.exists()
 
     async def unknown(trees: Sequence[bytes]) -> TreeMarks:
         return TreeMarks(reasons=(f"a brick with {len(trees)} tree cannot be read",))
 
     site.marks = unknown
-    assert site.dry_run().trees[0].outcome is TreeOutcome.REFUSED
+    assert site.dry_run().trees[0].outcome is PurgeOutcome.REFUSED
 
     async def kept(trees: Sequence[bytes]) -> TreeMarks:
         assert trees == (site.tree.path,)
@@ -171,9 +171,9 @@ def test_marked_files_are_read_again_before_they_are_freed(site: PurgeSite, monk
 
     monkeypatch.undo()  # all content is equal now: what the client keeps is the only reason
     site.marks = kept
-    assert site.dry_run().trees[0].outcome is TreeOutcome.REFUSED
+    assert site.dry_run().trees[0].outcome is PurgeOutcome.REFUSED
     site.marks = marks
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
 
 
 def refused(site: PurgeSite, *words: str) -> None:
@@ -181,7 +181,7 @@ def refused(site: PurgeSite, *words: str) -> None:
     before = contents(site.world.source_path)
     (shown,) = site.dry_run().trees
     done = site.purge()
-    assert (shown.outcome, done.outcome) == (TreeOutcome.REFUSED, TreeOutcome.REFUSED)
+    assert (shown.outcome, done.outcome) == (PurgeOutcome.REFUSED, PurgeOutcome.REFUSED)
     assert shown.reasons == done.reasons
     assert shown.findings == done.findings
     said = [*done.reasons, *(f"{os.fsdecode(finding.path)}: {finding.words}" for finding in done.findings)]
@@ -239,7 +239,7 @@ def test_what_the_user_did_on_the_target_is_no_harm(site: PurgeSite) -> None:
     (site.target / "d4/f0004").rename(site.target / "d4/elsewhere")
     (shown,) = site.dry_run().trees
     done = site.purge()
-    assert done.outcome is TreeOutcome.PURGED
+    assert done.outcome is PurgeOutcome.PURGED
     assert (done.changed, done.gone) == (1, 1 + 1 + 1 + len([n for n in range(FILES) if n % 7 == 3]))
     assert (shown.changed, shown.gone) == (done.changed, done.gone)
 
@@ -265,7 +265,7 @@ def test_a_mount_in_the_tree_on_the_target_removes_nothing(site: PurgeSite) -> N
         refused(site, "home/alice/d1/f0001: ")
     finally:
         unmount(hidden)
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
 
 
 def test_a_volume_that_keeps_removed_files_is_refused(site: PurgeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,10 +284,10 @@ def test_a_volume_that_keeps_removed_files_is_refused(site: PurgeSite, monkeypat
     closed = killed(site, calls=6)
     left = names(closed)
     options["features.trash"] = "on"
-    assert site.purge().outcome is TreeOutcome.REFUSED
+    assert site.purge().outcome is PurgeOutcome.REFUSED
     assert names(closed) == left
     del options["features.trash"]
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
 
 
 def killed(site: PurgeSite, *, calls: int) -> Path:
@@ -311,7 +311,7 @@ def test_a_resumed_purge_refuses_a_loss_on_the_target(site: PurgeSite, calls: in
         if path.name != "symlink":
             subprocess.run(["rm", "-rf", path], check=True)
     (shown,), done = site.dry_run().trees, site.purge()
-    assert (shown.outcome, done.outcome) == (TreeOutcome.REFUSED, TreeOutcome.REFUSED)
+    assert (shown.outcome, done.outcome) == (PurgeOutcome.REFUSED, PurgeOutcome.REFUSED)
     assert (shown.gone, len(done.reasons)) == (done.gone, 1)
     assert names(closed) == left
 
@@ -325,7 +325,7 @@ def test_a_resumed_purge_counts_only_losses_on_the_target(site: PurgeSite) -> No
     for path in left:
         (site.target / path).unlink()
     done = site.purge()
-    assert (done.outcome, done.gone, done.sum) == (TreeOutcome.PURGED, len(left), planned)
+    assert (done.outcome, done.gone, done.sum) == (PurgeOutcome.PURGED, len(left), planned)
 
 
 @pytest.mark.exhaustive
@@ -334,7 +334,7 @@ def test_content_that_is_broken_on_the_target_is_found_when_it_is_read_again(sit
     rewrite(path, b"x" * path.stat().st_size)
     before = contents(site.world.source_path)
     done = site.purge(reread=True)
-    assert done.outcome is TreeOutcome.REFUSED
+    assert done.outcome is PurgeOutcome.REFUSED
     assert [finding.words for finding in done.findings] == ["has another content on the target than was verified"]
     assert contents(site.world.source_path) == before
 
@@ -343,14 +343,14 @@ def test_content_is_read_again_where_ctimes_are_not_trusted(site: PurgeSite, mon
     path = site.target / "d1/f0001"
     rewrite(path, b"x" * path.stat().st_size)
     monkeypatch.setattr(ReadingFileSystem, "trusted_ctimes", False)
-    assert site.purge().outcome is TreeOutcome.REFUSED
+    assert site.purge().outcome is PurgeOutcome.REFUSED
 
 
 def test_a_writer_stops_it(site: PurgeSite) -> None:
     with (site.source / "d0/f0000").open("ab"):
         (shown,) = site.dry_run().trees
     # This process is the one that purges; another one is seen, and named.
-    assert shown.outcome is TreeOutcome.WOULD_PURGE
+    assert shown.outcome is PurgeOutcome.WOULD_PURGE
     with holding(HOLD, site.source / "d0/f0000", "os.O_WRONLY"):
         refused(site, "can still be written", "d0/f0000")
 
@@ -379,7 +379,7 @@ def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     manifest.unlink()
     refused(site, "the manifest cannot be read")
     manifest.write_bytes(content)
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
 
 
 CUTOVER = '[cutover]\nswitch = "hook"\nfreeze = "hook"\nretain = "1s"\npurge_rate = {rate}\n'
@@ -481,7 +481,7 @@ def test_a_clock_that_was_behind_does_not_shorten_the_retention(
         assert contents(site.world.source_path) == before
         site.clock.later_s = 31 * DAY_S
         (shown,) = site.dry_run().trees
-        assert shown.outcome is TreeOutcome.WOULD_PURGE
+        assert shown.outcome is PurgeOutcome.WOULD_PURGE
 
 
 class FullPlaces(MountedPlaces):
@@ -510,7 +510,7 @@ def test_a_full_source_is_freed_in_place(full: PurgeSite) -> None:
     count = len(names(full.source)) + 1
     before = contents(full.world.source_path / "home" / "bob")
     done = full.purge()
-    assert (done.outcome, done.removed, full.source.exists()) == (TreeOutcome.PURGED, count, False)
+    assert (done.outcome, done.removed, full.source.exists()) == (PurgeOutcome.PURGED, count, False)
     assert contents(full.world.source_path / "home" / "bob") == before
 
 
@@ -531,10 +531,10 @@ def test_a_purge_in_place_resumes_in_place_or_where_there_is_room_now(
     assert 0 < len(left) < FILES
     # A file that somebody adds is not proven, and stops it.
     (full.source / "new").write_text("new")
-    assert full.purge().outcome is TreeOutcome.REFUSED
+    assert full.purge().outcome is PurgeOutcome.REFUSED
     (full.source / "new").unlink()
     done = full.purge()
-    assert (done.outcome, done.sum, done.gone) == (TreeOutcome.PURGED, planned, 0)
+    assert (done.outcome, done.sum, done.gone) == (PurgeOutcome.PURGED, planned, 0)
     assert not full.source.exists()
     assert not full.closed.parent.exists()
 
@@ -550,5 +550,5 @@ def test_a_purge_in_place_counts_losses_over_the_whole_tree(full: PurgeSite) -> 
     for path in full.target.iterdir():
         if path.name != "symlink":
             subprocess.run(["rm", "-rf", path], check=True)
-    assert full.purge().outcome is TreeOutcome.REFUSED
+    assert full.purge().outcome is PurgeOutcome.REFUSED
     assert names(full.source) == left

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from migrator.app.ledger import MigrationLedger
 from migrator.cutover.model import CutoverState
 from migrator.purge import removal
-from migrator.purge.model import TreeOutcome
-from migrator.purge.removal import PurgeRequest, PurgeWorld
-from migrator.purge.stage import purge
+from migrator.purge.call import PurgePorts
+from migrator.purge.model import PurgeOutcome, PurgeRequest
+from migrator.purge.purge import purge
 from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.kills import Death, Killed, dying, killed_everywhere, ticking
 from tests.support.run_site import fill_tree
@@ -47,7 +47,7 @@ class Dying(PurgeSite):
     death: Death = field(default_factory=lambda: Death(left=1 << 30))
     confirm: str = ""
 
-    def ports(self) -> PurgeWorld:
+    def ports(self) -> PurgePorts:
         world = super().ports()
         return replace(
             world,
@@ -110,7 +110,7 @@ def test_it_goes_on_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None
 
     for one, _ in killed_everywhere(prepared, again, Dying.killed, died_in):
         done = one.purge()
-        assert done.outcome in (TreeOutcome.PURGED, TreeOutcome.DONE_BEFORE), done
+        assert done.outcome in (PurgeOutcome.PURGED, PurgeOutcome.DONE_BEFORE), done
         record = one.world.ledger.cutovers.read(one.record.id)
         assert (record.state, record.failure) == (S.PURGED, "")
         assert record.notes.purge is not None
@@ -129,7 +129,7 @@ def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: Dyin
     left[0].write_text("written by somebody who had it open")
     late.write_text("and this is new")
     done = site.purge()
-    assert done.outcome is TreeOutcome.KEPT
+    assert done.outcome is PurgeOutcome.KEPT
     assert {finding.path for finding in done.findings} == {
         b"home/alice/" + os.fsencode(path.relative_to(closed)) for path in (left[0], late)
     }
@@ -142,7 +142,7 @@ def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: Dyin
     # Somebody looks at them and takes them away; then the same command comes to the end.
     left[0].unlink()
     late.unlink()
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
     assert not site.closed.exists()
     assert site.state is S.PURGED
 
@@ -153,6 +153,6 @@ def test_a_new_tree_at_the_old_path_is_not_touched(site: Dying) -> None:
     (site.source / "new").write_text("somebody's")
     before = snapshot(os.fsencode(site.world.source_path))
     done = site.purge()
-    assert (done.outcome, len(done.reasons)) == (TreeOutcome.REFUSED, 1)
+    assert (done.outcome, len(done.reasons)) == (PurgeOutcome.REFUSED, 1)
     assert "stands on the source again" in done.reasons[0]
     assert snapshot(os.fsencode(site.world.source_path)) == before

@@ -14,7 +14,7 @@ from migrator.cutover.model import CutoverState
 from migrator.cutover.writers import brick_writers
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.process import LocalProcesses
-from migrator.purge.model import TreeOutcome
+from migrator.purge.model import PurgeOutcome
 from tests.cutover.test_freezing_on_cluster import gluster
 from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.cluster.handle import LabHandle
@@ -100,7 +100,7 @@ def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
     kept = snapshot(os.fsencode(neighbour))
     own = {(brick, name) for brick, name in on_bricks(lab) if "home/purged" not in name}
     done = site.purge()
-    assert (done.outcome, done.findings, done.reasons, done.outside) == (TreeOutcome.PURGED, (), (), 1)
+    assert (done.outcome, done.findings, done.reasons, done.outside) == (PurgeOutcome.PURGED, (), (), 1)
     assert site.state is CutoverState.PURGED
     assert {name for _, name in on_bricks(lab) if "home/purged" in name or ".migrator-purge" in name} == set()
     gone = own - on_bricks(lab)
@@ -152,6 +152,6 @@ def test_the_tree_is_freed_in_place_where_the_bricks_are_full(
     lab: LabHandle, site: PurgeSite, full_bricks: Path
 ) -> None:
     done = site.purge()
-    assert (done.outcome, done.findings, done.reasons) == (TreeOutcome.PURGED, (), ())
+    assert (done.outcome, done.findings, done.reasons) == (PurgeOutcome.PURGED, (), ())
     assert not full_bricks.exists()
     assert {name for _, name in on_bricks(lab) if "home/purged" in name or ".migrator-purge" in name} == set()

@@ -22,8 +22,8 @@ from migrator.cutover.model_snapshot import LinkState
 from migrator.fs.model import PURGE_NAME, TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import Archive, Item, Judgement, ManifestSum, Position, Proof
-from migrator.purge.removal import Pace
+from migrator.purge.model import Archive, Judgement, ManifestSum, Position, Proof, PurgeItem
+from migrator.purge.rate import RemovalRate
 from migrator.purge.rules import (
     CLOCK_SLACK_NS,
     judge_archive,
@@ -132,7 +132,7 @@ def test_a_tree_is_due_when_its_time_is_over_since_the_last_thaw() -> None:
 
 def test_the_checksum_is_of_the_trees_and_their_proofs_and_stays_while_it_goes_on() -> None:
     def checksum(*trees: tuple[CutoverRecord, VerificationRecord | None], site: str = "s") -> str:
-        return plan_checksum(site, "/src", "/dst", [Item(record=record, proof=proof) for record, proof in trees])
+        return plan_checksum(site, "/src", "/dst", [PurgeItem(record=record, proof=proof) for record, proof in trees])
 
     one = checksum((RECORD, PROOF))
     assert checksum((replace(RECORD, state=S.PURGING), PROOF)) == one
@@ -142,7 +142,7 @@ def test_the_checksum_is_of_the_trees_and_their_proofs_and_stays_while_it_goes_o
         checksum((RECORD, None)),
         checksum((replace(RECORD, id=8), PROOF)),
         checksum((RECORD, replace(PROOF, manifest_digest="e"))),
-        plan_checksum("s", "/src", "/dst", [Item(record=RECORD, proof=PROOF, carried=(PROOF,))]),
+        plan_checksum("s", "/src", "/dst", [PurgeItem(record=RECORD, proof=PROOF, carried=(PROOF,))]),
         checksum((replace(RECORD, tree=UserTree(path=b"home/\xff", user="\udcff")), PROOF)),
     ]
     assert len({one, *others}) == 1 + len(others)
@@ -270,7 +270,7 @@ class Purge:
     max_latency_s: float | None = LIMIT_S
 
     def __post_init__(self) -> None:
-        self.pace = Pace(
+        self.pace = RemovalRate(
             probes=self.ledger.probes,
             controls=self.ledger.controls,
             clock=self.clock,

@@ -17,8 +17,8 @@ from migrator.cutover.model import CutoverState
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
-from migrator.purge.model import TreeOutcome
-from migrator.purge.stage import purge
+from migrator.purge.model import PurgeOutcome
+from migrator.purge.purge import purge
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.ports import Way
 from migrator.transfer.routes import HostLane
@@ -128,11 +128,11 @@ def test_a_file_that_the_target_has_lost_since_stops_a_purge(site: PurgeSite, ho
     rewrite(rotten, b"x" * rotten.stat().st_size)
     before = snapshot(site.world.source_root)
     done = site.purge()
-    assert (done.outcome, [one.path for one in done.findings]) == (TreeOutcome.REFUSED, [b"home/alice/d1/f0001"])
+    assert (done.outcome, [one.path for one in done.findings]) == (PurgeOutcome.REFUSED, [b"home/alice/d1/f0001"])
     assert (snapshot(site.world.source_root), site.state) == (before, CutoverState.RETAINED)
     assert hosts.paths
     # The site's own choice.
-    assert site.purge(reread=False).outcome is TreeOutcome.PURGED
+    assert site.purge(reread=False).outcome is PurgeOutcome.PURGED
 
 
 def test_all_hosts_read_the_target_once_and_this_machine_nothing(
@@ -142,7 +142,7 @@ def test_all_hosts_read_the_target_once_and_this_machine_nothing(
     (shown,) = site.dry_run().trees
     assert (shown.reread is not None and shown.reread.files, hosts.given) == (len(files), [])
     done = site.purge()
-    assert (done.outcome, done.reread is not None and done.reread.files) == (TreeOutcome.PURGED, len(files))
+    assert (done.outcome, done.reread is not None and done.reread.files) == (PurgeOutcome.PURGED, len(files))
     assert (hosts.paths, read) == (files, [])
     assert {name for name, _ in hosts.given} == {"here", "gl1"}
     assert not list((site.world.manifests.directory / ".readings").glob("purge-*"))
@@ -153,7 +153,7 @@ def test_what_the_user_has_changed_is_not_read(site: PurgeSite, hosts: Hosts) ->
     (site.target / "d2/f0002").write_bytes(b"newer")
     (site.target / "d1/f0001").unlink()
     done = site.purge()
-    assert (done.outcome, done.changed, done.gone) == (TreeOutcome.PURGED, 1, 1)
+    assert (done.outcome, done.changed, done.gone) == (PurgeOutcome.PURGED, 1, 1)
     assert hosts.paths == [path for path in files if path not in (b"home/alice/d2/f0002", b"home/alice/d1/f0001")]
 
 
@@ -181,7 +181,7 @@ def test_an_interrupted_reading_resumes_within_a_day(site: PurgeSite, hosts: Hos
     for part in parts:
         os.utime(part, (1, 1) if is_old else (site.clock.now_s(), site.clock.now_s()))
     hosts.given.clear()
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
     assert len(hosts.paths) == (len(files) if is_old else len(files) - len(parts))
 
 
@@ -195,7 +195,7 @@ def test_what_a_lost_host_does_not_read_is_read_through_the_mount(
         raise HostLost("it is gone")
 
     hosts.before_read = lose
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
     assert sorted(read) == files
 
 
@@ -211,7 +211,7 @@ def test_a_file_that_changes_after_its_reading_is_read_once_more(
         path.chmod(0o640)
 
     monkeypatch.setattr(ContentReader, "read", touch_afterwards)
-    assert site.purge().outcome is TreeOutcome.PURGED
+    assert site.purge().outcome is PurgeOutcome.PURGED
     assert (read, len(hosts.paths)) == ([b"home/alice/d1/f0001"], len(set(hosts.paths)))
 
 
