@@ -51,7 +51,7 @@ def failure_of(
             return None
         return AttemptFailure(step_id=last.id, reason="; ".join((summary.words, *summary.reasons)), certain=True)
     failed = last.message if last.result is StepResult.FAILED else ""
-    reason = failed or "an earlier call has halted; `migrator status` has its last words"
+    reason = failed or "an earlier call has halted; `migrator status` shows its last message"
     return AttemptFailure(step_id=last.id, reason=reason, certain=False)
 
 

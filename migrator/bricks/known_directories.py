@@ -191,7 +191,7 @@ def _read(fd: int, name: bytes) -> bytes | None:
 
 
 def _write(fd: int, name: bytes, value: bytes | None) -> None:
-    """Write an ACL, unless it is not known or the mount accepts none. In that case the mode restores its part of the
+    """Write an ACL, unless it is unknown or the mount accepts none. In that case the mode restores its part of the
     ACL.
     """
     if value is None:

@@ -19,7 +19,7 @@ from migrator.gluster.volume import GlusterSource, VolumeOverview
 
 Uses = Mapping[str | None, tuple[BrickUse, ...]]
 
-_AGAIN = "run `migrator scan --via bricks` to learn who uses which brick"
+_AGAIN = "run `migrator scan --via bricks` to list the users of each brick"
 _STATES = {True: BrickState.UP, False: BrickState.DOWN, None: BrickState.UNKNOWN}
 
 
@@ -95,34 +95,34 @@ def _notes(
     uses: Uses,
 ) -> Iterator[str]:
     if not state.started:
-        yield f"volume {state.volume} is not started: which bricks are up, and their room, is not known"
+        yield f"volume {state.volume} is not started: the state and room of its bricks are unknown"
     if version is None:
-        yield "the version of GlusterFS is not known: every known fault is listed"
+        yield "the version of GlusterFS is unknown: every known fault is listed"
     silent = sorted(host for host, told in versions.items() if told is None)
     if silent:
-        yield f"the version of GlusterFS on {', '.join(silent)} is not known: every known fault is listed"
+        yield f"the version of GlusterFS on {', '.join(silent)} is unknown: every known fault is listed"
     if not versions:
-        yield "the version of GlusterFS is that of the host that was asked; with [source.hosts] those of all hosts are told"
+        yield "the version of GlusterFS is that of the queried host; with [source.hosts] the versions of all hosts are listed"
     if len({told for told in (version, *versions.values()) if told is not None}) > 1:
         told = ", ".join(f"{found} on {host}" for host, found in sorted(versions.items()) if found is not None)
-        yield f"not all hosts have the same version of GlusterFS ({told}): bring them to one before bricks are drained or added"
+        yield f"not all hosts have the same version of GlusterFS ({told}): upgrade them to one version before bricks are drained or added"
     if state.disperse_count:
         yield "a dispersed volume keeps a piece of every file on each brick of a set: sizes are not those of files"
     if catalog is None:
         yield f"nothing was scanned yet: {_AGAIN}"
         return
     if not catalog.whole:
-        yield f"catalog {catalog.name} is not whole: users may have more than it tells"
+        yield f"catalog {catalog.name} is not whole: users may have more files than it lists"
     walked = {name for name in uses if name is not None}
     if not walked:
-        yield f"catalog {catalog.name} was scanned through the mount, which does not tell bricks: {_AGAIN}"
+        yield f"catalog {catalog.name} was scanned through the mount, which does not show bricks: {_AGAIN}"
         return
     through_mount = sum(use.files for use in uses.get(None, ()))
     if through_mount:
-        yield f"{several(through_mount, 'file')} of catalog {catalog.name} were read through the mount, and are counted to no brick"
+        yield f"{several(through_mount, 'file')} of catalog {catalog.name} were read through the mount, and are counted for no brick"
     gone = sorted(walked - {brick.name for brick in state.bricks})
     if gone:
-        yield f"catalog {catalog.name} was scanned when the volume had {', '.join(gone)} still: what moved since is counted where it was"
+        yield f"catalog {catalog.name} was scanned before {', '.join(gone)} left the volume: files that moved since are counted in their old places"
 
 
 # The verb. It changes nothing.
@@ -160,10 +160,10 @@ def _check_user(user: str, uses: Uses, catalog: CatalogRecord | None) -> None:
     """A user without a file is known too."""
     if catalog is None:
         raise UsageError(
-            "who uses which brick is not known: nothing was scanned yet", hint="run `migrator scan --via bricks`"
+            "the users of bricks are unknown: nothing was scanned yet", hint="run `migrator scan --via bricks`"
         )
     if user not in {use.user for found in uses.values() for use in found} | {tree.user for tree in catalog.trees}:
         raise UsageError(
-            f"catalog {catalog.name} knows no user {user!r}",
-            hint="`migrator brick list` names the users; a new one is known after the next `migrator scan`",
+            f"catalog {catalog.name} has no user {user!r}",
+            hint="`migrator brick list` names the users; a new one appears after the next `migrator scan`",
         )

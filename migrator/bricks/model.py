@@ -91,7 +91,7 @@ def merged_options(
 
 
 class BrickStanding(Struct, frozen=True, kw_only=True):
-    """The progress of one attempt to drain or add bricks. None means not known.
+    """The progress of one attempt to drain or add bricks. None means unknown.
 
     `moved_files` and `moved_bytes` are Gluster's counts over all its tasks; `failures` and `skipped` are those of the
     last task. The rates are those of the last sampled half hour, and `left_s` is the time left at these rates.

@@ -136,7 +136,9 @@ def stalled_hosts(
                 break
             since_s = one.at_s
         if own[0].status in MOVING and now_s - since_s > limit_s:
-            still.append(f"{names.get(host, host)} has counted nothing for {format_duration(now_s - since_s)}")
+            still.append(
+                f"{names.get(host, host)} has reported the same counters for {format_duration(now_s - since_s)}"
+            )
     return "; ".join(still)
 
 
@@ -192,7 +194,7 @@ def lost_processes(
         if now_s - still_s > limit_s:
             still = format_duration(now_s - still_s)
             lost.append(
-                f"on {names.get(host, host)} no process moves files any more: its run time has stood still for {still}"
+                f"on {names.get(host, host)} the rebalance process has died: its run time has not changed for {still}"
             )
     return "; ".join(lost)
 

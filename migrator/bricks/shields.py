@@ -115,7 +115,7 @@ class Shields(Struct, frozen=True, kw_only=True):
         self._unlink(but=_LEFT)
         raise ToolFailed(
             f"{several(len(left), 'file')} could not be reached: {'; '.join(shown(left))}",
-            cause="their names changed while they were looked for",
+            cause="their names changed during the search",
             hint="run the same command again; until then no scan is whole",
         )
 
@@ -172,7 +172,7 @@ class Shields(Struct, frozen=True, kw_only=True):
         sync(file)
         sync(self.directory)
         if said is not None:
-            raise ToolFailed(f"which files of {brick.name} a move would open to others cannot be seen: {said}")
+            raise ToolFailed(f"the files of {brick.name} that a move would open to others cannot be listed: {said}")
 
     def _lists(self) -> list[Path]:
         return sorted(self.directory.iterdir()) if self.directory.exists() else []
@@ -203,7 +203,7 @@ class Shields(Struct, frozen=True, kw_only=True):
             raise ToolFailed(
                 f"the ACLs of {several(len(failed), 'file')} cannot be changed: {'; '.join(failed[:_EXAMPLES])}",
                 cause="GlusterFS gives them the default ACL of their directory when it moves them (docs/bricks.md, Default ACLs)",
-                hint="see that these files can be read and the source is mounted with ACLs, then run the same command again",
+                hint="make these files readable and mount the source with ACLs, then run the same command again",
             )
         return changed, missed
 

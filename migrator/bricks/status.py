@@ -53,6 +53,6 @@ def shield_blockers(
     commands = [f"migrator brick stop {' '.join(one.bricks)}" for one in drains[-1:]]
     yield Blocker(
         subject="shields",
-        on=f"files have shields still, and no scan is whole until they are removed: {'; '.join(files)}, ...",
+        on=f"files still have shields, and no scan is whole until they are removed: {'; '.join(files)}, ...",
         hint=" or ".join([*commands, *map(again, additions[-1:])]),
     )

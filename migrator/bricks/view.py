@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionSummary
 from migrator.bricks.drain.model import DrainCheck, DrainStanding, DrainSummary
-from migrator.bricks.drain.rules_preflight import retained_words
+from migrator.bricks.drain.rules_preflight import describe_retained
 from migrator.bricks.model import BrickFacts, BrickListing, BrickState, CallEnding
 from migrator.bricks.retire import model as retire
 from migrator.bricks.status import BrickStandings
@@ -22,7 +22,7 @@ from migrator.render.document import figure, paths, text, wide
 
 _USES_SHOWN = 60
 _OUTSIDE = "(outside every user tree)"
-_UNKNOWN = "not known"
+_UNKNOWN = "unknown"
 
 
 def brick_document(listing: BrickListing) -> document.Document:
@@ -32,7 +32,7 @@ def brick_document(listing: BrickListing) -> document.Document:
     return document.page(
         f"Volume {listing.volume}",
         ("Bricks", _bricks(listing)),
-        ("Who uses them", [_uses(listing)]),
+        ("Use by users", [_uses(listing)]),
         ("Tasks", _tasks(listing)),
         ("Known faults that apply to this volume", _faults(listing)),
         subtitle=f"{listing.volume_type}, {version}",
@@ -90,9 +90,7 @@ def _uses(listing: BrickListing) -> document.Block:
 
 def _tasks(listing: BrickListing) -> Iterator[document.Block]:
     if not listing.tasks:
-        yield document.paragraph(
-            "Nothing moves files, and nothing waits for a commit." if listing.started else "Not known."
-        )
+        yield document.paragraph("No task runs, and none waits for a commit." if listing.started else "Unknown.")
         return
     columns = [text("task"), wide("bricks"), text("state")]
     columns += [*map(figure, ("moved", "bytes", "failures", "skipped")), wide("id")]
@@ -112,7 +110,7 @@ def _faults(listing: BrickListing) -> Iterator[document.Block]:
     stopping = sum(fault.stops_drain for fault in listing.faults)
     if stopping:
         yield document.paragraph(f"{several(stopping, 'fault')} of this version stop every drain.", alert=True)
-    columns = [wide("what happens"), wide("what to do"), text("versions"), wide("reported as")]
+    columns = [wide("fault"), wide("advice"), text("versions"), wide("reported as")]
     rows = [(fault.fault, fault.advice, fault.versions, fault.reference or document.NONE) for fault in listing.faults]
     yield document.table("", columns, rows)
 
@@ -183,7 +181,7 @@ def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
 def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[document.Block]:
     """Show directories that lost owner or mode on new bricks and wait for an admin, if any."""
     if directories:
-        columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
+        columns = [wide("directory"), wide("reason"), wide("command")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
         yield document.table("Directories that wait for an admin", columns, rows, limit=_DIRECTORIES)
 
@@ -215,7 +213,7 @@ def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
 
 def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
     if place.unread:
-        return (place.name, *(document.NONE,) * 4, f"not known: {place.unread}")
+        return (place.name, *(document.NONE,) * 4, f"unknown: {place.unread}")
     holds = ", ".join(place.entries) or ("marks of a brick" if place.stale else "nothing")
     return (
         place.name,
@@ -236,13 +234,13 @@ _GOOD = (CallEnding.DONE, CallEnding.TAKEN_BACK, CallEnding.PLANNED)
 
 def drain_document(summary: DrainSummary) -> document.Document:
     """Show the result of a call, or of a dry run."""
-    title = "Drain taken back" if summary.back else "Drain"
+    title = "Stopped drain" if summary.back else "Drain"
     standing = summary.standing if summary.standing is not None and summary.standing.id else None
     return document.page(
         f"{title}, a dry run: nothing was changed" if summary.dry_run else title,
         ("Result", _result(summary)),
         ("Preflight checks", () if summary.check is None else _check(summary.check)),
-        ("How far it is", [drain_table(() if standing is None else (standing,))]),
+        ("Progress", [drain_table(() if standing is None else (standing,))]),
         subtitle=f"{', '.join(summary.bricks)} of volume {summary.volume}",
     )
 
@@ -294,17 +292,15 @@ def _result(summary: DrainSummary) -> Iterator[document.Block]:
         if summary.commands_file is not None:
             yield document.paragraph(f"The evidence and the commands for each: {summary.commands_file}")
         yield document.paragraph(
-            "What to do: find out why it was not moved (Gluster's rebalance log on the host), put that right, and run the same "
-            "command again: it drains what is left. Or take the drain back with `migrator brick stop`. Never commit with force."
+            "Gluster's rebalance log on the host has the reason for each file. Fix it, and run the same command again: it drains the "
+            "rest. Or stop the drain with `migrator brick stop`. Never commit with force."
         )
     if summary.hint:
         yield document.paragraph(f"Next: {summary.hint}.")
     if summary.confirm is not None and summary.dry_run:
-        yield document.paragraph(
-            f"The word that allows the pre-wipe hooks to wipe it after the commit: {summary.confirm}."
-        )
+        yield document.paragraph(f"The confirmation word for the pre-wipe hooks: {summary.confirm}.")
     for problem in summary.wipe_problems:
-        yield document.paragraph(f"It cannot be wiped by hooks: {problem}.", alert=True)
+        yield document.paragraph(f"Hooks may not wipe it: {problem}.", alert=True)
 
 
 def _check(check: DrainCheck) -> Iterator[document.Block]:
@@ -327,7 +323,7 @@ def _check(check: DrainCheck) -> Iterator[document.Block]:
             ("symlinks with several names", format_count(len(links))),
             (
                 "sources of users on the target",
-                f"{retained_words(retained)}: they are moved for nothing" if retained else "none",
+                f"{describe_retained(retained)}: they are moved for nothing" if retained else "none",
             ),
         ]
     )

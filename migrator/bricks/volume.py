@@ -30,8 +30,8 @@ def halt_until(words: str, remedy: str, *, reasons: tuple[str, ...] = (), look_a
 
 def volume_unknown(record: BrickOperation[Any, Any]) -> Halt:
     """Halt because glusterd does not report the volume."""
-    words = f"the state of volume {record.volume} is not known"
-    return halt_until(words, "check `gluster volume status`, and that glusterd runs", look_again=True)
+    words = f"the state of volume {record.volume} is unknown"
+    return halt_until(words, "check `gluster volume status`, and start glusterd", look_again=True)
 
 
 def wrong_volume(record: BrickOperation[Any, Any], state: VolumeState, *, started: bool = True) -> Halt | None:
@@ -40,7 +40,9 @@ def wrong_volume(record: BrickOperation[Any, Any], state: VolumeState, *, starte
         words = (
             f"volume {state.volume} is not the one that the {record.kind} was begun on (its id is {state.volume_id})"
         )
-        return Halt(words=words, hint="check [source] volume in site.toml, and which cluster the gluster command asks")
+        return Halt(
+            words=words, hint="check [source] volume in site.toml, and the cluster that the gluster command queries"
+        )
     if started and not state.started:
         return halt_until(f"volume {record.volume} is not started", "start it", look_again=True)
     return None
@@ -57,7 +59,7 @@ def membership(record: BrickOperation[Any, Any], state: VolumeState | None) -> M
 def only_some(record: BrickOperation[Any, Any]) -> Halt:
     """Halt because only some of the bricks are in the volume."""
     words = f"only some of {record.shown_bricks} are in the volume: it was changed outside of this program"
-    return halt_until(words, "look at `gluster volume info`, put the set right by hand")
+    return halt_until(words, "see `gluster volume info`, fix the set by hand")
 
 
 def host_of(name: str) -> str:
@@ -79,11 +81,11 @@ def parts_missing(state: VolumeState, *, instead_of: str | None = None) -> Itera
     may be down.
     """
     if state.peers_down is None:
-        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+        yield "the connected hosts of the pool are unknown: see `gluster pool list`"
     yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
     for brick in state.bricks:
         if brick.online is not True and brick.name != instead_of:
-            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'in an unknown state'}"
 
 
 @collected
@@ -95,14 +97,14 @@ def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> 
         yield f"volume {state.volume} is not started"
     yield from parts_missing(state, instead_of=instead_of)
     if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
-        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
+        yield "pending heals are unknown: see `gluster volume heal VOLUME info summary`"
     for heal in state.heals or ():
         if heal.brick == instead_of:
             continue
         if heal.entries is None or heal.status != "Connected":
-            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+            yield f"pending heals on {heal.brick} are unknown ({heal.status})"
         elif heal.entries and instead_of is None:
-            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
+            yield f"{several(heal.entries, 'entry', 'entries')} of {heal.brick} have pending heals: wait until they are healed"
 
 
 def other_work(
@@ -110,7 +112,5 @@ def other_work(
 ) -> Iterator[str]:
     """Return the tasks of Gluster, drains and additions that have not ended."""
     yield from (f"{one.text} has not ended: wait for its end, commit it or stop it" for one in tasks if one.unfinished)
-    yield from (
-        f"a drain of {name} has not ended: finish it, or `migrator brick stop` takes it back" for name in drains
-    )
+    yield from (f"a drain of {name} has not ended: finish it, or stop it with `migrator brick stop`" for name in drains)
     yield from (f"an addition of {name} has not ended: `migrator brick add` resumes it" for name in additions)

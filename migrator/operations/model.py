@@ -20,7 +20,7 @@ Notes = TypeVar("Notes")
 
 
 class StepResult(StrEnum):
-    """The result of a step. `interrupted`: the result is not known."""
+    """The result of a step. `interrupted`: the result is unknown."""
 
     DONE = "done"
     FAILED = "failed"

@@ -176,7 +176,7 @@ def _own(above_fd: int, name: bytes) -> int:
 def _not_own(name: bytes, why: str) -> Refused:
     return Refused(
         f"nothing can be purged: {show(name)} in the source's root is not a directory of root's alone: {why}",
-        cause="somebody else made it, or changed its owner or its mode",
+        cause="it was created, or its owner or mode was changed, outside of this program",
         hint=f"look into {show(PURGE_NAME)} in the source's root; give it back to root with mode 0700, or move it away, then "
         "run the same command again",
     )

@@ -102,7 +102,7 @@ class Position(StrEnum):
 class Judgement(StrEnum):
     """Whether a path of the source is on the target. `covered`: yes. `read`: yes, and its content on the source was
     read again and has the verified digest. `changed`, `gone`: it was there, and its user changed or removed it later.
-    `open`: not known, so it stays.
+    `open`: unknown, so it stays.
     """
 
     COVERED = "covered"

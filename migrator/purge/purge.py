@@ -39,6 +39,7 @@ from migrator.purge.proofs import IndexedProofs, open_proofs
 from migrator.purge.rate import RemovalRate
 from migrator.purge.removal import Removal
 from migrator.purge.reread import Rereading
+from migrator.purge.rules import open_path_reasons, released_clause
 from migrator.purge.survey import Survey
 from migrator.reap.model import ArchiveState, archive_directory
 from migrator.transfer.rules_convergence import check_cost
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 VERB = "purge"
 
-_REFUSED = "refused by a guard"
+_REFUSED = "preflight checks failed"
 
 # The verb.
 
@@ -63,7 +64,7 @@ async def purge(request: model.PurgeRequest, ports: PurgePorts) -> model.PurgeSu
     site = ports.ledger.site.required()
     if site.capabilities is None:
         raise Refused(
-            "what the target keeps of a file is not known",
+            "the capabilities of the target are unknown",
             cause="`migrator doctor`, which probes it, has not been run, or could not write there",
             hint="run `migrator doctor`",
         )
@@ -296,14 +297,14 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
     async def snapshot(self, record: CutoverRecord) -> PurgeSnapshot:
         if not self._freed:
-            self._seen = await self._look_at(record)
+            self._seen = await self._take_snapshot(record)
         return self._seen
 
     def next_step(self, record: CutoverRecord, snapshot: PurgeSnapshot) -> CutoverAct | Halt | Finished:
         step = rules.next_step(record, snapshot.reasons)
         if isinstance(step, Act) and self.call.request.dry_run:
             found = snapshot.found
-            released = "" if found is None else rules.released_words(found.released)
+            released = "" if found is None else released_clause(found.released)
             words = "nothing of it is left on the source" if found is None else f"may be freed{released}"
             return Finished(state=record.state, words=words)
         return step
@@ -332,7 +333,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         placed = closed = closed_tree(record)
         if seen.proofs is not None:
             placed = seen.placed if seen.placed.moved else await self._put(record, closed)
-            words = f"the source of {record.tree.user} is being freed: {_sum_words(whole)}"
+            words = f"the source of {record.tree.user} is being freed: {_describe_sum(whole)}"
             self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, words)
             self._removed = await self._remove(record, placed, seen.proofs)
             if self._removed.open_paths:
@@ -342,13 +343,13 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
                 )
         await self._put_away(record, placed)
         await asyncio.to_thread(self._parts().remove)
-        released = rules.released_words(self._removed.released) if self._removed else ""
-        self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
+        released = released_clause(self._removed.released) if self._removed else ""
+        self._freed = f"the source of {record.tree.user} is free: {_describe_sum(whole)}{released}"
         return Done(words=self._freed)
 
     # The snapshot.
 
-    async def _look_at(self, record: CutoverRecord) -> PurgeSnapshot:
+    async def _take_snapshot(self, record: CutoverRecord) -> PurgeSnapshot:
         """Take a snapshot with every fact. A resumed purge surveys the tree again in its place: days may have passed, and
         every guard of a new purge counts.
         """
@@ -422,7 +423,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
     ) -> TreeFindings:
         top = await asyncio.to_thread(self.call.ports.source.look, placed.at)
         if top is None:
-            raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
+            raise self._stopped(record, f"{show(placed.at)} is no longer on the source")
         judge = PathJudge(self.call, record, placed, proofs, self._marked, surveys=True)
         survey = Survey(self.call, placed, proofs, judge)
         return await survey.run(top, user=record.tree.user, total=names)
@@ -431,7 +432,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         carried, tree = self.item.carried, record.tree
         if found.open_paths and not placed.moved:
             lacking = found.open_paths - found.skipped
-            return rules.open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
+            return open_path_reasons(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
         # Of the whole tree, also if an earlier call has removed a part of it.
         whole = (record.notes.purge if placed.begun else None) or found.sum
         lost = rules.shrink_problem(
@@ -494,7 +495,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         ports, tree, place = self.call.ports, record.tree.path, model.purge_place(record)
         top = await asyncio.to_thread(ports.source.look, tree)
         if top is None:
-            raise self._stopped(record, f"{show(tree)} has gone from the source just now")
+            raise self._stopped(record, f"{show(tree)} is no longer on the source")
         placed = closed
         try:
             await asyncio.to_thread(ports.places.put, tree, place, ino=top.ino)
@@ -524,14 +525,16 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         places = self.call.ports.places
         try:
             if await asyncio.to_thread(places.stands, placed.at):
-                raise self._stopped(record, f"{show(placed.at)} is still there, although everything in it is gone")
+                raise self._stopped(record, f"{show(placed.at)} still exists, although everything in it is gone")
             await asyncio.to_thread(places.remove_directory, model.purge_place(record))
             await asyncio.to_thread(self.call.ports.source.sync)
             # Fails until the last place is removed.
             with suppress(OSError):
                 await asyncio.to_thread(places.remove_directory, PURGE_NAME)
         except OSError as error:
-            raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
+            raise self._stopped(
+                record, f"the end of the purge cannot be confirmed: {error.strerror or error}"
+            ) from error
 
     # Results.
 
@@ -563,11 +566,11 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         return Refused(
             f"the purge of {record.tree.user} was stopped: {why}",
             cause="a precondition of removals no longer holds",
-            hint="put it right, then run the same command again: it resumes",
+            hint="fix that, then run the same command again: it resumes",
         )
 
 
-def _sum_words(whole: PurgeSum | None) -> str:
+def _describe_sum(whole: PurgeSum | None) -> str:
     if whole is None:
-        return "how much is not known"
+        return "its size is unknown"
     return f"{format_size(whole.size_bytes)} in {several(whole.names, 'name')}, {several(whole.inodes, 'inode')}"

@@ -44,14 +44,14 @@ class RemovalRate:
         self._taken += names
         if now_s - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = now_s
-            self._look(now_s)
+            self._read_probes(now_s)
         # Unused names are not saved up, so there is no burst after a pause.
         begin_s = max(self._due_s, now_s)
         self._due_s = begin_s + names / names_per_s(self._brakes, self.most)
         if begin_s > now_s:
             await self.clock.sleep(begin_s - now_s)
 
-    def _look(self, now_s: float) -> None:
+    def _read_probes(self, now_s: float) -> None:
         """Read the probes since the last call by number, because times would hide some after a clock was set back.
         Without a limit they are skipped: a limit that is tuned later does not apply to them.
         """

@@ -145,10 +145,10 @@ class Removal:
     async def _remove_part(self, directory: _Directory, entries: Sequence[Entry]) -> None:
         async with self._threads:
             await self.pace.take(len(entries))
-            await self._look_around()
+            await self._check_preconditions()
             await asyncio.to_thread(self._remove_entries, directory, entries)
 
-    async def _look_around(self) -> None:
+    async def _check_preconditions(self) -> None:
         async with self._watching:
             now_s = self.call.ports.clock.monotonic_s()
             if now_s - self._watched_s >= _WATCH_EVERY_S:

@@ -105,7 +105,7 @@ def next_step(record: cutover.CutoverRecord, reasons: Sequence[str]) -> cutover.
         return Finished(state=record.state, words="the source is purged")
     if reasons:
         return Halt(
-            words="; ".join(reasons), hint="put it right, then run the same command again", reasons=tuple(reasons)
+            words="; ".join(reasons), hint="fix these problems, then run the same command again", reasons=tuple(reasons)
         )
     return cutover.act_of(cutover.CutoverStep.PURGE)
 
@@ -148,11 +148,11 @@ def _position(record: cutover.CutoverRecord, position: model.Position | None) ->
     begun = record.state is cutover.CutoverState.PURGING
     match position:
         case None:
-            yield f"where {name} lies on the source cannot be seen: see `migrator doctor`"
+            yield f"the location of {name} on the source is unknown: see `migrator doctor`"
         case model.Position.BOTH:
-            yield f"{name} stands on the source again, although its tree lies in {place}: find out who made it, and move it away"
+            yield f"{name} exists on the source again, although its tree is in {place}: find out who created it, and move it away"
         case model.Position.GONE if not begun:
-            yield f"{name} is not on the source, and this program did not take it away: find out who did"
+            yield f"{name} is not on the source, and this program did not remove it: find out who did"
         case model.Position.GONE | model.Position.IN_PLACE | model.Position.CLOSED:
             return
 
@@ -160,12 +160,12 @@ def _position(record: cutover.CutoverRecord, position: model.Position | None) ->
 def _closed(record: cutover.CutoverRecord, top: Entry | None) -> Iterable[str]:
     name = f"{show(record.tree.path)} on the source"
     if top is None:
-        yield f"the top of {name} cannot be looked at: see `migrator doctor`"
+        yield f"the top of {name} cannot be read: see `migrator doctor`"
     elif top.type is not EntryType.DIRECTORY:
-        yield f"{name} is a {top.type.value} now: somebody put it there"
+        yield f"{name} is a {top.type.value} now: it was created outside of this program"
     elif top.uid != FROZEN_UID or top.mode & _OTHERS or ACL_ACCESS in top.xattrs:
         yield (
-            f"the top of {name} is not as the freeze left it (uid {top.uid}, mode {top.mode:04o}), so somebody may work there: "
+            f"the top of {name} is not as the freeze left it (uid {top.uid}, mode {top.mode:04o}), so a user may work there: "
             "find out who opened it; close it with `chown root` and `chmod 500`"
         )
 
@@ -175,23 +175,23 @@ def _target(
 ) -> Iterable[str]:
     name = f"the tree {show(record.tree.path)} on the target"
     if top is None:
-        yield f"{name} is missing, or cannot be looked at: see `migrator doctor`"
+        yield f"{name} is missing, or cannot be read: see `migrator doctor`"
     elif top.type is not EntryType.DIRECTORY:
         yield f"{name} is a {top.type.value}, and no directory"
     elif names is None:
-        yield f"what {name} holds cannot be seen: see `migrator doctor`"
+        yield f"the content of {name} cannot be listed: see `migrator doctor`"
     elif not names and (total is None or total.names > 1):
-        yield f"{name} is empty: nothing of what was moved is there any more; find out where it went"
+        yield f"{name} is empty: the moved files are gone; find out where they went"
 
 
 def _link(record: cutover.CutoverRecord, leads_to: LinkState | None) -> Iterable[str]:
     name = f"the path of {record.tree.user}" if record.notes.link is None else show(record.notes.link)
     if leads_to is None:
-        yield f"where {name} leads cannot be seen: see `migrator doctor`"
+        yield f"the destination of {name} is unknown: see `migrator doctor`"
     elif leads_to is LinkState.SOURCE:
-        yield f"{name} leads to the source again: somebody has switched it back; move the user back with `migrator rollback`"
+        yield f"{name} leads to the source again: it was switched outside of this program; move the user back with `migrator rollback`"
     elif leads_to is LinkState.OTHER:
-        yield f"{name} does not lead to the target: find out where {record.tree.user} works, and put it right"
+        yield f"{name} does not lead to the target: find out where {record.tree.user} works, and fix it"
 
 
 def _verified(found: VerificationRecord | None) -> Iterable[str]:
@@ -214,7 +214,7 @@ def _manifest(found: VerificationRecord | None, digest: str | None, total: model
     if found is not None and found.manifest_digest is not None and digest != found.manifest_digest:
         yield "the manifest is not the one that the verification wrote: bring that back from a backup of the state directory"
     if total is None:
-        yield "what the manifest says of the tree is not known"
+        yield "the content of the manifest is unknown"
         return
     if total.without_digest:
         yield (
@@ -227,7 +227,7 @@ def _manifest(found: VerificationRecord | None, digest: str | None, total: model
 
 def _scan(whole: bool | None) -> Iterable[str]:
     if whole is None:
-        yield "whether the scan of the final pass was whole is not known"
+        yield "the completeness of the scan of the final pass is unknown"
     elif not whole:
         yield "the scan of the final pass was not whole, so the source may hold more than was moved"
 
@@ -250,7 +250,7 @@ def shrink_problem(
     )
 
 
-def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
+def open_path_reasons(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
     """Why a tree may not be freed: `lacking` paths have no proof, and `skipped` more were skipped and not released.
     `carried`: a rollback that was given up brought files to the source. `verified`: some of these are proven.
     """
@@ -305,7 +305,7 @@ def archives_problem(
     )
 
 
-def released_words(released: int) -> str:
+def released_clause(released: int) -> str:
     """A clause about released files, which exist only on the source; empty if there are none."""
     return f"; with {several(released, 'file')} that the plan skipped and that were released" if released else ""
 

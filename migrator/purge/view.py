@@ -74,7 +74,7 @@ def _tree_blocks(tree: TreePurge) -> Iterator[doc.Block]:
     for reason in tree.reasons:
         yield doc.paragraph(f"{user}: {reason}", alert=True)
     if tree.reread is not None and tree.outcome is PurgeOutcome.WOULD_PURGE:
-        yield doc.paragraph(f"{user}: {_reread_words(tree.reread)}")
+        yield doc.paragraph(f"{user}: {_describe_reread(tree.reread)}")
     if tree.outside:
         yield doc.paragraph(
             f"{user}: {several(tree.outside, 'file')} {'has' if tree.outside == 1 else 'have'} names outside the tree too: they "
@@ -84,18 +84,16 @@ def _tree_blocks(tree: TreePurge) -> Iterator[doc.Block]:
         rows = [(show(finding.path), finding.words) for finding in tree.findings]
         unlisted = tree.open_paths - len(tree.findings)
         note = f"Of {unlisted:,} more only the number is known." if unlisted else ""
-        columns = [doc.paths("path"), doc.paths("why it stays")]
-        yield doc.table(
-            f"What of {user} is not known to be on the target", columns, rows, limit=_FINDINGS_SHOWN, note=note
-        )
+        columns = [doc.paths("path"), doc.paths("reason")]
+        yield doc.table(f"Paths of {user} without proof on the target", columns, rows, limit=_FINDINGS_SHOWN, note=note)
     if tree.kept_in is not None:
         yield doc.paragraph(
-            f"What stays lies in {show(tree.kept_in)} of the source, where only root gets to. Look at each path, bring over by "
-            "hand what is missed on the target, and remove it there; then run the same command again."
+            f"The remaining paths are in {show(tree.kept_in)} of the source, which only root can enter. Check each path, copy by hand "
+            "those that are missing on the target, and remove them there; then run the same command again."
         )
 
 
-def _reread_words(reread: Reread) -> str:
+def _describe_reread(reread: Reread) -> str:
     known = reread.age_s is not None and reread.proven_at_s is not None
     age = (
         f"up to {format_duration(reread.age_s or 0)} old ({doc.when(reread.proven_at_s)})"

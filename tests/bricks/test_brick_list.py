@@ -66,7 +66,7 @@ def test_the_faults_of_every_version_in_the_pool_are_told() -> None:
     assert not any(fault.reference == "#4148" for fault in listing().faults)
     silent = listing(versions={"gl1": "10.3", "gl2": None})
     assert any(fault.reference == "#4148" for fault in silent.faults)
-    assert any("on gl2 is not known" in note for note in silent.notes)
+    assert any("on gl2 is unknown" in note for note in silent.notes)
     assert any("[source.hosts]" in note for note in listing(versions={}).notes)
 
 

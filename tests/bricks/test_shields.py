@@ -176,7 +176,7 @@ def test_a_shield_that_was_not_reached_stays_listed_and_is_named(shielded: Shiel
 @pytest.mark.needs_root
 def test_a_brick_that_cannot_be_read_is_refused(shielded: Shielded) -> None:
     shielded.brick.seed += 1
-    with pytest.raises(ToolFailed, match="would open to others cannot be seen"):
+    with pytest.raises(ToolFailed, match="would open to others cannot be listed"):
         shielded.put_on()
 
 

@@ -85,8 +85,8 @@ def test_what_is_not_known_speaks_against_it(missing: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"position": Position.BOTH}, "stands on the source again"),
-        ({"position": Position.GONE}, "this program did not take it away"),
+        ({"position": Position.BOTH}, "exists on the source again"),
+        ({"position": Position.GONE}, "this program did not remove it"),
         ({"top": replace(TOP, uid=1000)}, "not as the freeze left it"),
         ({"top": replace(TOP, mode=0o750)}, "not as the freeze left it"),
         ({"top": replace(TOP, xattrs={ACL_ACCESS: b""})}, "not as the freeze left it"),

@@ -23,6 +23,7 @@ from migrator.bricks.add.directories import (
     still_shut_directories,
 )
 from migrator.bricks.add.heal import until_healed
+from migrator.bricks.add.model import AdditionSnapshot
 from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.add.rules_guards import against
 from migrator.bricks.add.snapshot import AdditionSnapshots
@@ -189,7 +190,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
     problems = () if seen is None else problems_before(record, seen, call.request.wish, prepared=True)
     if problems and not await _prepares(call):
         return addition.summary(record, halted(against(record, problems)))
-    more = ", and the pre-add hooks have to put this right" if problems else ""
+    more = ", and the pre-add hooks have to fix these problems" if problems else ""
     return addition.summary(record, replace(end, words=end.words + more, reasons=problems))
 
 
@@ -207,8 +208,8 @@ _PROCESS_LIMIT_S = 60.0
 _PROCESS_POLL_S = 0.5
 
 OFFLINE_HINT = (
-    "it stays offline meanwhile, and its files have a copy less: exchange the disk, make a new file system and mount it there, then "
-    "run the same command again; as long as nothing was wiped, the same command with --take-back has it serve again what it held"
+    "it stays offline, and its files have one copy less: exchange the disk, make a new file system and mount it there, then run "
+    "the same command again; as long as nothing was wiped, the same command with --take-back restores its old content"
 )
 
 _CHANGES = frozenset(
@@ -242,7 +243,7 @@ def notes_in_place(
 
 
 @dataclass(slots=True, kw_only=True)
-class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | None]):
+class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]):
     """Brings bricks into a file system."""
 
     events = StepEvents(
@@ -315,14 +316,14 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
     def emit(self, kind: EventKind, severity: Severity, record: model.AdditionRecord, message: str) -> None:
         self.call.emit(kind, severity, record.subject, message)
 
-    async def snapshot(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
+    async def snapshot(self, record: model.AdditionRecord) -> AdditionSnapshot | None:
         return await self.snapshots.take(record)
 
-    def next_step(self, record: model.AdditionRecord, seen: model.AdditionSeen | None) -> model.Step:
+    def next_step(self, record: model.AdditionRecord, seen: AdditionSnapshot | None) -> model.Step:
         return rules.next_step(record, seen, self.call.request.wish, begins=not self._begun)
 
     async def prepare(
-        self, record: model.AdditionRecord, act: model.AdditionAct, _: model.AdditionSeen | None
+        self, record: model.AdditionRecord, act: model.AdditionAct, _: AdditionSnapshot | None
     ) -> model.AdditionNotes:
         self._begun = True
         begins = act.step is model.AdditionStep.BALANCE and not act.seen_done
@@ -364,7 +365,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
         if problems:
             raise Refused(
                 f"{record.shown_bricks} may not be given to the target: {'; '.join(problems)}",
-                hint="solve it, then run the same command again",
+                hint="fix the problems, then run the same command again",
             )
 
     # Steps.
@@ -394,14 +395,14 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
         await ports.blocking(lambda: ports.back_up(f"addition-{record.id}"), timeout_s=600.0)
         await ports.volume.take_offline(name)
         await self._until(name, online=False)
-        return Done(words=f"{name} is offline: until its new file system is filled, its files have a copy less")
+        return Done(words=f"{name} is offline: its files have one copy less until its new file system is filled")
 
     async def _take_back(self, record: model.AdditionRecord) -> _Done:
         """Start the brick with its old content, and wait until it is up."""
         (name,) = record.bricks
         await self.call.ports.volume.start_bricks()
         await self._until(name, online=True)
-        return Done(words=f"{name} is up again with what it held")
+        return Done(words=f"{name} is up again with its old content")
 
     async def _until(self, name: str, *, online: bool) -> None:
         end_s = self.call.ports.clock.monotonic_s() + _PROCESS_LIMIT_S
@@ -420,11 +421,11 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
     async def _check_again(self, record: model.AdditionRecord) -> None:
         """Repeat the preflight checks. Raises Refused if one fails."""
         seen = await self.snapshots.take(record)
-        problems: tuple[str, ...] = ("the state of the volume is not known",)
+        problems: tuple[str, ...] = ("the state of the volume is unknown",)
         if seen is not None:
             problems = problems_before(record, seen, self.call.request.wish, prepared=True)
         if problems:
-            hint = OFFLINE_HINT if record.in_place else "solve it, then run the same command again"
+            hint = OFFLINE_HINT if record.in_place else "fix the problems, then run the same command again"
             raise Refused("; ".join(problems), hint=hint)
 
     async def _prepare(self, record: model.AdditionRecord) -> _Done:
@@ -494,7 +495,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
 
     async def _heal(self, record: model.AdditionRecord) -> _Done:
         await until_healed(self.call, record)
-        return Done(words="nothing waits to be healed")
+        return Done(words="no heals are pending")
 
     async def _hand_over(self, record: model.AdditionRecord) -> _Done:
         """Wait for the capacity that the hooks have given to the target."""
@@ -505,16 +506,16 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
             now = await call.ports.target_room()
             if rules.grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
                 total = "" if now.total_bytes is None else f": the target has {format_size(now.total_bytes)} now"
-                return Done(words=f"the new capacity is seen{total}")
+                return Done(words=f"the target shows the new capacity{total}")
             left_s = end_s - call.ports.clock.monotonic_s()
             if left_s <= 0:
                 raise ToolFailed(
                     f"the target does not show the new capacity within {format_duration(call.request.seen_within_s)}",
-                    cause="the hooks did not add it, its service is not up, or its size is not known",
-                    hint="see what the hooks said (`migrator status`) and what the target's own tool lists",
+                    cause="the hooks did not add it, its service is not up, or its size is unknown",
+                    hint="see the output of the hooks (`migrator status`) and the list of the target's own tool",
                 )
             if not waiting:
-                words = f"waiting until the target shows the new capacity, for at most {format_duration(left_s)}"
+                words = f"waiting for the new capacity of the target, for at most {format_duration(left_s)}"
                 self.emit(EventKind.ADDITION_STEP, Severity.INFO, record, words)
             waiting = True
             await call.ports.clock.sleep(min(call.request.poll_s, 10.0))
@@ -535,9 +536,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
 
     # The end of the call.
 
-    async def _ended(
-        self, ended: OperationEnd[model.AdditionRecord, model.AdditionSeen | None]
-    ) -> model.AdditionSummary:
+    async def _ended(self, ended: OperationEnd[model.AdditionRecord, AdditionSnapshot | None]) -> model.AdditionSummary:
         record = ended.record
         match ended.reason:
             case Finished() as step:
@@ -546,7 +545,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
                 self.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record, "; ".join((halt.words, *halt.reasons)))
                 return self.summary(record, halted(halt))
             case Stuck():
-                end = stuck(record, "solve that")
+                end = stuck(record, "fix the cause")
                 self.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record, end.words)
                 return self.summary(record, end)
             case _:
@@ -561,7 +560,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, model.AdditionSeen | Non
         if not record.notes.doubts:
             return summary
         hint = (
-            "look at these paths on the bricks and through the mount, and put them right; then the same command reads the "
+            "check these paths on the bricks and through the mount, and fix them; then the same command reads the "
             "bricks again"
         )
         return replace(summary, ending=CallEnding.DOUBTED, hint=hint, reasons=record.notes.doubts)

@@ -56,8 +56,8 @@ async def record_directories(call: AdditionCall, record: AdditionRecord) -> None
         unseen = await walk_older(call, record, ports, known.keep)
         known.done()
     if unseen:
-        words = f"{several(unseen, 'directory', 'directories')} could not be looked at before bricks were added"
-        _warn(call, record, f"{words}: what they lose on the way is not known then")
+        words = f"{several(unseen, 'directory', 'directories')} could not be read before bricks were added"
+        _warn(call, record, f"{words}: their losses cannot be detected")
 
 
 @asynccontextmanager
@@ -97,14 +97,14 @@ async def restore_directories(call: AdditionCall, record: AdditionRecord, *, cop
             try:
                 await _examine_copies(call, record, ports, sweep, copies=copies)
             except MigratorError as error:
-                _warn(call, record, f"not every copy of directories can be seen ({error.message})")
+                _warn(call, record, f"not every copy of directories can be read ({error.message})")
         found = await call.ports.blocking(lambda: _give_back(ports, sweep.suspects), timeout_s=_TIMEOUT_S)
         with ports.memory.opened(own_name(record)) as known:
             # Recorded with their new times: otherwise the repair would look like a change by users.
             known.keep(found.mended)
             known.done()
     except (MigratorError, OSError, TimeoutError) as error:
-        _warn(call, record, f"whether directories have lost owner or mode cannot be seen ({reason_of(error)})")
+        _warn(call, record, f"lost owners and modes of directories cannot be detected ({reason_of(error)})")
         return False
     _tell(call, record, found)
     return bool(found.mended)
@@ -289,7 +289,7 @@ def _tell(call: AdditionCall, record: AdditionRecord, found: _Found) -> None:
     known = {one.path for one in before}
     new = [one for one in waiting if one.path not in known]
     if new:
-        words = f"{several(len(new), 'directory waits', 'directories wait')} for somebody"
+        words = f"{several(len(new), 'directory waits', 'directories wait')} for an admin"
         _warn(
             call,
             record,
@@ -343,7 +343,8 @@ async def walk_older(
         except MigratorError as error:
             reasons.append(error.message)
     raise ToolFailed(
-        "no brick tells what directories have now: " + ("; ".join(dict.fromkeys(reasons)) or "none of them is up"),
+        "no brick reports the current attributes of directories: "
+        + ("; ".join(dict.fromkeys(reasons)) or "none of them is up"),
         cause="while bricks are added, directories can lose owner and mode, and have to get them back",
         hint="see that a brick is up whose host has a section in site.toml, then run the same command again",
     )

@@ -55,15 +55,15 @@ def _stalled(waiting: Sequence[BrickHeal], for_s: float) -> ToolFailed:
     return ToolFailed(
         f"{_pending(waiting)}, and that has not changed for {format_duration(for_s)}",
         cause="a copy is in split-brain, a brick is down, or its self-heal daemon does not run",
-        hint="see `gluster volume heal VOLUME info split-brain` and `gluster volume status VOLUME`, put that right, "
-        "then run the same command again: it keeps waiting",
+        hint="see `gluster volume heal VOLUME info split-brain` and `gluster volume status VOLUME`, resolve "
+        "that, then run the same command again: it resumes waiting",
     )
 
 
 def _pending(waiting: Sequence[BrickHeal]) -> str:
     if not waiting:
-        return "what waits to be healed is not known"
+        return "pending heals are unknown"
     counted = [one for one in waiting if one.entries is not None and one.status == "Connected"]
     parts = [f"{several(one.entries or 0, 'entry', 'entries')} on {one.brick}" for one in counted]
-    parts += [f"what waits on {one.brick} is not known ({one.status})" for one in waiting if one not in counted]
-    return ("waiting to be healed: " if counted else "") + ", ".join(parts)
+    parts += [f"pending heals on {one.brick} are unknown ({one.status})" for one in waiting if one not in counted]
+    return ("pending heals: " if counted else "") + ", ".join(parts)

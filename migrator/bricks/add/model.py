@@ -153,7 +153,7 @@ class AdditionStep(StrEnum):
 
 class TargetRoom(Struct, frozen=True, kw_only=True):
     """The size of the target: the bytes of its file system, and the number of storage targets that its own tool lists.
-    None means not known.
+    None means unknown.
     """
 
     total_bytes: int | None
@@ -269,7 +269,7 @@ ADDITIONS: OperationKind[AdditionRecord, AdditionState, AdditionStep, AdditionNo
 # Snapshots of the volume, and the acts that follow from them.
 
 
-class AdditionSeen(Struct, frozen=True, kw_only=True):
+class AdditionSnapshot(Struct, frozen=True, kw_only=True):
     """A snapshot of the world, taken after the record was read. None always means not read or unreadable.
 
     `state` is the source volume with its peers, bricks and heals, `tasks` has every task in its status, and `progress`

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from migrator.bricks.add import model, rules_guards
+from migrator.bricks.add.model import AdditionSnapshot
+from migrator.bricks.add.rules_guards import describe_end
 from migrator.bricks.progress import TaskRate, TaskSample, last_polled, progress_fields, rebalance_remedy
 from migrator.bricks.volume import (
     Membership,
@@ -65,7 +67,7 @@ def give_up(reason: str) -> model.AdditionAct:
     return _act(_A.GIVE_UP, reason=reason)
 
 
-def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
+def next_in_place(record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish) -> model.Step:
     """Return the next step of an in-place replacement, in every state before the last ones."""
     name = record.bricks[0]
     brick = next((one for one in seen.state.bricks if one.name == name), None)
@@ -73,7 +75,7 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
         return rules_guards.against(record, problems_before(record, seen, wish, prepared=False))
     if brick is None:
         # Gluster does not list the brick for a moment while the commit puts it in.
-        words = f"{name} is not in volume {record.volume}: somebody else has taken it out"
+        words = f"{name} is not in volume {record.volume}: it was removed outside of this program"
         return halt_until(words, "look at `gluster volume info`, correct it by hand", look_again=True)
     if record.state is _S.TAKING_BACK:
         return _taking_back(record, seen, brick)
@@ -83,7 +85,7 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
     if record.state in model.IN_STATES:
         return _in_again(record, seen, brick, place)
     if brick.online is None:
-        words, remedy = f"whether brick {name} is up is not known", f"see that glusterd runs on {brick.host}"
+        words, remedy = f"the state of brick {name} is unknown", f"see that glusterd runs on {brick.host}"
         return halt_until(words, remedy, look_again=True)
     if record.state in (_S.PREPARED, _S.ADDING):
         return _put_in(record, seen, wish, brick, place)
@@ -108,7 +110,7 @@ def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
 def _unless_refused(
     step: model.AdditionStep,
     record: model.AdditionRecord,
-    seen: model.AdditionSeen,
+    seen: AdditionSnapshot,
     wish: model.Wish,
     *,
     prepared: bool = False,
@@ -118,10 +120,10 @@ def _unless_refused(
 
 
 def _put_in(
-    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, brick: Brick, place: NewPlace
+    record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish, brick: Brick, place: NewPlace
 ) -> model.Step:
     if place.unread:
-        words = f"what lies at {brick.name} is not known: {place.unread}"
+        words = f"the content of {brick.name} is unknown: {place.unread}"
         return halt_until(words, f"see that {brick.host} is reached", look_again=True)
     new = _is_new(record, place)
     if brick.online and not new:
@@ -136,12 +138,12 @@ def _put_in(
     return _unless_refused(_A.ADD, record, seen, wish)
 
 
-def _in_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: NewPlace) -> model.Step:
+def _in_again(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick, place: NewPlace) -> model.Step:
     if not place.unread and not _is_new(record, place):
         where = f"{brick.host}:{place.mount or '/'}"
         return halt_until(
             f"{record.shown_bricks} lies on another file system ({where}) than the one that was put in",
-            "what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
+            "its content may be incomplete. End the brick's process, mount the file system that was put in, "
             f"start the brick (`gluster volume start {record.volume} force`)",
         )
     return _act(_A.HEAL, seen_done=bool(brick.online) and healed(record, seen.state))
@@ -158,30 +160,30 @@ def _is_another(record: model.AdditionRecord, place: NewPlace) -> bool:
     return bool(before and place.own and place.filesystem_id not in ("", before))
 
 
-def _take_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
+def _take_back(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> model.Step:
     if record.state in model.UNTOUCHED_STATES:
         return Halt(words=f"there is nothing to take back: {brick.name} was not taken offline", hint="")
     # Once the brick was healed on another disk, the other copies may have dropped the pending heals of the old disk.
     if record.state not in model.REVERSIBLE_STATES or _S.ADDING in record.times:
         return Halt(
             words=f"{brick.name} is {record.state.value}: a new file system was put in, or may have been",
-            hint="what it held before is not known to be whole any more: run the same command without --take-back",
+            hint="its old content may be incomplete: run the same command without --take-back",
         )
     return _serve_again(record, seen, brick)
 
 
-def _serve_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
+def _serve_again(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> model.Step:
     if reason := _gone(record, seen, brick):
         words = f"{brick.name} cannot serve again what it held: {reason}"
         return halt_until(words, "mount its old file system there (or continue with a new one, without --take-back)")
     return _act(_A.TAKE_BACK, seen_done=bool(brick.online))
 
 
-def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> str:
+def _gone(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> str:
     """Return why the brick's old content is not there; empty if it is."""
     place = seen.place(brick.name)
     if place.unread:
-        return f"what lies there is not known ({place.unread})"
+        return f"its content is unknown ({place.unread})"
     if not place.own:
         return f"no file system is mounted at {path_of(brick.name)}"
     if place.volume_id != seen.state.volume_id.replace("-", "") or not place.has_gluster_directory:
@@ -191,7 +193,7 @@ def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) 
     return ""
 
 
-def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
+def _taking_back(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> model.Step:
     if not brick.online:
         return _serve_again(record, seen, brick)
     step, result = (_A.FINISH, _S.TAKEN_BACK) if healed(record, seen.state) else (_A.HEAL, _S.TAKING_BACK)
@@ -211,21 +213,21 @@ def _begin(running: model.AdditionState, **facts: Any) -> model.AdditionAct:  # 
 
 
 def watched(
-    record: model.AdditionRecord, seen: model.AdditionSeen, running: model.AdditionState, *, anew: bool = False
+    record: model.AdditionRecord, seen: AdditionSnapshot, running: model.AdditionState, *, anew: bool = False
 ) -> model.Step:
     """Begin, watch or end the task of the state `running`. With `anew`, a listed task counts as an earlier one, and
     nothing begins while it runs.
     """
     notes, name = record.notes, _TASKS[running][2]
     if missing := parts_missing(seen.state):
-        words = f"whether the {name} of volume {record.volume} still runs is not known: not every host answers"
+        words = f"the state of the {name} of volume {record.volume} is unknown: not every host answers"
         return halt_until(words, "bring glusterd and the bricks up on every host", reasons=missing, look_again=True)
     if busy := [one for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE]:
         return _busy(record, busy[0].text)
     task = next((one for one in seen.tasks if one.kind is TaskKind.REBALANCE), None)
     if task is None:
         if notes.task_id and not anew:
-            return give_up(f"the {name} was stopped by somebody else, or Gluster has forgotten it")
+            return give_up(f"the {name} was stopped outside of this program, or Gluster has lost it")
         return _begin(running, task_before="")
     if anew or task.id == notes.task_before:
         if not task.unfinished:
@@ -238,15 +240,15 @@ def watched(
 
 
 def _own(
-    record: model.AdditionRecord, seen: model.AdditionSeen, running: model.AdditionState, task: VolumeTask
+    record: model.AdditionRecord, seen: AdditionSnapshot, running: model.AdditionState, task: VolumeTask
 ) -> model.Step:
     progress, (step, result, name) = seen.progress, _TASKS[running]
     if progress is None or progress.task_id != task.id or not progress.counters:
-        words, remedy = f"the progress of the {name} of volume {record.volume} is not known", "check"
+        words, remedy = f"the progress of the {name} of volume {record.volume} is unknown", "check"
         return halt_until(words, f"{remedy} `gluster volume rebalance {record.volume} status`", look_again=True)
     if progress.moving:
         if seen.stalled:
-            return give_up(f"the {name} stands still: {seen.stalled}; {rebalance_remedy(record.volume)}")
+            return give_up(f"the {name} is stalled: {seen.stalled}; {rebalance_remedy(record.volume)}")
         return Act(step=_A.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, moves_files=running is _S.BALANCING)):
         return give_up(f"{name}: {'; '.join(problems)}")
@@ -286,28 +288,28 @@ def _busy(record: model.AdditionRecord, reason: str) -> Halt:
 # - No step here takes a brick out again.
 
 
-_TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"
+_TAKEN_OUT = "it is no longer in the volume: it was removed outside of this program"
 
 GROWN_SHARE = 0.8
 """Share of the bricks' size that must appear: a file system reserves some of its device."""
 
 
 def next_step(
-    record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish, *, begins: bool = False
+    record: model.AdditionRecord, seen: AdditionSnapshot | None, wish: model.Wish, *, begins: bool = False
 ) -> model.Step:
     """Return the next step. `seen` is None if Gluster does not answer. A failed addition waits, unless the call
     `begins`.
     """
     state = record.state
     if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
-        return Halt(words=f"there is nothing to take back: {rules_guards.finished_words(record)}", hint="")
+        return Halt(words=f"there is nothing to take back: {describe_end(record)}", hint="")
     if state in model.ADDITION_ENDED_STATES:
-        return Finished(state=state, words=rules_guards.finished_words(record))
+        return Finished(state=state, words=describe_end(record))
     if state in (_S.SEEN, _S.BALANCED, _S.HEALED):
         return _finish(state)
     if state is _S.FAILED and not begins:
         words = f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}"
-        return halt_until(words, "put that right")
+        return halt_until(words, "fix that")
     if seen is None:
         return volume_unknown(record)
     if halt := wrong_volume(record, seen.state, started=record.side is model.AdditionSide.SOURCE):
@@ -331,7 +333,7 @@ def grown(
     before: model.TargetRoom | None, now: model.TargetRoom | None, *, bricks: int, size_bytes: int | None
 ) -> bool:
     """Return whether the target has grown as expected: by the number of storage targets, or by nearly all of the bytes.
-    If the number of bytes is not known, any growth suffices.
+    If the number of bytes is unknown, any growth suffices.
     """
     if before is None or now is None:
         return False
@@ -353,7 +355,7 @@ def may_add(record: model.AdditionRecord) -> bool:
 
 
 def problems_before(
-    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, *, prepared: bool
+    record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish, *, prepared: bool
 ) -> tuple[str, ...]:
     """Yield every reason against adding now, with `prepared` also those about the places of the bricks."""
     if record.side is model.AdditionSide.TARGET:
@@ -370,7 +372,7 @@ def problems_before(
     return tuple(dict.fromkeys(found))
 
 
-def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
+def _before(record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish) -> model.Step:
     # The place was right when it was prepared. After a reboot the hooks may mount it again.
     if record.state in (_S.PLANNED, _S.PREPARING, _S.FAILED) or (
         record.state is _S.PREPARED and any(rules_guards.place_problems(record, seen, wish))
@@ -379,7 +381,7 @@ def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.
     return _unless_refused(_A.ADD, record, seen, wish, prepared=True)
 
 
-def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
+def _to_target(record: model.AdditionRecord, seen: AdditionSnapshot) -> model.Step:
     mounted = all(disk.mount or disk.unread for disk in seen.disks.values())
     prepared = record.state not in (_S.PLANNED, _S.PREPARING) and (mounted or record.state is _S.HANDING)
     if problems := tuple(rules_guards.target_problems(record, seen, prepared=prepared)):
@@ -389,10 +391,10 @@ def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.
     return _act(_A.HAND_OVER if prepared else _A.PREPARE)
 
 
-def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
+def _in_the_volume(record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish) -> model.Step:
     leaving = remove_brick_of(seen.tasks, record.bricks)
     if leaving is not None:
-        words = f"somebody drains {', '.join(leaving.bricks)} again"
+        words = f"{', '.join(leaving.bricks)} is being drained again, outside of this operation"
         return halt_until(words, "finish or stop that drain (`migrator brick list`)", look_again=True)
     if record.state in (_S.ADDED, _S.HEALING):
         return _after_addition(record, seen)
@@ -407,7 +409,7 @@ def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish:
     return watched(record, seen, _S.BALANCING, anew=record.state is _S.LAID_OUT)
 
 
-def _after_addition(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
+def _after_addition(record: model.AdditionRecord, seen: AdditionSnapshot) -> model.Step:
     if record.instead_of:
         return _act(_A.HEAL, seen_done=healed(record, seen.state))
     return watched(record, seen, _S.LAYOUT, anew=True)
@@ -461,7 +463,9 @@ def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: b
             continue
         subject = f"addition of {' '.join(one.bricks)} to the {one.side.value}"
         if one.state is model.AdditionState.FAILED:
-            yield Blocker(subject=subject, on=f"it has failed: {one.failure}", hint=f"solve that, then `{again(one)}`")
+            yield Blocker(
+                subject=subject, on=f"it has failed: {one.failure}", hint=f"fix the cause, then `{again(one)}`"
+            )
             continue
         looked = last_polled(one.looked_at_s, now_s)
         failed = f"; its last step failed: {one.failure}" if one.failure else ""
@@ -485,7 +489,7 @@ def _directories(one: model.AdditionStanding) -> Iterator[Blocker]:
     if (more := len(one.directories) - _DIRECTORIES) > 0:
         yield Blocker(
             subject=f"addition of {' '.join(one.bricks)} to the {one.side.value}",
-            on=f"{several(more, 'more directory waits', 'more directories wait')} for somebody",
+            on=f"{several(more, 'more directory waits', 'more directories wait')} for an admin",
             hint="`migrator brick status --json` has the command for each (`directories`)",
         )
 

@@ -42,7 +42,7 @@ UNDECIDED = frozenset({_V.OUTDATED, _V.DOUBTFUL})
 
 def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFacts | None) -> DirectoryVerdict:
     """Judge one copy of a directory. `known` is the last record of the same copy that was right (None: the directory
-    did not exist). `above` is its parent (None: not known).
+    did not exist). `above` is its parent (None: unknown).
     """
     if known is None:
         return _V.UNKNOWN if seen.shut else _V.RIGHT
@@ -67,7 +67,7 @@ def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFa
 
 def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
     """Return whether a copy shows that no user has changed the directory since it was known to be right. A change by a
-    user sets the same ctime on all copies. False if the times are not known.
+    user sets the same ctime on all copies. False if the times are unknown.
     """
     if known.changed_ns is None or copy.changed_ns is None:
         return False
@@ -85,8 +85,8 @@ def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts 
 def restored(known: DirectoryFacts) -> str:
     """Report an `outdated` directory that was restored to what is recorded."""
     return (
-        f"{show(known.path)}: GlusterFS had made it root's with mode 0000; it is {_words(known)} again. It was used after that "
-        f"was recorded: if somebody gave it another mode, owner or ACL in those seconds, that is lost, and has to be repeated"
+        f"{show(known.path)}: GlusterFS had made it root's with mode 0000; it is {_attributes(known)} again. It was used after that "
+        f"was recorded: a mode, owner or ACL that a user gave it in those seconds is lost, and must be set again"
     )
 
 
@@ -96,17 +96,17 @@ def listed(
     """Describe a directory that was not restored, for the admin. `root` is the mount of the volume. `failure` is the
     reason if a restore was tried and failed.
     """
-    now = f"it is {_words(seen)} now" if not seen.shut else "only root may enter it: it is root's with mode 0000"
+    now = f"it is {_attributes(seen)} now" if not seen.shut else "only root can enter it: it is root's with mode 0000"
     if known is None:
-        reason = f"{now}, and was never seen otherwise: whose it is, is not known"
+        reason = f"{now}, and its owner is unknown: no other attributes were recorded"
         command = _by_the_one_above(root, seen.path)
     else:
-        reason = f"{now}, and was {_words(known)}"
+        reason = f"{now}, and was {_attributes(known)}"
         command = _as_before(root, seen, known)
     if verdict is _V.DOUBTFUL:
-        reason += "; GlusterFS may have done that, or somebody who works there"
+        reason += "; GlusterFS or a user may have changed it"
     if failure:
-        reason += f"; it could not be given back ({failure})"
+        reason += f"; it could not be restored ({failure})"
     return ListedDirectory(
         path=seen.path,
         gfid=seen.gfid.hex(),
@@ -160,7 +160,7 @@ def _left_by(default: bytes | None) -> int:
     return by_tag.get(USER_OBJ, 7) << 6 | group << 3 | by_tag.get(OTHER, 7)
 
 
-def _words(one: DirectoryFacts) -> str:
+def _attributes(one: DirectoryFacts) -> str:
     acl = ", with an ACL" if one.access else ""
     return f"{one.uid}:{one.gid} {one.mode:04o}{acl}"
 

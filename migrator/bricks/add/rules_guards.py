@@ -4,7 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, Wish
+from migrator.bricks.add.model import AdditionRecord, AdditionSide, AdditionSnapshot, AdditionState, Wish
 from migrator.bricks.volume import condition_problems, halt_until, host_of, other_work, path_of
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, DiskFacts, NewPlace, VolumeState
@@ -17,11 +17,11 @@ from migrator.scan.rules import strange_problems
 
 def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
     """Halt with the preflight checks that failed."""
-    words = f"{record.shown_bricks} cannot be added: {several(len(problems), 'preflight check')} failed"
-    return halt_until(words, "solve that", reasons=tuple(problems))
+    words = f"Cannot add {record.shown_bricks}: {several(len(problems), 'preflight check')} failed"
+    return halt_until(words, "fix these problems", reasons=tuple(problems))
 
 
-def finished_words(record: AdditionRecord) -> str:
+def describe_end(record: AdditionRecord) -> str:
     """Describe the result."""
     if record.state is AdditionState.FORGOTTEN:
         return f"the addition of {record.shown_bricks} was a mistake and is forgotten"
@@ -60,11 +60,11 @@ SMALLEST_SHARE = 0.8
 """Share of the smallest other brick. Gluster places files by their names, so the smallest brick is full first."""
 
 
-def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
+def place_problems(record: AdditionRecord, seen: AdditionSnapshot, wish: Wish) -> Iterator[str]:
     """Yield the problems of the places of the new bricks."""
     for place in map(seen.place, record.bricks):
         if place.unread:
-            yield f"what lies at {place.name} is not known: {place.unread}"
+            yield f"the content of {place.name} is unknown: {place.unread}"
             continue
         yield from _place(place, record, seen)
         if not wish.accept_unlike:
@@ -75,7 +75,7 @@ def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> It
             yield f"{count} of the new bricks lie on one file system ({host}:{mount})"
 
 
-def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
     path = path_of(place.name)
     if not place.own:
         yield (
@@ -120,7 +120,7 @@ def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
     if place.others:
         yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
     if not place.filesystem_id:
-        yield f"which file system is mounted at {place.mount} on {host_of(place.name)} cannot be told from others: XFS can"
+        yield f"the file system at {place.mount} on {host_of(place.name)} has no id that tells it from others: use XFS"
     elif place.stale and not begun_to_put_in(record, place):
         yield f"{place.name} carries the marks of the brick, and holds no file: {_unmarking(place)}"
 
@@ -132,10 +132,10 @@ def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
     return record.state is AdditionState.ADDING and own and is_new and not place.entries
 
 
-def _stale(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
+def _stale(place: NewPlace, seen: AdditionSnapshot) -> Iterator[str]:
     """Give the command only if no volume has the brick."""
     if seen.owners is None or place.name in seen.owners:
-        yield f"{place.name} carries the marks of a brick, and whether it belongs to a volume is not known"
+        yield f"{place.name} carries the marks of a brick, and its volume is unknown"
     elif place.marked_above:
         yield (
             f"directories above {place.name} carry the marks of a brick: {', '.join(place.marked_above)}; Gluster refuses it. "
@@ -148,23 +148,23 @@ def _stale(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
         )
 
 
-def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
     if seen.rooms is None:
-        yield "how large the other bricks are is not known: see `gluster volume status VOLUME detail`, or accept it by name"
+        yield "the sizes of the other bricks are unknown: see `gluster volume status VOLUME detail`, or accept that with --accept-unlike"
         return
     arbiters = {brick.name for brick in seen.state.bricks if brick.arbiter}
     left_out = {*arbiters, *record.bricks, record.instead_of}
     rooms = [room for name, room in seen.rooms.items() if name not in left_out]
     kinds = {room.filesystem for room in rooms if room.filesystem}
     if kinds and place.filesystem not in kinds:
-        yield f"{place.name} is {place.filesystem}, and the other bricks are {', '.join(sorted(kinds))}: accept it by name"
+        yield f"{place.name} is {place.filesystem}, and the other bricks are {', '.join(sorted(kinds))}: accept that with --accept-unlike"
     sizes = [room.total_bytes for room in rooms if room.total_bytes]
     if not sizes or place.total_bytes is None:
-        yield f"whether {place.name} is as large as the other bricks is not known: accept it by name"
+        yield f"the size of {place.name}, or of the other bricks, is unknown: accept that with --accept-unlike"
     elif place.total_bytes < SMALLEST_SHARE * min(sizes) and not _arbiter(place.name, record, seen.state):
         yield (
             f"{place.name} has {format_size(place.total_bytes)}, and the smallest of the others {format_size(min(sizes))}: it "
-            "would be full first; accept it by name"
+            "would be full first; accept that with --accept-unlike"
         )
 
 
@@ -184,13 +184,13 @@ _TWO = 2
 """Number of copies for which Gluster sets no quorum by default."""
 
 
-def health_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+def health_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
     """Yield the reasons why the volume is not healthy, and the tasks that move files."""
     yield from condition_problems(seen.state, instead_of=record.instead_of)
     yield from other_work(seen.tasks, seen.drains, seen.additions)
 
 
-def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
+def before_problems(record: AdditionRecord, seen: AdditionSnapshot, wish: Wish) -> Iterator[str]:
     """Yield the reasons why these bricks do not make whole sets that the volume can take."""
     yield from _sets(record, seen.state)
     yield from _foreign(record, seen)
@@ -227,7 +227,7 @@ def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
             yield f"host {host_of(name)} of the new brick is not connected"
 
 
-def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+def swap_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
     """Yield the failed checks of replacing one brick by another."""
     yield from _foreign(record, seen)
     state = seen.state
@@ -261,11 +261,11 @@ def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     yield from _hosts_known(record, state)
 
 
-def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSeen) -> Iterator[str]:
+def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSnapshot) -> Iterator[str]:
     """Yield the reasons why a set cannot be without one of its bricks for a while, or cannot fill it again."""
     place = seen.place(away)
     if any(brick.name == away and brick.online for brick in members) and place.unread:
-        yield f"what lies at {away} is not known: {place.unread}"
+        yield f"the content of {away} is unknown: {place.unread}"
     if place.own and place.mount == path_of(away):
         yield (
             f"{away} is a mount point itself, which Gluster takes into its own place by force alone: add a brick in a directory "
@@ -278,13 +278,13 @@ def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: Addi
     if is_on(options, "cluster.self-heal-daemon", default=True) is not True:
         yield "cluster.self-heal-daemon is not on: nothing would fill the new file system"
     if seen.blamed is None:
-        yield f"whether the other copies of {away} are whole is not known: their hosts do not tell (see `migrator doctor`)"
+        yield f"the pending heals of the other copies of {away} are unknown: their hosts do not report them (see `migrator doctor`)"
         return
     for name, entries in sorted(seen.blamed.items()):
         if name != away and entries:
             yield (
-                f"{several(entries, 'entry', 'entries')} at least wait to be healed on {name}: {away} may have the only good copy "
-                "of them. Wait until they are healed"
+                f"{several(entries, 'entry', 'entries')} or more have pending heals on {name}: {away} may have their only good "
+                "copy. Wait until they are healed"
             )
 
 
@@ -302,9 +302,9 @@ def has_quorum(members: Sequence[Brick], up: Sequence[Brick], options: Mapping[s
     return 2 * len(up) > len(members) or (2 * len(up) == len(members) and members[0] in up)
 
 
-def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+def _foreign(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
     if seen.owners is None:
-        yield "which bricks belong to a volume already is not known: see `gluster volume info`"
+        yield "the volumes of the bricks of this pool are unknown: see `gluster volume info`"
     for name in record.bricks:
         owner = (seen.owners or {}).get(name)
         if owner is not None and record.instead_of != name:
@@ -319,7 +319,7 @@ def disks_to_check(disks: Mapping[str, DiskFacts], *, prepared: bool) -> Mapping
     return {name: disk for name, disk in disks.items() if prepared or disk.mount or disk.unread}
 
 
-def target_problems(record: AdditionRecord, seen: AdditionSeen, *, prepared: bool) -> Iterator[str]:
+def target_problems(record: AdditionRecord, seen: AdditionSnapshot, *, prepared: bool) -> Iterator[str]:
     """Yield the reasons not to give bricks to the target, with `prepared` also that a file system is not mounted: the
     `pre-add` hooks make and mount it.
     """
@@ -335,4 +335,4 @@ def target_problems(record: AdditionRecord, seen: AdditionSeen, *, prepared: boo
     yield from other_work(additions=seen.additions)
     before = record.notes.room_before or seen.target
     if before is None or (before.total_bytes is None and before.storage_targets is None):
-        yield "how large the target is, is not known: see `migrator doctor`"
+        yield "the size of the target is unknown: see `migrator doctor`"

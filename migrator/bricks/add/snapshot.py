@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from migrator.bricks.add import model
 from migrator.bricks.add.call import AdditionCall
+from migrator.bricks.add.model import AdditionSnapshot
 from migrator.bricks.add.rules import may_add
 from migrator.bricks.progress import StallWatch, samples_of
 from migrator.bricks.strange_files import strange_now
@@ -26,7 +27,7 @@ class AdditionSnapshots:
     def __post_init__(self) -> None:
         self.stalls = StallWatch(incomplete_s=self.call.now_s())
 
-    async def take(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
+    async def take(self, record: model.AdditionRecord) -> AdditionSnapshot | None:
         """Query only the facts that this state needs. Return None if Gluster does not answer."""
         ports = self.call.ports
         found = await told(ports.volume.state_and_tasks())
@@ -39,11 +40,11 @@ class AdditionSnapshots:
         task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
         self.progress = None if task is None else await told(ports.volume.progress(task))
         still = "" if task is None else self._stalled(record, state, task)
-        return model.AdditionSeen(state=state, tasks=tasks, progress=self.progress, stalled=still)
+        return AdditionSnapshot(state=state, tasks=tasks, progress=self.progress, stalled=still)
 
     async def _before(
         self, record: model.AdditionRecord, state: VolumeState, tasks: tuple[VolumeTask, ...]
-    ) -> model.AdditionSeen:
+    ) -> AdditionSnapshot:
         ports, ledger = self.call.ports, self.call.ports.ledger
         self.places = dict(await ports.places(record.bricks))
         to_target = record.side is model.AdditionSide.TARGET
@@ -57,7 +58,7 @@ class AdditionSnapshots:
             and (one.side is record.side or (not to_target and set(one.bricks) & set(record.bricks)))
         ]
         hosts = {brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks}
-        return model.AdditionSeen(
+        return AdditionSnapshot(
             state=state,
             tasks=tasks,
             owners=await told(ports.volume.owners()),

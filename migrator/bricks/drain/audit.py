@@ -8,7 +8,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import AuditSeen, LeftKind, Leftover
+from migrator.bricks.drain.model import DrainAudit, LeftKind, Leftover
 from migrator.bricks.drain.rules_audit import MOST_EXAMPLES, MOST_LEFTOVERS, BrickAudit, audit_of
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.clock import Clock
@@ -63,7 +63,7 @@ async def audit_bricks(
     read_block: ReadBlock,
     clock: Clock,
     left: LeftListFile | None = None,
-) -> AuditSeen:
+) -> DrainAudit:
     """Walk every brick of a drain, including arbiters, in parallel. A walk that fails makes the audit incomplete. Every
     path that is found goes to `left`. Raises OSError if it cannot be written.
     """

@@ -16,6 +16,7 @@ from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.call import HOOK_STEPS, LOG, DrainCall, DrainPorts, bricks_of, hooked
 from migrator.bricks.drain.leftovers import write_commands
+from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
 from migrator.bricks.drain.rules import next_step
 from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.snapshot import DrainSnapshots
@@ -80,12 +81,12 @@ async def drain_bricks(request: model.DrainRequest, ports: DrainPorts) -> model.
     if request.confirm is not None and problems:
         raise Refused(
             f"{', '.join(requested.bricks)} may not be wiped, and nothing was done: {'; '.join(problems)}",
-            hint="move what else is there to another disk, or drain without --confirm and wipe by hand",
+            hint="move the other files there to another disk, or drain without --confirm and wipe by hand",
         )
     if request.confirm not in (None, word):
         raise Refused(
-            "the word to confirm does not belong to these bricks and their disks: nothing was done",
-            hint="see the bricks and the word with --dry-run",
+            "the confirmation word is not that of these bricks and their disks: nothing was done",
+            hint="--dry-run prints the word",
         )
     call: DrainCall = Call(ports=ports, request=request, site=site, log=LOG)
     begins = requested.continued is None or requested.continued.state in model.UNTOUCHED_STATES
@@ -111,7 +112,7 @@ async def stop_drain(request: model.DrainRequest, ports: DrainPorts) -> model.Dr
     if known is None or (known.state is model.DrainState.STOPPED and drained & set(requested.bricks)):
         raise UsageError(
             f"no drain of {', '.join(requested.bricks)} is in progress that this program began",
-            hint="`migrator brick list` shows the tasks of Gluster; stop by hand what was begun by hand "
+            hint="`migrator brick list` shows the tasks of Gluster; stop a drain that was begun by hand with "
             "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
         )
     call: DrainCall = Call(ports=ports, request=request, site=site, log=LOG)
@@ -124,7 +125,7 @@ class _RequestedBricks(Struct, frozen=True, kw_only=True):
     """The bricks as the volume and the ledger have them."""
 
     state: VolumeState
-    seen: model.DrainSeen
+    seen: DrainSnapshot
     bricks: tuple[str, ...]
     known: model.DrainRecord | None
 
@@ -155,7 +156,7 @@ async def _requested_bricks(request: model.DrainRequest, ports: DrainPorts) -> _
     state, tasks = await ports.volume.state_and_tasks()
     bricks = tuple(dict.fromkeys(request.bricks))
     known = ports.ledger.drains.latest(state.volume_id, bricks)
-    seen = model.DrainSeen(state=state, tasks=tasks)
+    seen = DrainSnapshot(state=state, tasks=tasks)
     return _RequestedBricks(state=state, seen=seen, bricks=bricks if known is None else known.bricks, known=known)
 
 
@@ -235,7 +236,7 @@ _Done = Done[model.DrainState, model.DrainNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
+class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
     """Takes bricks out of the volume, or (`back`) stops the drain."""
 
     events = StepEvents(done=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED, aborting=EventKind.DRAIN_FAILED)
@@ -305,11 +306,11 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
     def emit(self, kind: EventKind, severity: Severity, record: model.DrainRecord, message: str) -> None:
         self.call.emit(kind, severity, record.subject, message)
 
-    async def snapshot(self, record: model.DrainRecord) -> model.DrainSeen:
+    async def snapshot(self, record: model.DrainRecord) -> DrainSnapshot:
         self._hand_over = await self._hands_over(record)
         return await self.snapshots.take(record, hand_over=self._hand_over)
 
-    def next_step(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+    def next_step(self, record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
         step = self.decide(record, seen)
         if isinstance(step, Halt) and self._restarts_failed(record, seen):
             self._restarts += 1
@@ -324,7 +325,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
             return Finished(state=record.state, words=words)
         return step
 
-    def decide(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+    def decide(self, record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
         """Return the next step of this call."""
         if self.back:
             return next_step(record, seen) if record.is_reverted() else rules.begin_stop(record, seen)
@@ -332,7 +333,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
             return rules.begin_again(record, seen)
         return next_step(record, seen, hand_over=self._hand_over)
 
-    def _restarts_failed(self, record: model.DrainRecord, seen: model.DrainSeen) -> bool:
+    def _restarts_failed(self, record: model.DrainRecord, seen: DrainSnapshot) -> bool:
         """Return whether this call restarts a drain that failed during it. It does so if no preflight check fails and
         an admin would do the same: Gluster moved all but a few files, broke off, lost its rebalance process, or reports
         no counters of a host that is up. A new task examines only the remaining files.
@@ -346,7 +347,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
         )
 
     def repeats_snapshot(
-        self, record: model.DrainRecord, halt: Halt, snapshot: model.DrainSeen, *, tries: int, waited_s: float
+        self, record: model.DrainRecord, halt: Halt, snapshot: DrainSnapshot, *, tries: int, waited_s: float
     ) -> bool:
         """Return whether the next snapshot may differ without an act: a query failed, or a host or brick whose absence
         broke the drain off is coming up again.
@@ -369,7 +370,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
             return False
         return await self.snapshots.has_next_hook(record)
 
-    async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen) -> model.DrainNotes:
+    async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: DrainSnapshot) -> model.DrainNotes:
         self._begun = True
         await self.moves.unshield(record)
         await self._lock(record, act)
@@ -413,7 +414,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
             self._bricks_locked = False
 
     async def _notes_before(
-        self, record: model.DrainRecord, act: model.DrainAct, seen: model.DrainSeen
+        self, record: model.DrainRecord, act: model.DrainAct, seen: DrainSnapshot
     ) -> model.DrainNotes:
         """Return the facts to record with the intent."""
         if act.step is not model.DrainStep.START or seen.state is None:
@@ -559,7 +560,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
         # The next snapshot decides the result. Findings do not end this step.
         return Done(words="; ".join(left) or "nothing is left", result=act.intent)
 
-    async def _audited(self, record: model.DrainRecord) -> model.AuditSeen:
+    async def _audited(self, record: model.DrainRecord) -> DrainAudit:
         """Walk every brick. Raises MigratorError."""
         found = await self.snapshots.volume()
         ports = self.call.ports
@@ -570,9 +571,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
             bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
         return await self._walk(record, bricks, None if found is None else found[0])
 
-    async def _walk(
-        self, record: model.DrainRecord, bricks: Sequence[Brick], state: VolumeState | None
-    ) -> model.AuditSeen:
+    async def _walk(self, record: model.DrainRecord, bricks: Sequence[Brick], state: VolumeState | None) -> DrainAudit:
         """Walk the bricks, and write down what to do about each leftover. Raises MigratorError."""
         ports, directory = self.call.ports, self.call.directory
         make = ports.left_list
@@ -611,7 +610,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
         # This follows the hooks and the backup, which take time.
         problems = rules.commit_problems(record, await self.snapshots.take(record))
         if problems:
-            raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
+            raise Refused(f"{record.shown_bricks}cannot be committed: {'; '.join(problems)}")
         await self.moves.look_up_everywhere(record)
         await ports.volume.commit(record.bricks)
         # A client may have written until now: another audit decides on a wipe, whatever the clock says.
@@ -656,7 +655,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
         if found is None or self.snapshots.audit is not None or not completed:
             return Done()
         self.snapshots.named = await self._walk(record, bricks_of(record, found[0].bricks), found[0])
-        return Done(words="; ".join(rules.audit_left(self.snapshots.named)) or "nothing is left all the same")
+        return Done(words="; ".join(rules.audit_left(self.snapshots.named)) or "the audit found no leftovers")
 
     async def _stop(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
@@ -727,7 +726,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
 
     # The end of the call.
 
-    async def _ended(self, ended: OperationEnd[model.DrainRecord, model.DrainSeen]) -> model.DrainSummary:
+    async def _ended(self, ended: OperationEnd[model.DrainRecord, DrainSnapshot]) -> model.DrainSummary:
         record, out = ended.record, ended.record.state in model.OUT_STATES
         if not isinstance(ended.reason, Stuck) and (out or record.state is model.DrainState.STOPPED):
             await self._end_hooks(record)
@@ -739,7 +738,7 @@ class DrainProcedure(Procedure[model.DrainRecord, model.DrainSeen]):
                 return self.summary(record, halted(halt))
             case Stuck():
                 hosts = rules.silent_hosts(record, ended.snapshot)
-                end = stuck(record, rules.way_out(record, hosts) if hosts else "put that right")
+                end = stuck(record, rules.way_out(record, hosts) if hosts else "fix the cause")
                 self.emit(EventKind.DRAIN_HALTED, Severity.ERROR, record, end.words)
                 return self.summary(record, end)
             case _:

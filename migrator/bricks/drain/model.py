@@ -364,7 +364,7 @@ class VolumeName(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class AuditSeen(Struct, frozen=True, kw_only=True):
+class DrainAudit(Struct, frozen=True, kw_only=True):
     """The newest audit by this process: every brick of the drain, walked on its host.
 
     `left` counts entries that are not directories, link-to files or Gluster's own. `unsure` counts entries whose kind
@@ -389,7 +389,7 @@ class AuditSeen(Struct, frozen=True, kw_only=True):
         return self.whole and not self.left and not self.unsure
 
 
-class DrainSeen(Struct, frozen=True, kw_only=True):
+class DrainSnapshot(Struct, frozen=True, kw_only=True):
     """A snapshot of the volume, taken after the record was read. None always means not read or unreadable.
 
     `state` is the volume with its peers and bricks, `tasks` has every task in its status, and `progress` the counters
@@ -410,7 +410,7 @@ class DrainSeen(Struct, frozen=True, kw_only=True):
     lost: str = ""
     silent: str = ""
     causes: tuple[str, ...] = ()
-    audit: AuditSeen | None = None
+    audit: DrainAudit | None = None
     places: Mapping[str, PlaceSeen] | None = None
 
 
@@ -466,7 +466,7 @@ class DrainRequest(BrickRequest, frozen=True, kw_only=True):
 
 
 class DrainCheck(Struct, frozen=True, kw_only=True):
-    """The facts of the preflight checks. None means not known. `rooms` has the remaining bricks by name. `used_bytes`
+    """The facts of the preflight checks. None means unknown. `rooms` has the remaining bricks by name. `used_bytes`
     and `used_inodes` are those of the leaving bricks. `catalog` is the source of `files`, `size_bytes`,
     `largest_bytes`, `linked_symlinks` and `retained` (files of users who work on the target). `problems` are the
     reasons against a start.

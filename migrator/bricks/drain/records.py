@@ -35,7 +35,7 @@ class DrainRecords(BrickOperationStore[DrainRecord, DrainState, DrainStep, Drain
             for one in self.every(connection):
                 others = set(one.bricks) != set(bricks) and one.volume_id == volume_id and one.state not in over
                 if others and set(one.bricks) & set(bricks):
-                    hint = "finish that one, or take it back with `migrator brick stop`"
+                    hint = "finish that one, or stop it with `migrator brick stop`"
                     raise begun_already(f"a drain of {one.shown_bricks}", hint)
             begins = anew and newest is not None and newest.state in drain.OUT_STATES
             if newest is not None and newest.state not in drain.DRAIN_ENDED_STATES and not begins:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from migrator.bricks.drain import model
+from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
 from migrator.bricks.volume import (
     Membership,
     halt_until,
@@ -31,7 +32,7 @@ _TASK_MATTERS = frozenset(
 )
 
 
-def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None:
+def cannot_tell(record: model.DrainRecord, seen: DrainSnapshot) -> Halt | None:
     """Return why this snapshot proves nothing; None if it has all required facts."""
     state = seen.state
     if state is None:
@@ -39,13 +40,13 @@ def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None
     if halt := wrong_volume(record, state):
         return halt
     if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
-        gone = "not known which" if state.peers_down is None else ", ".join(state.peers_down)
-        words = f"the state of the drain of {record.shown_bricks} is not known: hosts are missing ({gone})"
+        gone = "names unknown" if state.peers_down is None else ", ".join(state.peers_down)
+        words = f"the state of the drain of {record.shown_bricks} is unknown: hosts are missing ({gone})"
         return halt_until(words, "bring glusterd up on every host", look_again=True)
     return None
 
 
-def own_task(record: model.DrainRecord, seen: model.DrainSeen) -> VolumeTask | None:
+def own_task(record: model.DrainRecord, seen: DrainSnapshot) -> VolumeTask | None:
     """Return the remove-brick task of any of these bricks, whether or not this program began it."""
     return remove_brick_of(seen.tasks, record.bricks)
 
@@ -59,7 +60,7 @@ def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
 
 
 @collected
-def counter_problems(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[str]:
+def counter_problems(record: model.DrainRecord, seen: DrainSnapshot) -> Iterator[str]:
     """Return why Gluster's counters do not prove that everything was moved. An unknown counter is a problem."""
     progress = seen.progress
     if progress is None:
@@ -80,12 +81,12 @@ def counter_problems(record: model.DrainRecord, seen: model.DrainSeen) -> Iterat
         yield f"{several(progress.skipped, 'file')} were skipped"
 
 
-def moves(seen: model.DrainSeen) -> bool:
+def moves(seen: DrainSnapshot) -> bool:
     """Return whether Gluster moves files on any host that reports counters."""
     return seen.progress is not None and seen.progress.moving
 
 
-def ended_badly(seen: model.DrainSeen) -> bool:
+def ended_badly(seen: DrainSnapshot) -> bool:
     """Return whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
     progress = seen.progress
     if progress is None or not progress.counters or moves(seen):
@@ -94,7 +95,7 @@ def ended_badly(seen: model.DrainSeen) -> bool:
     return failed or bool(progress.failures or progress.skipped)
 
 
-def only_few_failed(seen: model.DrainSeen) -> bool:
+def only_few_failed(seen: DrainSnapshot) -> bool:
     """Return whether Gluster completed on every host with few failures, as users cause them who work meanwhile."""
     progress = seen.progress
     if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
@@ -103,7 +104,7 @@ def only_few_failed(seen: model.DrainSeen) -> bool:
     return few and progress.failures > 0 and not progress.skipped
 
 
-def broke_off(seen: model.DrainSeen) -> bool:
+def broke_off(seen: DrainSnapshot) -> bool:
     """Return whether Gluster gave up on a host although it could move the files that it reached. It does so if a brick
     cannot be reached for a moment, for instance right after a reboot (`Received CHILD_DOWN. Exiting` in the rebalance
     log, 10.3).
@@ -115,7 +116,7 @@ def broke_off(seen: model.DrainSeen) -> bool:
     return failed and progress.failures <= FEW and not progress.skipped
 
 
-def why_failed(record: model.DrainRecord, seen: model.DrainSeen) -> str:
+def why_failed(record: model.DrainRecord, seen: DrainSnapshot) -> str:
     """Return why a drain has failed: Gluster's counters, and the possible causes."""
     others = len(seen.causes) - _MOST_CAUSES
     more = (f"and {others} more",) if others > 0 else ()
@@ -123,10 +124,10 @@ def why_failed(record: model.DrainRecord, seen: model.DrainSeen) -> str:
 
 
 @collected
-def hosts_missing(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[str]:
+def hosts_missing(record: model.DrainRecord, seen: DrainSnapshot) -> Iterator[str]:
     """Return hosts and bricks of the volume that are not seen to be up. Without them Gluster's report is incomplete."""
     if seen.state is None:
-        yield "the state of the volume is not known"
+        yield "the state of the volume is unknown"
         return
     yield from parts_missing(seen.state)
     counters = () if seen.progress is None else seen.progress.counters
@@ -184,7 +185,7 @@ def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[
 # commands do not help, nor does a restart alone.
 
 
-def silent_hosts(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str, ...]:
+def silent_hosts(record: model.DrainRecord, seen: DrainSnapshot) -> tuple[str, ...]:
     """Return hosts with leaving bricks that report no counters of a listed drain, although every host and brick of the
     volume is up. None if something is missing, which must be fixed first. The queried host reports its own counters
     without its name, so it can be listed although it reports them.
@@ -206,7 +207,7 @@ def why_silent(hosts: tuple[str, ...], *, for_s: float | None = None) -> str:
 def way_out(record: model.DrainRecord, hosts: tuple[str, ...]) -> str:
     """Return the command with which an admin repairs silent hosts."""
     return (
-        f"if that lasts, glusterd has lost the process that moves files: on {' and '.join(hosts)}, if "
+        f"if that lasts, glusterd has lost its rebalance process: on {' and '.join(hosts)}, if "
         f"`pgrep -f [r]ebalance/{record.volume}` finds none, run `rm -f /var/lib/glusterd/vols/{record.volume}/rebalance/*.pid "
         "&& systemctl restart glusterd`, and the drain continues (what that does to bricks: docs/bricks.md)"
     )
@@ -265,14 +266,14 @@ _OUT_WORDS = {
 }
 
 
-def audit_since(record: model.DrainRecord, seen: model.DrainSeen, state: model.DrainState) -> model.AuditSeen | None:
+def audit_since(record: model.DrainRecord, seen: DrainSnapshot, state: model.DrainState) -> DrainAudit | None:
     """Return the audit that began after the record entered a state; None if there is none."""
     audit, since_s = seen.audit, record.times.get(state)
     return None if audit is None or since_s is None or audit.started_at_s < since_s else audit
 
 
 @collected
-def audit_left(audit: model.AuditSeen) -> Iterator[str]:
+def audit_left(audit: DrainAudit) -> Iterator[str]:
     """Yield why an audit does not prove that nothing is left; nothing if it does."""
     if not audit.whole:
         yield f"the audit is not complete: {'; '.join(audit.reasons[:3]) or 'no reason was recorded'}"
@@ -283,11 +284,11 @@ def audit_left(audit: model.AuditSeen) -> Iterator[str]:
         yield f"{several(audit.unsure, 'file')} on the bricks may be data{shown}"
 
 
-def _with_commands(audit: model.AuditSeen) -> str:
+def _with_commands(audit: DrainAudit) -> str:
     return f" with the commands in {audit.commands_file}" if audit.commands_file else ""
 
 
-def audit_state(audit: model.AuditSeen) -> HookState:
+def audit_state(audit: DrainAudit) -> HookState:
     """Return how an audit before a commit ended, for hooks. Leftovers refuse the commit. An incomplete audit without
     findings failed.
     """
@@ -296,7 +297,7 @@ def audit_state(audit: model.AuditSeen) -> HookState:
     return HookState.REFUSED if audit.left or audit.unsure else HookState.FAILED
 
 
-def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bool) -> model.Step:
+def _out_of_the_volume(record: model.DrainRecord, seen: DrainSnapshot, *, hand_over: bool) -> model.Step:
     """Return the next step after the commit."""
     state = record.state
     finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
@@ -318,7 +319,7 @@ def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand
     return _wipe(record, seen)
 
 
-def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _wipe(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """A new file system is made only if a fresh audit found nothing, or if a wipe had begun."""
     places = seen.places or {}
     found = {name: places.get(name, PlaceSeen.UNKNOWN) for name in record.bricks}
@@ -348,7 +349,7 @@ def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 # Stopping a drain, and restoring the options that it changed.
 
 
-def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _stopping(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Return the next step between the intent of the stop and its end. Only Gluster's tasks show that end."""
     task = own_task(record, seen)
     if task is None:
@@ -361,7 +362,7 @@ def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     return _stop(task, record.failure)
 
 
-def _settling(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _settling(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Return the next step until the layout of directories is right again."""
     layout = seen.layout
     if (
@@ -385,7 +386,7 @@ def options_to_restore(record: model.DrainRecord, state: VolumeState) -> tuple[s
     return still_changed(record.notes.options or (), state)
 
 
-def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | None:
+def _restore(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step | None:
     """Restore the options that the drain changed, once it has ended; None if there are none."""
     if not record.notes.options:
         return None
@@ -411,7 +412,7 @@ def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | N
 # - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
-def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bool = False) -> model.Step:
+def next_step(record: model.DrainRecord, seen: DrainSnapshot, *, hand_over: bool = False) -> model.Step:
     """Return the next step. With `hand_over`, bricks that are out are wiped and handed over. Without it, the drain ends
     there.
 
@@ -443,15 +444,15 @@ def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bo
         return _restore(record, seen) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
-            hint=f"put that right (why a file was not moved: /var/log/glusterfs/{record.volume}-rebalance.log on {hosts}) "
-            "and drain again (`migrator brick drain`), or take it back (`migrator brick stop`)",
+            hint=f"fix the cause (/var/log/glusterfs/{record.volume}-rebalance.log on {hosts} has it for each file) and drain again "
+            "(`migrator brick drain`), or stop the drain (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
         return _stopping(record, seen)
     return _under_way(record, seen)
 
 
-def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def begin_again(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Return the first step of a call that drains after a failed attempt. The caller asks this once, and then
     `next_step`. In every other state it is the same as `next_step`.
 
@@ -476,24 +477,24 @@ def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     return _start(record, seen) if counter_problems(record, seen) else _act(_D.AUDIT)
 
 
-def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def begin_stop(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Return the first step of a call that stops a drain. The caller asks this until the record is in a stop state
     (`DrainRecord.is_reverted`) or nothing is left to do, and then `next_step`.
     """
     if record.state in model.UNTOUCHED_STATES:
-        reason = "it was given up before anything was touched"
+        reason = "it was aborted before anything was changed"
         return Act(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
     if record.state in model.OUT_STATES:
         return Halt(
-            words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",
-            hint="to have it back, add it again, with a new file system",
+            words=f"{record.bricks_are} out of the volume: a commit cannot be undone",
+            hint="add the bricks again, with new file systems",
         )
     if record.is_reverted() or cannot_tell(record, seen) or membership(record, seen.state) is not Membership.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is not None and (halt := another_drain(record, task)):
         return halt
-    return _stop(task, record.failure or "it was asked for")
+    return _stop(task, record.failure or "the stop was requested")
 
 
 def may_start(record: model.DrainRecord) -> bool:
@@ -503,7 +504,7 @@ def may_start(record: model.DrainRecord) -> bool:
     )
 
 
-def commit_problems(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str, ...]:
+def commit_problems(record: model.DrainRecord, seen: DrainSnapshot) -> tuple[str, ...]:
     """Return every reason against a commit now. An unknown fact is one."""
     problems = [*counter_problems(record, seen), *hosts_missing(record, seen)]
     task = own_task(record, seen)
@@ -516,24 +517,24 @@ def commit_problems(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[s
     return tuple(dict.fromkeys(problems))
 
 
-def _start(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _start(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     problems = () if seen.state is None else structure_problems(seen.state, record.bricks)
     if problems:
         return Halt(
-            words=f"{record.shown_bricks} cannot be drained",
+            words=f"Cannot drain {record.shown_bricks}: this volume does not allow it",
             reasons=problems,
             hint="see `migrator brick list` for the bricks of the volume and their sets",
         )
     if seen.preflight is None:
         return Halt(words="the preflight checks were not made", hint="run the same command again", look_again=True)
     if seen.preflight:
-        words = f"cannot drain {record.shown_bricks} now: {several(len(seen.preflight), 'preflight check')} failed"
-        return halt_until(words, "put that right", reasons=seen.preflight)
+        words = f"Cannot drain {record.shown_bricks}: {several(len(seen.preflight), 'preflight check')} failed"
+        return halt_until(words, "fix these problems", reasons=seen.preflight)
     task = own_task(record, seen)
     return _act(_D.START, task_before=None if task is None else task.id)
 
 
-def _starting(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _starting(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Between the intent of the start and its result the snapshot decides."""
     task = own_task(record, seen)
     # The failed task that was to be ended may be running again.
@@ -546,12 +547,12 @@ def _starting(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     return step
 
 
-def _works(seen: model.DrainSeen) -> bool:
+def _works(seen: DrainSnapshot) -> bool:
     """Return whether Gluster moves files and is not stalled."""
     return moves(seen) and not (seen.stalled or seen.lost)
 
 
-def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _under_way(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Between the start and the commit, with the bricks in the volume."""
     task, progress = own_task(record, seen), seen.progress
     if task is None:
@@ -572,11 +573,11 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         return _act(_D.WATCH)
     if silent or not counted or missing:
         help_words = way_out(record, silent) if silent else "bring glusterd and the bricks up on every host"
-        words = f"the progress of the drain of {record.shown_bricks} is not known"
+        words = f"the progress of the drain of {record.shown_bricks} is unknown"
         return halt_until(words, help_words, reasons=missing, look_again=True)
     if moves(seen):
         if seen.lost or seen.stalled:
-            return _give_up(seen.lost or f"it stands still: {seen.stalled}")
+            return _give_up(seen.lost or f"it is stalled: {seen.stalled}")
         # If the task had ended before and moves files again, earlier findings do not count.
         return _act(_D.WATCH) if watched else _adopt(task)
     if counter_problems(record, seen):
@@ -584,7 +585,7 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     return _act(_D.WATCH, seen_done=True) if watched else _moved(record, seen)
 
 
-def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _moved(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Return the next step before the commit. Gluster reports everything moved."""
     audit = audit_since(record, seen, _S.AUDITING)
     if record.state is _S.DRAINED or audit is None:
@@ -597,7 +598,7 @@ def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if record.state is _S.AUDITING:
         return _act(_D.AUDIT, seen_done=True)
     if problems := commit_problems(record, seen):
-        return halt_until(f"{record.shown_bricks} may not be committed now", "put that right", reasons=problems)
+        return halt_until(f"Cannot commit {record.shown_bricks}", "fix these problems", reasons=problems)
     return _act(_D.COMMIT)
 
 
@@ -607,7 +608,7 @@ def _tries_again(record: model.DrainRecord) -> bool:
     return failed_s is not None and (started_s is None or failed_s >= started_s)
 
 
-def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
+def _taken_out(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """Return the next step when the bricks are out of the volume. That may be a commit of this drain, or an admin removed
     them by hand and may have left files behind, which only a clean audit rules out.
     """
@@ -626,6 +627,6 @@ def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     return _act(_D.AUDIT if record.state is _S.AUDITING else _D.COMMIT, seen_done=True)
 
 
-def _not_whole(record: model.DrainRecord, audit: model.AuditSeen) -> Halt:
+def _not_whole(record: model.DrainRecord, audit: DrainAudit) -> Halt:
     words, remedy = f"the audit of {record.shown_bricks} is not complete", "check every host with `migrator doctor`"
     return halt_until(words, remedy, reasons=audit_left(audit), look_again=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from migrator.bricks.drain import model
+from migrator.bricks.drain.model import DrainAudit
 from migrator.core.units import several
 
 MOST_EXAMPLES = 20
@@ -39,7 +40,7 @@ class BrickAudit:
     leftovers: list[model.Leftover] = field(default_factory=list)
 
 
-def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.AuditSeen:
+def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> DrainAudit:
     """Combine these walks of all bricks of the drain into an audit.
 
     A walk skips the entries that a drained brick keeps: directories, link-to files (by both mode and attribute), and
@@ -49,7 +50,7 @@ def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.Audit
     """
     reasons = tuple(_reasons(walks))
     examples = list(dict.fromkeys(path for walk in walks for path in (*walk.left, *walk.may_be_data)))
-    return model.AuditSeen(
+    return DrainAudit(
         started_at_s=started_at_s,
         whole=not reasons,
         left=_most([max(walk.arrived, walk.listed) - walk.probes for walk in walks], [walk.left for walk in walks]),

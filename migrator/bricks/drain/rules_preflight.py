@@ -58,12 +58,12 @@ def retained_problems(sources: Sequence[model.RetainedSource], *, accepted: bool
         later_s = max(one.due_in_s for one in sources)
         due = f", in {format_duration(later_s)} when [cutover] retain is over" if later_s > 0 else ""
         yield (
-            f"{retained_words(sources)}: purge them{due} ({' and '.join(purge_commands(sources))}, then with --confirm), or "
-            "accept by name that they are moved for nothing (--accept-retained)"
+            f"{describe_retained(sources)}: purge them{due} ({' and '.join(purge_commands(sources))}, then with --confirm), or "
+            "drain them in vain with --accept-retained"
         )
 
 
-def retained_words(sources: Sequence[model.RetainedSource]) -> str:
+def describe_retained(sources: Sequence[model.RetainedSource]) -> str:
     """Describe whose sources are there, and how large they are."""
     files, size_bytes = sum(one.files for one in sources), sum(one.size_bytes for one in sources)
     users = list(dict.fromkeys(one.user for one in sources))
@@ -118,11 +118,11 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     yield from version_problems(facts.versions, {brick.host for brick in state.bricks})
     # The largest file, the linked symlinks and the retained sources are those at the time of the scan.
     if not facts.scanned:
-        yield "what lies on the bricks is not known: run `migrator scan --via bricks`"
+        yield "the content of the bricks is unknown: run `migrator scan --via bricks`"
     elif facts.catalog_is_old:
         yield (
-            "files were moved between bricks since the newest scan of them (by a drain or an addition), so what lies on these "
-            "now is not known: run `migrator scan --via bricks`"
+            "a drain or an addition has moved files between bricks since their newest scan, so their content is unknown: run "
+            "`migrator scan --via bricks`"
         )
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
@@ -148,7 +148,7 @@ def _room(facts: model.DrainFacts) -> Iterator[str]:
     rooms, load, min_free_disk = facts.rooms, facts.load, facts.min_free_disk
     if rooms is None or min_free_disk is None or load is None:
         if facts.scanned:
-            yield "the room on the bricks is not known: see `gluster volume status VOLUME detail`"
+            yield "the room on the bricks is unknown: see `gluster volume status VOLUME detail`"
         return
     leaving = set(facts.bricks)
     staying = [members for members in subvolumes(facts.state) if not leaving & {brick.name for brick in members}]
@@ -172,7 +172,7 @@ def _room(facts: model.DrainFacts) -> Iterator[str]:
 
 
 def _disk(rooms: Mapping[str, BrickRoom], brick: Brick) -> tuple[str, str]:
-    """Return the file system of a brick: its host and device, or the brick's own name if that is not known."""
+    """Return the file system of a brick: its host and device, or the brick's own name if that is unknown."""
     room = rooms.get(brick.name)
     return brick.host, brick.name if room is None or room.device is None else room.device
 
@@ -184,7 +184,7 @@ def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:
 
 def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: model.BrickLoad) -> Iterator[str]:
     if room is None or room.free_bytes is None or room.total_bytes is None or room.free_inodes is None:
-        yield f"the room on {brick.name} is not known"
+        yield f"the room on {brick.name} is unknown"
         return
     kept_bytes = _kept(min_free_disk, room.total_bytes)
     if kept_bytes is None:
@@ -226,11 +226,11 @@ def _open_files(facts: model.DrainFacts) -> Iterator[str]:
     if facts.open_files_accepted:
         return
     if facts.open_files is None:
-        yield "how many files are open on the bricks is not known: accept it by name, or see `gluster volume status VOLUME fd`"
+        yield "the number of open files on the bricks is unknown: see `gluster volume status VOLUME fd`, or pass --accept-open-files"
     elif facts.open_files:
         yield (
-            f"{several(facts.open_files, 'file is', 'files are')} open on the bricks: wait until few users work, or accept it "
-            "by name"
+            f"{several(facts.open_files, 'file is', 'files are')} open on the bricks: wait until few users work, or pass "
+            "--accept-open-files"
         )
 
 
@@ -248,10 +248,10 @@ def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
     gf_defrag_handle_hardlink).
     """
     if marks is None:
-        yield "whether hard-linked files carry marks of an earlier drain is not known: a brick cannot be looked at on its host"
+        yield "marks of an earlier drain on hard-linked files are unknown: a brick cannot be read on its host"
     for one in marks or ():
         if one.unseen:
-            yield f"{several(one.unseen, 'entry', 'entries')} of {one.brick} cannot be looked at for marks of an earlier drain"
+            yield f"{several(one.unseen, 'entry', 'entries')} of {one.brick} cannot be read for marks of an earlier drain"
         if one.strange:
             yield from strange_problems((StrangeFiles(brick=one.brick, files=one.strange, paths=one.strange_examples),))
         if one.files:

@@ -45,7 +45,7 @@ def drain_blockers(drains: Sequence[model.DrainStanding], *, at_work: bool, now_
         names = " ".join(one.bricks)
         back = one.state in (model.DrainState.STOPPING, model.DrainState.SETTLING)
         if one.state is model.DrainState.FAILED:
-            hint = f"solve that, then `migrator brick drain {names}`, or take it back: `migrator brick stop {names}`"
+            hint = f"fix the cause, then `migrator brick drain {names}`, or stop it: `migrator brick stop {names}`"
             yield Blocker(subject=f"drain of {names}", on=f"it has failed: {one.failure}", hint=hint)
         else:
             looked = last_polled(one.looked_at_s, now_s)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.call import DrainCall, bricks_of
+from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.progress import StallWatch, TaskSample, samples_of
@@ -33,7 +34,7 @@ _STEPS_AFTER_COMMIT = {
 
 def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
     """Return the use of the fullest brick, from total and free room. All copies of a set have the same content. None if
-    one is not known.
+    one is unknown.
     """
     used = [total - free for total, free in rooms if total is not None and free is not None]
     return max(used) if used and len(used) == len(rooms) else None
@@ -51,8 +52,8 @@ class DrainSnapshots:
 
     call: DrainCall
     stalls: StallWatch = field(init=False)
-    audit: model.AuditSeen | None = None
-    named: model.AuditSeen | None = None
+    audit: DrainAudit | None = None
+    named: DrainAudit | None = None
     check: model.DrainCheck | None = None
     host_was_away: bool = False
     samples: Sequence[TaskSample] = ()
@@ -196,13 +197,13 @@ class DrainSnapshots:
         found = await told(self.call.ports.blocking(find, timeout_s=_LOOK_TIMEOUT_S))
         return tuple(paths) if found is None else found
 
-    async def take(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
+    async def take(self, record: model.DrainRecord, *, hand_over: bool = False) -> DrainSnapshot:
         """Take the snapshot that decides the next step."""
         found = await self.volume()
         if found is None:
-            return model.DrainSeen(state=None, audit=self.audit)
+            return DrainSnapshot(state=None, audit=self.audit)
         state, tasks = found
-        request, seen = self.call.request, model.DrainSeen(state=state, tasks=tasks)
+        request, seen = self.call.request, DrainSnapshot(state=state, tasks=tasks)
         task, layout = rules.own_task(record, seen), None
         if task is not None:
             seen = replace(seen, progress=await self.progress(task))
@@ -229,7 +230,7 @@ class DrainSnapshots:
             places=places,
         )
 
-    def silence(self, record: model.DrainRecord, seen: model.DrainSeen) -> tuple[tuple[str, ...], float]:
+    def silence(self, record: model.DrainRecord, seen: DrainSnapshot) -> tuple[tuple[str, ...], float]:
         """Return the hosts that report no counters although everything is up, and for how many seconds the snapshots of
         this process have found that.
         """

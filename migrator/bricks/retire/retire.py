@@ -14,6 +14,7 @@ from migrator.bricks.progress import newest_of_bricks
 from migrator.bricks.records import BrickLedger
 from migrator.bricks.retire import model, rules
 from migrator.bricks.retire.cover import CoverCheck, OpenList, PathsWithProofs
+from migrator.bricks.retire.rules import describe_sum
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
@@ -100,7 +101,7 @@ async def retire_volume(request: model.RetireRequest, ports: RetirementPorts) ->
     """
     call: RetirementCall = Call(ports=ports, request=request, site=ports.ledger.site.required(), log=LOG)
     with MigratorError.of_files(
-        "retiring the volume could not go on",
+        "retiring the volume could not continue",
         cause="the source or the state directory does not answer, is full, or has an error",
         hint="check with `migrator doctor`, then run the same command again: it resumes",
     ):
@@ -190,7 +191,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
             return judged
         if request.dry_run:
             words = f"everything is proven to be on the target, by the catalog {judged.catalog}: the volume would be stopped"
-            hint = f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped"
+            hint = f"to retire it, pass --confirm {state.volume}: the source is then scanned again before it is stopped"
             return self._summary(state.volume, CallEnding.PLANNED, words, hint, cover=judged)
         return await self._retire(state, judged)
 
@@ -214,7 +215,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
         )
         return self._halted(
             volume,
-            f"{rules.in_words(total)} not proven to be on the target: nothing was touched",
+            f"{describe_sum(total)} not proven to be on the target: nothing was touched",
             hint=_MOVE_THEM,
             reasons=reasons,
             cover=cover,
@@ -239,7 +240,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
             size_bytes=proven.size_bytes,
             at_s=self.call.now_s(),
         )
-        message = f"volume {state.volume} is about to be stopped: {rules.in_words(proven)} proven to be on the target"
+        message = f"volume {state.volume} is about to be stopped: {describe_sum(proven)} proven to be on the target"
         self.emit(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
         try:
             return await self._drive(record)
@@ -295,7 +296,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
             self.last_cover = judged
             # A comparison may take long if many sources are retained.
             if reasons := await self.problems():
-                raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
+                raise _Halted(self._halted(record.volume, "a preflight check failed after the scan", reasons=reasons))
             self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
             try:
                 await ports.volume.stop_volume()
@@ -348,7 +349,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
         words: str,
         *,
         reasons: tuple[str, ...] = (),
-        hint: str = "solve that, then run the same command again",
+        hint: str = "fix these problems, then run the same command again",
         cover: model.CoverFound | None = None,
     ) -> model.RetirementSummary:
         """Return the summary if a preflight check failed, or a path is not covered."""

@@ -128,7 +128,7 @@ def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, di
 
 
 class RetireFacts(Struct, frozen=True, kw_only=True):
-    """The facts for the preflight checks. None means not known.
+    """The facts for the preflight checks. None means unknown.
 
     `tasks` has every listed task. `cutovers` has the newest attempt of each tree. `drains` and `additions` have not
     ended. `clients` are connected to bricks, and are neither this site's mounts nor Gluster's own processes.
@@ -157,15 +157,15 @@ def retire_problems(facts: RetireFacts) -> Iterator[str]:
     yield from _tasks(facts)
     yield from _cutovers(facts.cutovers)
     if facts.purge_left is None:
-        yield f"whether a purge has left anything in {show(PURGE_NAME)} of the source is not known"
+        yield f"the content of {show(PURGE_NAME)} on the source is unknown: a purge may have left something there"
     elif facts.purge_left:
         yield f"a purge has left something in {show(PURGE_NAME)} of the source: `migrator purge` lists it, and resumes"
     if facts.strange is None:
-        yield "what lies under the program's own names in the root of the source is not known"
+        yield "the content of this program's own directories in the root of the source is unknown"
     for name in facts.strange or ():
         yield (
             f"{show(name)} in the root of the source is not root's alone, or holds what this program would not leave there: look "
-            "into it, and move away what is somebody's"
+            "into it, and move away the files of others"
         )
     yield from _clients(facts)
     yield from _opened(facts.opened)
@@ -174,11 +174,11 @@ def retire_problems(facts: RetireFacts) -> Iterator[str]:
 def _tasks(facts: RetireFacts) -> Iterator[str]:
     state = volume_state(facts.health)
     if state is None:
-        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+        yield "the connected hosts of the pool are unknown: see `gluster pool list`"
     else:
         yield from condition_problems(state)
     if facts.tasks is None:
-        yield "whether a rebalance process runs is not known: see `gluster volume status VOLUME tasks`"
+        yield "the tasks of the volume are unknown: see `gluster volume status VOLUME tasks`"
     yield from other_work(facts.tasks or (), facts.drains, facts.additions)
 
 
@@ -192,10 +192,10 @@ def _cutovers(cutovers: Sequence[CutoverRecord]) -> Iterator[str]:
 
 def _clients(facts: RetireFacts) -> Iterator[str]:
     for sentence in facts.clients_unseen:
-        yield f"who is connected to the bricks is not known: {sentence}"
+        yield f"the clients of the bricks are unknown: {sentence}"
     if facts.clients is None:
         if not facts.clients_unseen:
-            yield "who is connected to the bricks is not known: see `gluster volume status VOLUME clients`"
+            yield "the clients of the bricks are unknown: see `gluster volume status VOLUME clients`"
         return
     if facts.clients:
         yield f"clients beside this site's own have the volume mounted: {hosts_of(facts.clients)}: unmount it there"
@@ -209,7 +209,7 @@ def _opened(opened: Writers) -> Iterator[str]:
         yield f"{several(len(files), 'path is', 'paths are')} open: {shown}{', ...' if len(files) > _SHOWN else ''}"
 
 
-def in_words(found: model.PathSum) -> str:
+def describe_sum(found: model.PathSum) -> str:
     """Return the number of paths with a verb, to begin a sentence."""
     size = format_size(found.size_bytes)
     return several(found.paths, f"path ({size}) is", f"paths ({size}) are")

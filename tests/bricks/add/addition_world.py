@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from migrator.bricks.add import model as add_model
+from migrator.bricks.add.model import AdditionSnapshot
 from migrator.core.units import GIB
 from migrator.gluster.model import BrickRoom, NewPlace, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeTask
 from tests.support.making import made
@@ -83,7 +83,7 @@ class World:
 
     # What the program sees.
 
-    def see(self) -> add_model.AdditionSeen:
+    def see(self) -> AdditionSnapshot:
         state = volume(
             *(brick(name, online=self.peer_up) for name in sorted(self.inside)),
             volume_id="v",
@@ -106,7 +106,7 @@ class World:
                 runtime_s=task.ran_s,
             )
             progress = TaskProgress(task_id=task.id, counters=(counters,) if self.peer_up else ())
-        return add_model.AdditionSeen(
+        return AdditionSnapshot(
             state=state,
             tasks=tasks,
             progress=progress,

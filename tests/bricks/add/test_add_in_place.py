@@ -246,7 +246,7 @@ def test_while_another_copy_lacks_something_nothing_is_taken_offline_and_nothing
         refused = site.add()
         assert refused.ending is E.HALTED
         (reason,) = refused.reasons
-        assert f"2 entries at least wait to be healed on {SECOND}" in reason
+        assert f"2 entries or more have pending heals on {SECOND}" in reason
         assert site.volume.up
         assert site.ledger.additions.all() == []
         site.volume.blamed = {OWN: 5}

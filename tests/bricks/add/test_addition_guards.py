@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.bricks.add import model as add
+from migrator.bricks.add.model import AdditionSnapshot
 from migrator.bricks.add.rules import addition_blockers, grown, next_step, problems_before, standing
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
@@ -59,7 +60,7 @@ def record(
     return made(add.AdditionRecord, **facts, state=S.PLANNED, times={S.PLANNED: 1.0})
 
 
-def seen(one: add.AdditionRecord, state: VolumeState | None = None, **facts: object) -> add.AdditionSeen:
+def seen(one: add.AdditionRecord, state: VolumeState | None = None, **facts: object) -> AdditionSnapshot:
     state = volume() if state is None else state
     room = BrickRoom(filesystem="xfs", total_bytes=40 * TIB)
     known: dict[str, object] = {
@@ -72,14 +73,14 @@ def seen(one: add.AdditionRecord, state: VolumeState | None = None, **facts: obj
         "target": add.TargetRoom(total_bytes=TIB, storage_targets=3),
         **facts,
     }
-    return add.AdditionSeen(**known)  # type: ignore[arg-type]
+    return AdditionSnapshot(**known)  # type: ignore[arg-type]
 
 
-def problems(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish = WISH) -> list[str]:
+def problems(one: add.AdditionRecord, look: AdditionSnapshot, wish: add.Wish = WISH) -> list[str]:
     return list(problems_before(one, look, wish, prepared=True))
 
 
-def only(one: add.AdditionRecord, look: add.AdditionSeen) -> str:
+def only(one: add.AdditionRecord, look: AdditionSnapshot) -> str:
     (problem,) = problems(one, look)
     return problem
 
@@ -103,7 +104,7 @@ def test_a_new_brick_on_a_healthy_volume_is_refused_only_for_files_that_were_put
         ({"marked_above": ("/srv/b",), "gfid": "01"}, "directories above"),
         ({"filesystem": "ext4"}, "the other bricks are xfs"),
         ({"total_bytes": 31 * TIB}, "it would be full first"),
-        ({"total_bytes": None}, "as large as the other bricks is not known"),
+        ({"total_bytes": None}, "unknown: accept that with --accept-unlike"),
     ],
 )
 def test_a_place_that_gluster_must_not_have(facts: dict[str, object], words: str) -> None:
@@ -160,7 +161,7 @@ def test_a_volume_that_is_not_well_or_busy() -> None:
     one, state = record(), volume()
     down = replace(state, bricks=(brick(1, online=False), brick(2, online=None)), peers_down=("gl2",))
     assert len(problems(one, seen(one, down))) == 3
-    assert "is not known" in only(one, seen(one, replace(state, peers_down=None)))
+    assert "gluster pool list" in only(one, seen(one, replace(state, peers_down=None)))
     task = remove_brick("b", status=TaskStatus.COMPLETED)
     assert "commit it or stop it" in only(one, seen(one, tasks=(task,)))
     assert "has not ended" in only(one, seen(one, drains=("gl1:/b",)))
@@ -205,7 +206,7 @@ def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None
     one = record(side=add.AdditionSide.TARGET)
     assert problems(one, seen(one)) == []
     assert "is a brick of volume vol1" in only(one, seen(one, owners={one.bricks[0]: "vol1"}))
-    assert "how large the target is" in only(
+    assert "the size of the target is unknown" in only(
         one, seen(one, target=add.TargetRoom(total_bytes=None, storage_targets=None))
     )
     assert "pid 5" in only(one, seen(one, places={one.bricks[0]: place(one.bricks[0], served_by=(5,))}))

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.bricks.add import model as add
+from migrator.bricks.add.model import AdditionSnapshot
 from migrator.bricks.add.rules import next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick
@@ -31,7 +32,7 @@ def record(state: add.AdditionState = S.PLANNED) -> add.AdditionRecord:
     )
 
 
-def seen(world: ReplicaWorld | None = None, **facts: object) -> add.AdditionSeen:
+def seen(world: ReplicaWorld | None = None, **facts: object) -> AdditionSnapshot:
     world = world or ReplicaWorld()
     known: dict[str, object] = {
         "state": world.state(),
@@ -43,18 +44,18 @@ def seen(world: ReplicaWorld | None = None, **facts: object) -> add.AdditionSeen
         "blamed": world.blamed,
         **facts,
     }
-    return add.AdditionSeen(**known)  # type: ignore[arg-type]
+    return AdditionSnapshot(**known)  # type: ignore[arg-type]
 
 
-def after(state: add.AdditionState, look: add.AdditionSeen, *, take_back: bool = False) -> add.Step:
+def after(state: add.AdditionState, look: AdditionSnapshot, *, take_back: bool = False) -> add.Step:
     return next_step(record(state), look, add.Wish(take_back=take_back))
 
 
-def refused(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish) -> tuple[str, ...]:
+def refused(one: add.AdditionRecord, look: AdditionSnapshot, wish: add.Wish) -> tuple[str, ...]:
     return problems_before(one, look, wish, prepared=False)
 
 
-def only(look: add.AdditionSeen) -> str:
+def only(look: AdditionSnapshot) -> str:
     (problem,) = refused(record(), look, add.Wish())
     return problem
 
@@ -66,8 +67,8 @@ def away(disk: Disk | None = OLD) -> ReplicaWorld:
 def test_every_other_copy_has_to_be_up_and_whole() -> None:
     down = refused(record(), seen(ReplicaWorld(others_up=False)), add.Wish())
     assert any(f"brick {SECOND} is down" in problem for problem in down)
-    assert f"3 entries at least wait to be healed on {THIRD}" in only(seen(blamed={THIRD: 3, OWN: 9}))
-    assert "are whole is not known" in only(seen(blamed=None))
+    assert f"3 entries or more have pending heals on {THIRD}" in only(seen(blamed={THIRD: 3, OWN: 9}))
+    assert "unknown" in only(seen(blamed=None))
     arbiter = seen().state
     assert arbiter is not None
     # Names alone fill nothing.
@@ -110,7 +111,7 @@ def test_marks_alone_on_a_file_system_that_is_to_be_prepared_are_told_with_what_
     assert "setfattr -x trusted.glusterfs.volume-id /srv/b/data" in told
     nameless = replace(ReplicaWorld(disk=NEW, up=False).place(), filesystem_id="")
     (told,) = problems_before(record(S.PREPARING), seen(away(NEW), places={OWN: nameless}), add.Wish(), prepared=True)
-    assert "cannot be told from others" in told
+    assert "no id" in told
 
 
 def test_what_is_not_seen_is_looked_at_again() -> None:

@@ -341,7 +341,7 @@ def test_a_set_with_an_arbiter_is_added_again_and_its_bricks_are_replaced_and_ex
     with site_of(lab, tmp_path / "site") as site:
         site.json("scan", "--via", "bricks")
         unknown = site.call("brick", "list", "--user", "nobody-at-all")
-        assert (unknown.returncode, "knows no user" in unknown.stderr) == (2, True)
+        assert (unknown.returncode, "has no user" in unknown.stderr) == (2, True)
         before = everything(lab.source)
         removed_by_hand(lab, *leaves)
         emptying_hook(site, lab)

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
 from migrator.bricks.drain.drain import DrainProcedure
-from migrator.bricks.drain.model import AuditSeen, DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.model import DrainAudit, DrainRecord, DrainState, DrainStep
 from migrator.bricks.drain.rules_audit import MOST_EXAMPLES
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType
@@ -52,7 +52,7 @@ def block(payload: memoryview) -> Sequence[BrickEntry]:
     return [BrickEntry(path, EntryType.FILE, 5, bytes(16), 1) for path in bytes(payload).split(b"\0")]
 
 
-def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> AuditSeen:
+def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> DrainAudit:
     return asyncio.run(
         audit_bricks(
             (BRICK,),

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain import model as drain
 from migrator.bricks.drain import rules
+from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
 from migrator.bricks.drain.rules import begin_again, begin_stop, next_step
 from migrator.gluster.model import PlaceSeen, TaskCounters, TaskProgress, TaskStatus
 from migrator.operations.model import Act, Finished, Halt
@@ -17,7 +18,7 @@ S, D, T = drain.DrainState, drain.DrainStep, TaskStatus
 BRICK = "gl3:/b"
 
 UNDER_WAY = (S.STARTED, S.DRAINING, S.DRAINED, S.AUDITING, S.AUDITED, S.COMMITTING)
-CLEAN = drain.AuditSeen(started_at_s=60.0, whole=True, left=0, unsure=0)
+CLEAN = DrainAudit(started_at_s=60.0, whole=True, left=0, unsure=0)
 
 
 def record(
@@ -50,13 +51,13 @@ WITHOUT = replace(STATE, bricks=STATE.bricks[:2])
 MOVING = progress(counters(status=T.IN_PROGRESS))
 
 
-def seen(**changes: Any) -> drain.DrainSeen:
+def seen(**changes: Any) -> DrainSnapshot:
     """As Gluster leaves it when it has moved everything, audited; nothing speaks against a start."""
     whole = {"state": STATE, "tasks": (TASK,), "progress": progress(), "preflight": (), "audit": CLEAN}
-    return drain.DrainSeen(**{**whole, "places": {BRICK: PlaceSeen.BRICK}, **changes})
+    return DrainSnapshot(**{**whole, "places": {BRICK: PlaceSeen.BRICK}, **changes})
 
 
-def out(**changes: Any) -> drain.DrainSeen:
+def out(**changes: Any) -> DrainSnapshot:
     return seen(**{"state": WITHOUT, "tasks": (), "progress": None, **changes})
 
 
@@ -270,7 +271,7 @@ def test_few_failures_and_a_drain_that_broke_off_are_told_from_a_failure(
 
 @pytest.mark.parametrize("state", [S.AUDITING, S.AUDITED, S.COMMITTING])
 @pytest.mark.parametrize("audit", [LEFT, replace(CLEAN, unsure=2)], ids=["left", "unsure"])
-def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSeen) -> None:
+def test_leftovers_stop_the_commit(state: drain.DrainState, audit: DrainAudit) -> None:
     given_up(next_step(record(state), seen(audit=audit)))
     # After a failure, and audited again without another result: only Gluster can move them.
     again = record(state, times={S.FAILED: 45.0})
@@ -343,9 +344,7 @@ def test_drains_explain_the_change_that_they_have_recorded_and_no_other() -> Non
 
 @pytest.mark.parametrize("state", [S.COMMITTED, S.WIPING])
 def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState) -> None:
-    def step(
-        place: PlaceSeen | None = PlaceSeen.BRICK, audit: drain.AuditSeen | None = CLEAN, **changes: Any
-    ) -> drain.Step:
+    def step(place: PlaceSeen | None = PlaceSeen.BRICK, audit: DrainAudit | None = CLEAN, **changes: Any) -> drain.Step:
         places = None if place is None else {BRICK: place}
         return next_step(record(state), out(places=places, audit=audit, **changes), hand_over=True)
 
