@@ -136,14 +136,14 @@ class Site:
     def call(self) -> Any:
         volume: Any = self.volume
         return SimpleNamespace(
-            world=SimpleNamespace(
+            ports=SimpleNamespace(
                 volume=volume,
                 directories=DirectoryPorts(walks=volume, memory=self.memory, mender=volume, mount=b"/mnt/gl"),
                 blocking=inline,
                 clock=self.clock,
                 ledger=SimpleNamespace(additions=SimpleNamespace(read=lambda _: self.record, note=self.note)),
             ),
-            say=lambda _kind, _severity, _subject, message: self.words.append(message),
+            emit=lambda _kind, _severity, _subject, message: self.words.append(message),
         )
 
     def note(self, _: int, notes: AdditionNotes) -> Any:
