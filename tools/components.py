@@ -5,7 +5,7 @@ The compiled program holds glibc and xxHash, which the machine of the build has 
 
 import datetime as dt
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -18,12 +18,16 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-COMPILED_IN = ("libc6-dev", "libxxhash-dev")
-"""Debian's packages with the static library and with the header."""
 
-
-def list_components(libraries: Path, locked: Mapping[str, tuple[str, frozenset[str]]], made: dt.datetime) -> str:
-    """The document. Raises `ValueError` if `libraries` (a site-packages) holds what the lock does not name."""
+def list_components(
+    libraries: Path,
+    locked: Mapping[str, tuple[str, frozenset[str]]],
+    compiled_in: Sequence[str],
+    made: dt.datetime,
+) -> str:
+    """The document. `compiled_in` are packages of Debian. Raises `ValueError` if `libraries` (a site-packages) holds what the lock
+    does not name.
+    """
     licenses = LicenseFactory()
     found: dict[str, Distribution] = {
         canonicalize_name(each.name): each for each in distributions(path=[str(libraries)])
@@ -35,15 +39,15 @@ def list_components(libraries: Path, locked: Mapping[str, tuple[str, frozenset[s
         if version != distribution.version:
             raise ValueError(f"{name} {distribution.version} is not what the lock names ({version or 'nothing'})")
         components[name] = _component(distribution, licenses, ComponentType.LIBRARY, hashes)
-    compiled_in = [_of_distribution(name) for name in COMPILED_IN]
-    bom = Bom(components=[*components.values(), *compiled_in])
+    parts = [_of_distribution(name) for name in compiled_in]
+    bom = Bom(components=[*components.values(), *parts])
     bom.metadata.component = program
     bom.metadata.timestamp = made
     for name, component in components.items():
         bom.register_dependency(
             component, [components[needed] for needed in _needs(found[name]) if needed in components]
         )
-    bom.register_dependency(program, [*components.values(), *compiled_in])
+    bom.register_dependency(program, [*components.values(), *parts])
     return str(JsonV1Dot6(bom).output_as_string(indent=2)) + "\n"
 
 
@@ -59,20 +63,24 @@ def _component(
 ) -> Component:
     """Hashes are those of every file of this version: the packages of each machine have one of them."""
     name = canonicalize_name(distribution.name)
-    metadata = distribution.metadata
-    named = (
-        metadata["License-Expression"] or _of_classifiers(metadata.get_all("Classifier") or []) or metadata["License"]
-    )
+    named = license_of(distribution)
     return Component(
         type=kind,
         name=name,
         version=distribution.version,
         bom_ref=f"{name}=={distribution.version}",
         purl=PackageURL("pypi", name=name, version=distribution.version),
-        description=metadata["Summary"],
+        description=distribution.metadata["Summary"],
         licenses=[licenses.make_from_string(named)] if named else [],
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=content) for content in sorted(hashes)],
     )
+
+
+def license_of(distribution: Distribution) -> str:
+    """The licence that the metadata states; empty if they state none."""
+    metadata = distribution.metadata
+    stated = metadata["License-Expression"] or _of_classifiers(metadata.get_all("Classifier") or [])
+    return stated or metadata["License"] or ""
 
 
 def _of_classifiers(classifiers: list[str]) -> str | None:

@@ -1,6 +1,8 @@
-"""Build dist/: sdist, the wheel made of it, a .deb and a .rpm with all libraries, their components, checksums: `make packages`.
+"""Build dist/: sdist, and for each machine a wheel made of it, a .deb and a .rpm with all libraries, and their components; checksums:
+`make packages`.
 
-Needs a network for libraries that pip has not cached, and Debian's Python 3.11, for which the packages are.
+Machines are this one and those that Debian's cross compiler is installed for. Needs a network for libraries that pip has not
+cached, and Debian's Python 3.11, for which the packages are. `DEBFULLNAME` and `DEBEMAIL` name who answers for the packages.
 """
 
 import compileall
@@ -16,6 +18,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from click.shell_completion import get_completion_class
@@ -24,6 +29,7 @@ from setuptools import build_meta
 from migrator import __version__
 from migrator.cli.main import main
 from tools.components import list_components
+from tools.licences import copyright_of, licenses_of
 from tools.locks import PROGRAM, locked
 from tools.man_pages import write_man_pages
 from tools.manual_site import build_site
@@ -64,24 +70,79 @@ NOT_NEEDED = ("pyarrow/include", "pyarrow/tests", "pyarrow/src", "*/direct_url.j
 """Below site-packages: for those who compile against pyarrow or test it, and a path of the machine of the build."""
 ZSTD_LEVEL = 12
 """85 MB in 12 s; xz makes 71 MB in minutes (two cores)."""
-DEB_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+GLIBC_MINORS = range(17, 29)
+"""Libraries in the packages need no later glibc than 2.28, that of RHEL 8."""
 
 
-def build_sdist_and_wheel(dist: Path) -> Path:
+@dataclass(frozen=True)
+class Machine:
+    """A kind of machine that packages are for, as `uname -m` and as Debian name it."""
+
+    name: str
+    debian: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the packages are for machines as this one."""
+        return self.name == platform.machine()
+
+    @property
+    def compiler(self) -> str:
+        """The name of Debian's C compiler for it."""
+        return f"{self.name}-linux-gnu-gcc"
+
+    @property
+    def static_library(self) -> str:
+        """The package of Debian with the C library that is linked into the compiled program."""
+        return "libc6-dev" if self.is_own else f"libc6-dev-{self.debian}-cross"
+
+
+MACHINES = (Machine("x86_64", "amd64"), Machine("aarch64", "arm64"))
+
+
+def find_machines() -> list[Machine]:
+    """The machines that this one can build for, itself first."""
+    own = [machine for machine in MACHINES if machine.is_own]
+    return own + [machine for machine in MACHINES if not machine.is_own and shutil.which(machine.compiler)]
+
+
+def build_sdist(dist: Path) -> Path:
+    """The sources with the commit."""
+    name: str = build_meta.build_sdist(str(dist), {"--global-option": ["--quiet"]})
+    return dist / name
+
+
+@contextmanager
+def compiler_for(machine: Machine) -> Iterator[str]:
+    """The command that compiles for another machine: with the headers of xxHash, which are the same for all and which its compiler
+    does not find among those of this machine.
+    """
+    with tempfile.TemporaryDirectory() as headers:
+        for header in Path("/usr/include").glob("xxh*.h"):
+            shutil.copy(header, headers)
+        yield f"{machine.compiler} -I{headers}"
+
+
+def build_wheel(sdist: Path, dist: Path, machine: Machine) -> Path:
     """The wheel, made of the sdist and not of this checkout."""
-    sdist = dist / build_meta.build_sdist(str(dist), {"--global-option": ["--quiet"]})
     options = ["--quiet", "--no-build-isolation", "--no-deps", "--no-cache-dir", "--wheel-dir", str(dist)]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(sdist)], check=True)
-    (wheel,) = dist.glob(f"migrator-{__version__}-*.whl")
+    call = [sys.executable, "-m", "pip", "wheel", *options, str(sdist)]
+    if machine.is_own:
+        subprocess.run(call, check=True)
+    else:
+        settings = f"--config-settings=--build-option=--plat-name=linux_{machine.name}"
+        with compiler_for(machine) as compiler:
+            subprocess.run([*call, settings], env={**os.environ, "CC": compiler}, check=True)
+    (wheel,) = dist.glob(f"migrator-{__version__}-*_{machine.name}.whl")
     return wheel
 
 
-def make_tree(wheel: Path, tree: Path) -> None:
+def make_tree(wheel: Path, tree: Path, machine: Machine) -> None:
     """Everything that both packages install, below `tree`."""
-    _make_environment(wheel, tree)
-    _move(tree / ENVIRONMENT / "share/doc/migrator", tree / MANUAL)
-    shutil.rmtree(tree / ENVIRONMENT / "share")
-    shutil.copy(PARTS / "copyright", tree / MANUAL / "copyright")
+    _make_environment(wheel, tree, machine)
+    (tree / MANUAL / "copyright").write_text(
+        copyright_of(tree / ENVIRONMENT / LIBRARIES, ENVIRONMENT / LIBRARIES), encoding="utf-8"
+    )
     build_site(tree / MANUAL, tree / MANUAL / "html")
     program = tree / "usr/bin/migrator"
     program.parent.mkdir()
@@ -99,21 +160,26 @@ def make_tree(wheel: Path, tree: Path) -> None:
         page.unlink()
 
 
-def _make_environment(wheel: Path, tree: Path) -> None:
-    """A virtual environment for the distribution's Python that is complete where it is installed, and compiled."""
+def _make_environment(wheel: Path, tree: Path, machine: Machine) -> None:
+    """A virtual environment for the distribution's Python that is complete where it is installed, and compiled; and the manual."""
     environment = tree / ENVIRONMENT
-    options = ["--quiet", "--ignore-installed", "--no-compile", "--only-binary=:all:", "--no-warn-script-location"]
-    options += ["--disable-pip-version-check", "--no-deps", "--prefix", str(environment)]
-    for what in (["--require-hashes", "--requirement", str(ROOT / PROGRAM)], [str(wheel)]):
-        subprocess.run([sys.executable, "-m", "pip", "install", *options, *what], check=True)
     libraries = environment / LIBRARIES
+    options = ["--quiet", "--no-compile", "--only-binary=:all:", "--no-deps", "--disable-pip-version-check"]
+    options += ["--target", str(libraries), "--implementation", "cp", "--python-version", PYTHON.removeprefix("python")]
+    options += ["--abi", PYTHON.replace("python3.", "cp3"), "--abi", "abi3", "--abi", "none"]
+    for minor in reversed(GLIBC_MINORS):
+        options += ["--platform", f"manylinux_2_{minor}_{machine.name}"]
+    for what in (["--require-hashes", "--requirement", str(ROOT / PROGRAM)], ["--upgrade", str(wheel)]):
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, *what], check=True)
+    _move(libraries / "share/doc/migrator", tree / MANUAL)
+    shutil.rmtree(libraries / "share")
     for pattern in NOT_NEEDED:
         for path in libraries.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     # ClusterShell would prefer its defaults there to the groups of hosts in /etc/clustershell.
-    shutil.rmtree(environment / "etc")
+    shutil.rmtree(libraries / "etc")
     # Programs of libraries, made for the interpreter of the build.
-    shutil.rmtree(environment / "bin")
+    shutil.rmtree(libraries / "bin")
     (environment / "bin").mkdir()
     (environment / "bin/python3").symlink_to(f"/usr/bin/{PYTHON}")
     (environment / "bin/migrator").write_text(START, encoding="ascii")
@@ -145,17 +211,24 @@ def _move(source: Path, target: Path) -> None:
     source.rename(target)
 
 
-def build_deb(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL) -> Path:
+def maintainer() -> str:
+    """Whoever builds the packages, as Debian's tools name them."""
+    name, address = os.environ.get("DEBFULLNAME"), os.environ.get("DEBEMAIL")
+    if name and address:
+        return f"{name} <{address}>"
+    return "unknown (built without DEBFULLNAME and DEBEMAIL) <root@localhost>"
+
+
+def build_deb(tree: Path, dist: Path, machine: Machine, *, revision: int, level: int = ZSTD_LEVEL) -> Path:
     """The .deb, made by dpkg-deb alone; `tree` gets its control files."""
-    machine = DEB_MACHINES[platform.machine()]
     control = tree / "DEBIAN"
     control.mkdir()
     installed_kib = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file()) // 1024
     fields = {
         "Package": "migrator",
         "Version": f"{__version__}-{revision}",
-        "Architecture": machine,
-        "Maintainer": "the authors of migrator <root@localhost>",
+        "Architecture": machine.debian,
+        "Maintainer": maintainer(),
         "Installed-Size": str(installed_kib),
         "Depends": f"{PYTHON}, libc6 (>= 2.28), libstdc++6",
         "Recommends": "openssh-client",
@@ -175,7 +248,7 @@ def build_deb(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL)
         if control not in path.parents
     ]
     (control / "md5sums").write_text("".join(digests), encoding="utf-8")
-    package = dist / f"migrator_{fields['Version']}_{machine}.deb"
+    package = dist / f"migrator_{fields['Version']}_{machine.debian}.deb"
     options = ["--root-owner-group", "-Zzstd", f"-z{level}"]
     subprocess.run(["dpkg-deb", *options, "--build", tree, package], check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(control)
@@ -187,7 +260,7 @@ def _script(name: str) -> str:
     return f"#!/bin/sh\nset -e\n{guard}\n{(PARTS / f'{name}.sh').read_text(encoding='utf-8')}"
 
 
-def build_rpm(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL) -> Path:
+def build_rpm(tree: Path, dist: Path, machine: Machine, *, revision: int, level: int = ZSTD_LEVEL) -> Path:
     """The .rpm of the same files, for distributions with Python 3.11 in /usr/bin."""
     guard = (PARTS / "guard.sh").read_text(encoding="utf-8")
     files = ["%attr(0755, root, root) %dir /etc/migrator", f"/{ENVIRONMENT}", f"%doc /{MANUAL}", "/usr/bin/migrator"]
@@ -200,6 +273,8 @@ def build_rpm(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL)
         "REVISION": str(revision),
         "SUMMARY": SUMMARY,
         "DESCRIPTION": textwrap.fill(DESCRIPTION, 78),
+        "PACKAGER": maintainer(),
+        "LICENSES": " AND ".join(licenses_of(tree / ENVIRONMENT / LIBRARIES)),
         "PYTHON": PYTHON,
         "TREE": str(tree),
         "LEVEL": str(level),
@@ -216,18 +291,19 @@ def build_rpm(tree: Path, dist: Path, *, revision: int, level: int = ZSTD_LEVEL)
             "--define",
             f"_rpmdir {scratch}",
             "--target",
-            platform.machine(),
+            machine.name,
         ]
         subprocess.run(["rpmbuild", *options, "-bb", spec], check=True)
         (made,) = Path(scratch).rglob("*.rpm")
         return Path(shutil.move(made, dist / made.name))
 
 
-def write_components(tree: Path, dist: Path) -> Path:
+def write_components(tree: Path, dist: Path, machine: Machine) -> Path:
     """What the packages hold, as CycloneDX reads it; the time is that of the build."""
     made = dt.datetime.now(dt.UTC)
-    document = list_components(tree / ENVIRONMENT / LIBRARIES, locked(ROOT / PROGRAM), made)
-    path = dist / f"migrator-{__version__}.cdx.json"
+    compiled_in = (machine.static_library, "libxxhash-dev")
+    document = list_components(tree / ENVIRONMENT / LIBRARIES, locked(ROOT / PROGRAM), compiled_in, made)
+    path = dist / f"migrator-{__version__}.{machine.name}.cdx.json"
     path.write_text(document, encoding="utf-8")
     return path
 
@@ -247,21 +323,24 @@ def make_packages(dist: Path) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     os.umask(0o022)
-    packages = [build_sdist_and_wheel(dist), *dist.glob("*.tar.gz")]
+    sdist = build_sdist(dist)
+    wheels = {machine: build_wheel(sdist, dist, machine) for machine in find_machines()}
+    packages = [sdist, *wheels.values()]
     if not _is_python_of_packages():
-        sys.exit(f"packages: .deb and .rpm need {PYTHON} as the Python of .venv; only sdist and wheel were built")
-    with tempfile.TemporaryDirectory(dir=dist) as scratch:
-        tree = Path(scratch) / "tree"
-        tree.mkdir()
-        make_tree(packages[0], tree)
-        packages.append(write_components(tree, dist))
-        packages.append(build_deb(tree, dist, revision=1))
-        if shutil.which("rpmbuild"):
-            packages.append(build_rpm(tree, dist, revision=1))
-        else:
-            print("packages: no rpmbuild (Debian: the package rpm): no .rpm was built")
-        size_bytes = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file())
-        print(f"{size_bytes / 1e6:8.1f} MB  installed")
+        sys.exit(f"packages: .deb and .rpm need {PYTHON} as the Python of .venv; only sdist and wheels were built")
+    if not shutil.which("rpmbuild"):
+        print("packages: no rpmbuild (Debian: the package rpm): no .rpm is built")
+    for machine, wheel in wheels.items():
+        with tempfile.TemporaryDirectory(dir=dist) as scratch:
+            tree = Path(scratch) / "tree"
+            tree.mkdir()
+            make_tree(wheel, tree, machine)
+            packages.append(write_components(tree, dist, machine))
+            packages.append(build_deb(tree, dist, machine, revision=1))
+            if shutil.which("rpmbuild"):
+                packages.append(build_rpm(tree, dist, machine, revision=1))
+            size_bytes = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file())
+            print(f"{size_bytes / 1e6:8.1f} MB  installed, {machine.name}")
     write_checksums(dist, packages)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, VerificationRecord
 from migrator.core.states import BatchState, ChunkState
 from migrator.core.units import first_of, several
 from migrator.cutover.model import CutoverRecord, CutoverState
@@ -60,6 +60,10 @@ def _of_kept(trees: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]
         yield words, "the source is kept until its time is over", "migrator purge --all --dry-run"
 
 
+def _is_clean(verification: VerificationRecord) -> bool:
+    return verification.whole and not any(verification.differences.values())
+
+
 def _of_batches(
     plan: model.PlanFacts,
     batches: Sequence[model.BatchFacts],
@@ -72,7 +76,7 @@ def _of_batches(
         one.number
         for one in open_batches
         if one.state in _COPIED
-        and one.verification is None
+        and (one.verification is None or _is_clean(one.verification))  # otherwise it is a blocker
         and not one.attention.bad
         and not one.chunks.get(ChunkState.FAILED)
     ]

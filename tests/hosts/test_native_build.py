@@ -12,6 +12,7 @@ import pytest
 
 from migrator.hosts import local as elf
 from migrator.native.program import native_program
+from tools.packages import Machine, compiler_for
 
 pytestmark = pytest.mark.exhaustive
 
@@ -77,18 +78,17 @@ def test_without_a_compiler_the_build_fails_and_says_what_to_do(checkout: Path, 
     assert not list(checkout.glob("wheels/*"))
 
 
-CROSS = "aarch64-linux-gnu-gcc"
+AARCH64 = Machine("aarch64", "arm64")
 
 
 @pytest.mark.skipif(
-    None in (shutil.which(CROSS), shutil.which("qemu-aarch64")), reason="needs a compiler for aarch64, and qemu-user"
+    None in (shutil.which(AARCH64.compiler), shutil.which("qemu-aarch64")),
+    reason="needs a compiler for aarch64, and qemu-user",
 )
 def test_the_program_does_the_same_on_aarch64(checkout: Path) -> None:
-    headers, tree, targets = (checkout / name for name in ("headers", "tree", "targets"))
-    headers.mkdir()
-    for header in Path("/usr/include").glob("xxh*.h"):  # of this machine's architecture, but the same for all
-        shutil.copy(header, headers)
-    done = run(checkout, "setup.py", "build_native", "--inplace", CC=f"{CROSS} -I{headers}")
+    tree, targets = checkout / "tree", checkout / "targets"
+    with compiler_for(AARCH64) as compiler:
+        done = run(checkout, "setup.py", "build_native", "--inplace", CC=compiler)
     assert done.returncode == 0, done.stderr
     program = checkout / NATIVE / "migrator-native"
     content = program.read_bytes()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -48,20 +49,37 @@ class Built:
     rpm: Path | None
 
 
+OWN = packages.find_machines()[0]
+ARM = next(machine for machine in packages.MACHINES if machine.debian == "arm64")
+QEMU = "/usr/bin/qemu-aarch64"
+MACHINE_OF_ELF = slice(18, 20)
+ON_ARM = rf"""
+mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
+printf %s ':arm:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:{QEMU}:OPC' \
+    > /proc/sys/fs/binfmt_misc/register
+export QEMU_LD_PREFIX=$1
+python=$1/usr/bin/{packages.PYTHON}
+program="import sys; sys.path.insert(0, '$1/{packages.ENVIRONMENT / packages.LIBRARIES}'); from migrator.__main__ import program; program()"
+shift
+for verb in "$@"; do "$python" -I -B -c "$program" $verb; done
+"""
+"""In namespaces of their own, which forget the interpreter: each word is a verb with its options."""
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     if missing := [name for name in ("dpkg-deb", "gcc") if shutil.which(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}")
     dist = tmp_path_factory.mktemp("dist")
-    wheel = packages.build_sdist_and_wheel(dist)
+    wheel = packages.build_wheel(packages.build_sdist(dist), dist, OWN)
     tree = dist / "tree"
     tree.mkdir()
-    packages.make_tree(wheel, tree)
-    first = packages.build_deb(tree, dist, revision=1, level=1)
-    rpm = packages.build_rpm(tree, dist, revision=1, level=1) if shutil.which("rpmbuild") else None
+    packages.make_tree(wheel, tree, OWN)
+    first = packages.build_deb(tree, dist, OWN, revision=1, level=1)
+    rpm = packages.build_rpm(tree, dist, OWN, revision=1, level=1) if shutil.which("rpmbuild") else None
     (commit,) = tree.rglob("site-packages/migrator/commit")
     commit.write_text("second")
-    yield Built(wheel, tree, first, packages.build_deb(tree, dist, revision=2, level=1), rpm)
+    yield Built(wheel, tree, first, packages.build_deb(tree, dist, OWN, revision=2, level=1), rpm)
     shutil.rmtree(dist)
 
 
@@ -195,11 +213,29 @@ def test_the_package_needs_neither_pip_nor_a_compiler_nor_paths_of_the_build(bui
 
 
 def test_the_components_are_those_of_the_tree(built: Built, tmp_path: Path) -> None:
-    document = json.loads(packages.write_components(built.tree, tmp_path).read_text())
+    document = json.loads(packages.write_components(built.tree, tmp_path, OWN).read_text())
     listed = {
         (each["name"], each["version"]) for each in document["components"] if each["purl"].startswith("pkg:pypi/")
     }
     assert listed == {(name, version) for name, (version, _) in locked(packages.ROOT / PROGRAM).items()}
+
+
+def test_the_copyright_file_names_every_library_and_every_text_is_there(built: Built) -> None:
+    text = (built.tree / packages.MANUAL / "copyright").read_text()
+    for name in locked(packages.ROOT / PROGRAM):
+        assert f"authors of {name}," in text.lower().replace("_", "-")
+    texts = re.findall(r"^ /(usr/lib/migrator/\S+)$", text, re.MULTILINE)
+    assert len(texts) >= len(locked(packages.ROOT / PROGRAM))
+    assert [place for place in texts if not (built.tree / place).is_file()] == []
+    assert re.search(r"site-packages/ClusterShell\*\n.*\nLicense: LGPL-2.1-or-later\n", text)
+
+
+def test_whoever_builds_answers_for_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEBEMAIL", raising=False)
+    assert packages.maintainer().startswith("unknown ")
+    monkeypatch.setenv("DEBFULLNAME", "Name of the builder")
+    monkeypatch.setenv("DEBEMAIL", "builder@site.example")
+    assert packages.maintainer() == "Name of the builder <builder@site.example>"
 
 
 def test_links_in_the_installed_manual_lead_somewhere(built: Built) -> None:
@@ -252,3 +288,51 @@ def test_checksums_are_those_of_the_packages(built: Built, tmp_path: Path) -> No
     lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
     wanted = {f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in (built.wheel, built.first)}
     assert set(lines) == wanted
+
+
+@pytest.fixture(scope="module")
+def of_arm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The tree of the packages for aarch64."""
+    if shutil.which(ARM.compiler) is None:
+        pytest.skip(f"needs {ARM.compiler}")
+    dist = tmp_path_factory.mktemp("arm")
+    tree = dist / "tree"
+    tree.mkdir()
+    packages.make_tree(packages.build_wheel(packages.build_sdist(dist), dist, ARM), tree, ARM)
+    yield tree
+    shutil.rmtree(dist)
+
+
+@pytest.mark.skipif(OWN == ARM, reason="this is the machine itself")
+def test_what_is_compiled_in_the_packages_for_aarch64_is_for_it(of_arm: Path) -> None:
+    program = of_arm / packages.ENVIRONMENT / packages.LIBRARIES / "migrator/native/migrator-native"
+    found = {file: file.read_bytes()[:20] for file in of_arm.rglob("*") if file.is_file() and not file.is_symlink()}
+    compiled = {file: head[MACHINE_OF_ELF] for file, head in found.items() if head.startswith(b"\x7fELF")}
+    assert program in compiled
+    assert len(compiled) > 10
+    assert set(compiled.values()) == {(183).to_bytes(2, "little")}
+
+
+@pytest.mark.skipif(OWN == ARM or not os.path.exists(QEMU), reason="needs qemu-user, and another machine")
+def test_the_packages_for_aarch64_migrate_under_qemu(of_arm: Path, tmp_path: Path) -> None:
+    root, site = tmp_path / "root", tmp_path / "site"
+    options = [
+        "--quiet",
+        "--variant=extract",
+        f"--architectures={ARM.debian}",
+        f"--include={packages.PYTHON},libstdc++6",
+    ]
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("needs mmdebstrap")
+    subprocess.run(["mmdebstrap", *options, "bookworm", str(root)], check=True)
+    shutil.copytree(of_arm, root, symlinks=True, dirs_exist_ok=True)
+    (site / "old/home/alice").mkdir(parents=True)
+    (site / "old/home/alice/letter").write_text("of alice")
+    (site / "new").mkdir()
+    verbs = ["init --source-mount old --target-mount new --trees home/*", "plan", "run --all", "verify --all"]
+    namespaces = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    argv = [*namespaces, "bash", "-efuc", ON_ARM, "bash", str(root), *verbs]
+    done = subprocess.run(argv, cwd=site, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (site / "new/home/alice/letter").read_text() == "of alice"
+    assert list((site / "state/manifests").glob("*/manifest.parquet"))

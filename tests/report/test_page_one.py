@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
+from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import UserTree
 from migrator.core.states import BatchState, ChunkState
 from migrator.cutover.model import CutoverRecord, CutoverState
@@ -84,6 +85,9 @@ def batch(number: int, state: BatchState, **changed: Any) -> model.BatchFacts:
     return replace(BATCH, number=number, state=state, **changed)
 
 
+CLEAN = made(VerificationRecord, batch=3, whole=True)
+
+
 def steps(*batches: model.BatchFacts, **facts: Any) -> list[str]:
     given: dict[str, Any] = {"site": "s", "scan": STATUS.scan, "plan": made(model.PlanFacts, name="p")}
     given |= {"batches": batches, "trees": (), "cutovers": (), "busy": ()}
@@ -101,6 +105,10 @@ def steps(*batches: model.BatchFacts, **facts: Any) -> list[str]:
         ({"batches": [batch(3, BatchState.PLANNED)], "busy": ("run",)}, []),
         ({"batches": [batch(3, BatchState.SEEDED), batch(4, BatchState.CONVERGING)]}, ["migrator verify --all"]),
         ({"batches": [batch(3, BatchState.SEEDED)], "over": (3,)}, []),
+        # Verified, then copied again; differences are a blocker.
+        ({"batches": [batch(3, BatchState.CONVERGING, verification=CLEAN)]}, ["migrator verify --user-batch 3"]),
+        ({"batches": [batch(3, BatchState.CONVERGING, verification=replace(CLEAN, differences={"size": 1}))]}, []),
+        ({"batches": [batch(3, BatchState.CONVERGING, verification=replace(CLEAN, whole=False))]}, []),
         # Files that could not be copied are a blocker, not a next step.
         ({"batches": [batch(3, BatchState.SEEDED, attention=model.AttentionCount(bad=1, vanished=0))]}, []),
         ({"trees": [tree(b"a", "ann", TreeState.VERIFIED)]}, ["migrator cutover --user-batch 1 --dry-run"]),
