@@ -22,14 +22,15 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import join
 from migrator.core.progress import Progress
+from migrator.cutover.call import Comparing, CutoverCall
 from migrator.cutover.files import MountedTops, links_of
 from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, Verifying, exchanged
 from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model_calls import CutoverRequest
 from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rollback import Rollback, Rollbacks, newest_pass
 from migrator.cutover.rollback_sides import SourceAsTarget, TargetAsSource
-from migrator.cutover.steps import Comparing, CutoverWorld
-from migrator.cutover.writers import SearchBegun, SearchesAhead, brick_writers, local_writers, seen_by_nobody
+from migrator.cutover.writers import SearchBegun, SearchesAhead, brick_writers, local_writers, unseen_writers
 from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
@@ -242,15 +243,17 @@ def rollbacks(wiring: Wiring, own: MigrationLedger, *, progress: Progress, polic
 
 
 @asynccontextmanager
-async def cutover_world(
+async def cutover_call(
     wiring: Wiring,
     ledger: MigrationLedger,
     progress: Progress,
     *,
+    request: CutoverRequest,
     policy: DigestPolicy,
-    ahead: bool,
-) -> AsyncIterator[CutoverWorld]:
-    """The ports of a cutover, for the length of the block. `ahead`: connect to the brick servers at once."""
+) -> AsyncIterator[CutoverCall]:
+    """A call of `cutover` or `rollback`, for the length of the block. Connects to the brick servers at once, except for
+    a dry run.
+    """
     site, known = wiring.site, ledger.site.required()
     with ExitStack() as stack:
         source = stack.enter_context(wiring.source())
@@ -261,7 +264,7 @@ async def cutover_world(
             return _verifying(wiring, readers, ledger=ledger, known=known, policy=policy, progress=progress)
 
         async with (
-            connecting(site, source, ahead=ahead) as hosts,
+            connecting(site, source, ahead=not request.run.dry_run) as hosts,
             migration(
                 wiring, source, target, hosts=hosts, ledger=ledger, progress=progress, verifying=verifying
             ) as there,
@@ -269,19 +272,20 @@ async def cutover_world(
             target_side = stack.enter_context(closing(PosixSource(wiring.target_root)))
             # It restores attributes that the source has kept, so no capabilities are given: all attributes are tried.
             source_trees = stack.enter_context(closing(MountedTarget(wiring.source_root)))
-            yield CutoverWorld(
+            yield CutoverCall(
+                request=request,
                 migration=there,
+                rollbacks=rollbacks(wiring, ledger, progress=progress, policy=policy),
                 ledger=ledger,
-                hooks=wiring.hooks(),
                 freezer=MountedTops(wiring.source_root),
                 trees=target,
                 source_trees=source_trees,
                 source_writers=SearchesAhead(_writers(wiring, source, hosts)),
-                seen_by_nobody=_seen_by_nobody(wiring, source, hosts),
                 target_writers=target_writers(wiring, target_side),
+                unseen_writers=_unseen_writers(wiring, source, hosts),
+                hooks=wiring.hooks(),
                 links=links_of(site),
                 policy=policy,
-                rollbacks=rollbacks(wiring, ledger, progress=progress, policy=policy),
                 backup=partial(ledger.back_up, site.site.state_dir),
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
@@ -294,13 +298,13 @@ def _writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: Hosts) 
     return partial(local_writers, wiring.processes, source)
 
 
-def _seen_by_nobody(
+def _unseen_writers(
     wiring: Wiring, source: PosixSource | GlusterSource, hosts: SiteHosts
 ) -> Callable[[], Awaitable[tuple[str, ...]]] | None:
     if not isinstance(source, GlusterSource):
         return None
     clients = GlusterVolumeCommands(source.commands).clients
-    return partial(seen_by_nobody, source, clients, endpoints(wiring, source, hosts), wiring.clock)
+    return partial(unseen_writers, source, clients, endpoints(wiring, source, hosts), wiring.clock)
 
 
 def _comparing(wiring: Wiring, ledger: MigrationLedger) -> Comparing | None:

@@ -40,7 +40,7 @@ from migrator.site.quantities import parse_duration, parse_share, parse_size
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
-    from migrator.cutover.stage import ByBatch
+    from migrator.cutover.records import TreesByBatch
     from migrator.render.document import Document
 
 
@@ -404,14 +404,12 @@ def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTre
 
 def trees_of_users(
     ledger: "MigrationLedger", plan: Plan, users: Sequence[str], *, moved_first: bool = False
-) -> "Mapping[str, ByBatch]":
+) -> "Mapping[str, TreesByBatch]":
     """The trees of these users, by plan: those that were moved or are being moved in the plan of their cutover, because
     later plans omit them, and the others in `plan`; with `moved_first` the others only of users without a moved tree.
     Raises UsageError.
     """
-    from migrator.cutover.stage import attempts_of_users  # noqa: PLC0415 - most verbs do not need it
-
-    found = {name: dict(trees) for name, trees in attempts_of_users(ledger, users).items()}
+    found = {name: dict(trees) for name, trees in ledger.cutovers.by_plan(users).items()}
     moved = {tree.path: tree.user for by_batch in found.values() for trees in by_batch.values() for tree in trees}
     planned = {tree.user for batch in plan.batches for tree in batch.trees}
     optional = set(moved.values()) - (set() if moved_first else planned)
@@ -423,17 +421,15 @@ def trees_of_users(
     return found
 
 
-def trees_moved(ledger: "MigrationLedger", plan: Plan, choice: Choice) -> "Mapping[str, ByBatch]":
+def trees_moved(ledger: "MigrationLedger", plan: Plan, choice: Choice) -> "Mapping[str, TreesByBatch]":
     """The chosen trees for a verb on users who were moved, by plan. `--user` and `--all` also choose those that an earlier plan
     has moved, which later plans omit, unless a plan is named. Raises UsageError.
     """
-    from migrator.cutover.stage import attempts_of_users  # noqa: PLC0415 - as above
-
     if choice.plan_name is not None or choice.numbers:
         return {plan.name: choice.trees(plan)}
     if choice.users:
         return trees_of_users(ledger, plan, choice.users, moved_first=True)
-    planned, earlier = choice.trees(plan), dict(attempts_of_users(ledger, None))
+    planned, earlier = choice.trees(plan), dict(ledger.cutovers.by_plan(None))
     moved = {tree.path for by_batch in earlier.values() for trees in by_batch.values() for tree in trees}
     found = dict(earlier.pop(plan.name, {}))
     for number, trees in planned.items():

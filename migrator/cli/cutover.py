@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from migrator import app
-from migrator.app.cutover import cutover_world
+from migrator.app.cutover import cutover_call
 from migrator.app.transfer import pass_engine, run_request
 from migrator.cli.call import (
     Choice,
@@ -21,9 +21,8 @@ from migrator.cli.call import (
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.errors import ExitCode
+from migrator.cutover.cutover import move_users
 from migrator.cutover.model_calls import CutoverRequest, CutoverSummary
-from migrator.cutover.stage import CutoverCall
-from migrator.cutover.steps import CutoverWorld
 from migrator.fs.model import DigestPolicy
 from migrator.transfer.bases import active_plan
 
@@ -96,7 +95,6 @@ def _move(
             chosen = {plan.name: choice.trees(plan)}
         name_plans(ledger, chosen)
         summaries: list[CutoverSummary] = []
-        opened = partial(cutover_world, wiring, ledger, policy=policy, ahead=not dry_run)
         for name, trees in chosen.items():
             request = CutoverRequest(
                 trees=trees,
@@ -113,11 +111,8 @@ def _move(
                 overwrite_source=overwrite_source,
                 back=back,
             )
-
-            async def make(world: CutoverWorld, request: CutoverRequest = request) -> CutoverSummary:
-                return await CutoverCall(request=request, world=world).make()
-
-            summaries.append(run_stage(wiring, opened, make))
+            opened = partial(cutover_call, wiring, ledger, request=request, policy=policy)
+            summaries.append(run_stage(wiring, opened, move_users))
     whole = CutoverSummary(
         plan=", ".join(one.plan for one in summaries),
         back=back,

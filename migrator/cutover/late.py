@@ -20,8 +20,8 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join, parent
-from migrator.cutover.model_source import SourceChange, SourceChangeKind
 from migrator.cutover.rollback import note_paths
+from migrator.cutover.source_changes import SourceChange, SourceChangeKind
 from migrator.fs.beneath import Root
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.fs.moving import MovingTarget

@@ -1,7 +1,7 @@
 """The records of cutovers, and around them: backups of the target, announcements, measurements of trees."""
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 from sqlalchemy import delete, func, select
@@ -13,6 +13,7 @@ from migrator.cutover import model as cutover
 from migrator.cutover.model import SETTLED_STATES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.cutover.model_announce import AnnouncementRecord
 from migrator.cutover.model_speed import TreeMeasurement
+from migrator.cutover.rules_states import newest_attempts
 from migrator.cutover.tables import AnnouncementRow, TargetBackupRow, TreeMeasurementRow
 from migrator.fs.model import Side
 from migrator.ledger.database import Database
@@ -23,6 +24,9 @@ from migrator.reap.records import ReapLedger
 from migrator.transfer.records import TransferLedger
 
 _TOKEN_BYTES = 8
+
+TreesByBatch = Mapping[int, tuple[UserTree, ...]]
+"""Trees by the number of their batch."""
 
 # "source" sorts before "target", which is also the order of time.
 _in_order = select(TreeMeasurementRow).order_by(
@@ -63,6 +67,16 @@ class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, Cu
         """The newest attempt of a tree, of any plan."""
         with self._database.read() as connection:
             return self._newest(connection, tree)
+
+    def by_plan(self, users: Sequence[str] | None) -> Mapping[str, TreesByBatch]:
+        """By plan, the trees of these users (None: of all) that were moved or are being moved, and did not come back. A
+        user without such trees is in no plan.
+        """
+        found: dict[str, dict[int, list[UserTree]]] = {}
+        for record in sorted(newest_attempts(self.all()), key=lambda one: one.tree.path):
+            if (users is None or record.tree.user in users) and record.state not in cutover.ENDED_STATES:
+                found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
+        return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
 
     def require_apart(self, trees: Iterable[bytes]) -> None:
         """Raise Refused if a tree contains, or lies in, another tree that was moved or is being moved. Such overlaps

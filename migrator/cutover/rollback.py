@@ -20,11 +20,10 @@ from migrator.core.paths import parent, show
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, TreeMigration, rollback_of
-from migrator.cutover.model_source import SourceChange, SourceChangeKind
 from migrator.cutover.records import CutoverLedger
 from migrator.cutover.rollback_sides import SourceAsTarget
 from migrator.cutover.rules_states import newest_attempts
-from migrator.cutover.source_changes import changed_source
+from migrator.cutover.source_changes import SourceChange, SourceChangeKind, changed_source
 from migrator.cutover.switched_catalog import write_switched
 from migrator.fs.model import trash_place
 from migrator.fs.moving import MovingTarget

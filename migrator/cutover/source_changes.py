@@ -2,6 +2,9 @@
 
 import os
 from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
 
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog
@@ -9,8 +12,28 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
-from migrator.cutover.model_source import SourceChange, SourceChangeKind
 from migrator.fs.rules import CLOSED_MODE
+
+
+class SourceChangeKind(StrEnum):
+    """The kind of change to a path of a retained source. A directory that replaces another type of entry was `made`."""
+
+    MADE = "made"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+class SourceChange(Struct, frozen=True, kw_only=True):
+    """A path of a retained source that differs from the final pass, except for what a rollback carried back. `stands`
+    is the present type; None if nothing is there. Size and mtime are those of the scan.
+    """
+
+    path: bytes
+    kind: SourceChangeKind
+    stands: EntryType | None
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
+
 
 _CLOSED = f"(n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE})"
 _DIFFER = f"""(

@@ -250,7 +250,7 @@ async def other_clients(
     return others, own
 
 
-async def seen_by_nobody(
+async def unseen_writers(
     source: SourceFileSystem,
     clients: Callable[[], Awaitable[Sequence[ClientSeen]]],
     endpoints: Endpoints,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
-from migrator.cutover import stage
+from migrator.cutover import preflight
 from migrator.cutover.model_freezes import FreezePart
 from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rules import next_step
@@ -115,7 +115,7 @@ def predicted(seconds: float) -> Callable[[], None]:
     """The prediction of the call, whatever the machine does."""
 
     def patch() -> None:
-        stage.Beginning._predicted_freeze_s = lambda *_: seconds  # type: ignore[method-assign]
+        preflight.Preflight.predicted_freeze_s = lambda *_: seconds  # type: ignore[method-assign]
 
     return patch
 
@@ -159,7 +159,7 @@ def test_a_load_that_makes_the_freeze_too_long_is_found_right_before_it(site: Cu
 
     def loaded() -> None:
         predicted(0.5)()
-        stage.load_factor = lambda *_: 1000.0  # type: ignore[attr-defined]
+        preflight.load_factor = lambda *_: 1000.0  # type: ignore[attr-defined]
 
     refused = site.start("cutover", "--user", "ann", "--json", before=loaded).end()
 

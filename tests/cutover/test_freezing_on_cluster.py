@@ -12,7 +12,7 @@ from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
 from migrator.cutover.rules_writers import can_write, writing_problems
-from migrator.cutover.writers import brick_writers, own_clients, seen_by_nobody
+from migrator.cutover.writers import brick_writers, own_clients, unseen_writers
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
@@ -181,11 +181,11 @@ def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
 
 
 @pytest.mark.guarantee("open-files")
-def test_other_clients_are_seen_by_nobody(lab: LabHandle, hosts: LabHosts, scratch: Path) -> None:
+def test_other_clients_are_unseen_writers(lab: LabHandle, hosts: LabHosts, scratch: Path) -> None:
     async def look(mount: bytes = b"") -> tuple[str, ...]:
         source = gluster(lab)
         try:
-            return await seen_by_nobody(
+            return await unseen_writers(
                 source,
                 GlusterVolumeCommands(source.commands).clients,
                 lambda: own_clients(

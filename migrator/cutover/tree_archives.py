@@ -1,0 +1,70 @@
+"""Archives of reaped files: assigned to the user with the tree, and checked before the freeze."""
+
+from migrator.catalog.model import ArchivedMember
+from migrator.core.entry import Entry, UserTree
+from migrator.core.errors import MigratorError
+from migrator.core.units import several
+from migrator.cutover.call import CutoverSession
+from migrator.reap.archive import ProvenArchives
+from migrator.reap.files import MountedArchiveFolders
+from migrator.reap.model import ReapRow, same_file
+from migrator.transfer.context import World
+
+COUNTED = 10_000
+"""The count of files without an archive stops here: each costs a look-up on the source."""
+
+
+def _archive_folders(session: CutoverSession) -> MountedArchiveFolders:
+    return MountedArchiveFolders(session.run.target.root, session.ledger.site.required().name_seed)
+
+
+def assign_archives(session: CutoverSession, tree: bytes, *, to_user: bool) -> None:
+    """Let the owner of the tree's top on the target read its archives, or restrict them to root. Blocking; may be
+    called again. Raises OSError.
+    """
+    if not session.ledger.archives.of_tree(tree):
+        return
+    folders = _archive_folders(session)
+    if not to_user:
+        folders.take_back(tree)
+    elif (top := session.run.target.look(tree)) is not None:
+        folders.hand_over(tree, uid=top.uid, gid=top.gid)
+
+
+def lacking_archives(session: CutoverSession, tree: UserTree) -> tuple[str, ...] | None:
+    """Why the archives of a tree are incomplete; None if the source cannot be read. Blocking.
+
+    Files that the plan archives may be missing from all archives that were read back, although they are unchanged and
+    not on the target: the verification would report them missing. Or an archive cannot be read.
+    """
+    count, archived = 0, None
+    try:
+        for rows in session.call.to_archive(session.plan, tree.path):
+            archived = archived or ProvenArchives(session.ledger.archives, _archive_folders(session))
+            known = archived.of_block(tree.path, [row.path for row in rows])
+            count += sum(_lacks_archive(session.run, row, known.get(row.path)) for row in rows)
+            if count >= COUNTED:
+                break
+    except MigratorError as error:
+        return (error.message,)
+    except OSError:
+        return None
+    if not count:
+        return ()
+    lacks = f"{several(count, 'file')} of {tree.user} that the plan archives {'is' if count == 1 else 'are'}"
+    return (f"{lacks} in no archive that was read back: `migrator reap archive --user {tree.user}`",)
+
+
+def _lacks_archive(run: World, row: ReapRow, member: ArchivedMember | None) -> bool:
+    planned = (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns)
+    if member is not None and _identity(member.entry) == planned:
+        return False
+    entry = run.source.look(row.path)
+    # A file that has changed moves like any other file.
+    if entry is None or _identity(entry)[1:] != planned[1:] or (member is not None and same_file(member, entry)):
+        return False
+    return run.target.look(row.path) is None
+
+
+def _identity(entry: Entry) -> tuple[int, int, int, int]:
+    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
