@@ -1,3 +1,3 @@
 """migrator: move a production GlusterFS volume to BeeGFS, user by user, and prove it."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -71,7 +71,7 @@ class LabRemoved(Struct):
     removed: bool
 
 
-DOCUMENTS: Mapping[str, Any] = {
+DOCUMENTS: dict[str, Any] = {
     "init": InitResult,
     "doctor": tuple[Finding, ...] | TuningReport,
     "config check": ConfigurationCheck,
@@ -119,6 +119,12 @@ def render_schemas() -> dict[str, str]:
     return {f"{words.replace(' ', '-')}.json": _render(words) for words in DOCUMENTS}
 
 
+def structs() -> dict[str, type[Struct]]:
+    """The structs of all documents by their names, which are unique."""
+    render_schemas()
+    return dict(_NAMED)
+
+
 def schema(words: str) -> dict[str, Any]:
     """The schema of what a verb prints: its result, or an error instead."""
     known: dict[str, Any] = {}
@@ -149,6 +155,10 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
 }
 
 
+_NAMED: dict[str, type[Struct]] = {}
+"""Those that have a form already."""
+
+
 def _form(kind: Any, known: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a type
     """The schema of a type. The schemas of structs are added to `known`. Raises TypeError for a type without a form."""
     if kind in _PLAIN:
@@ -172,6 +182,8 @@ def _form(kind: Any, known: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
     if isinstance(kind, type) and issubclass(kind, MigratorError):
         return _form(ErrorWords, known)
     if isinstance(kind, type) and issubclass(kind, Struct):
+        if (first := _NAMED.setdefault(kind.__name__, kind)) is not kind:
+            raise TypeError(f"{kind} has the name of {first}: each name in a document stands for one type")
         if kind.__name__ not in known:
             known[kind.__name__] = {}  # a struct may contain itself
             fields = _fields(kind)

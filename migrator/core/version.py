@@ -9,7 +9,7 @@ _COMMIT = Path(migrator.__file__).with_name("commit")
 
 
 def version_and_commit() -> str:
-    """Such as `0.1.0 (commit 1a2b3c4d5e6f)`; `-dirty` after the commit: the sources were changed. Only the version in a checkout."""
+    """Such as `1.0.0 (commit 1a2b3c4d5e6f)`; `-dirty` after the commit: the sources were changed. Only the version in a checkout."""
     try:
         commit = _COMMIT.read_text(encoding="ascii").strip()
     except FileNotFoundError:

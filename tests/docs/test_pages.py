@@ -1,8 +1,6 @@
 """The pages and samples under docs/, README and the Makefile agree with the program."""
 
-import importlib
 import json
-import pkgutil
 import re
 import shutil
 import subprocess
@@ -15,7 +13,6 @@ import click
 import pytest
 from msgspec import Struct
 
-import migrator
 from migrator.bench.model import SuiteName
 from migrator.bench.suites import publications, suite
 from migrator.cli.main import main
@@ -25,6 +22,7 @@ from migrator.render.metrics import MetricKind
 from migrator.report.rules_metrics import CATALOGUE
 from migrator.site.config import SECTIONS
 from migrator.site.load import load_site
+from tools.json_schemas import structs
 from tools.locks import locked
 from tools.reference_pages import render_cli_reference, render_reference, verbs
 from tools.sample_plan import sample_plan
@@ -125,29 +123,7 @@ def test_every_publication_is_named_by_its_authors() -> None:
 TEXT = (ROOT / "docs" / "json.md").read_text()
 
 
-def values() -> Iterator[type[Struct]]:
-    """The values of all features: the structs of their models, and of the modules that have none."""
-    for module in pkgutil.walk_packages(migrator.__path__, "migrator."):
-        is_model = module.name.rpartition(".")[2].partition("_")[0] == "model"
-        if is_model or module.name.endswith(
-            (
-                "bench.rules",
-                "core.blocker",
-                "core.statistics",
-                "core.probe",
-                "core.windows",
-                "render.metrics",
-                "report.serve",
-            )
-        ):
-            for kind in vars(importlib.import_module(module.name)).values():
-                if isinstance(kind, type) and issubclass(kind, Struct):
-                    yield kind
-
-
-BY_NAME: dict[str, set[type[Struct]]] = {}
-for one in values():
-    BY_NAME.setdefault(one.__name__, set()).add(one)
+STRUCTS = structs()
 
 
 def documented(name: str) -> set[str]:
@@ -163,7 +139,7 @@ def keys(kind: type[Struct]) -> set[str]:
 
 @pytest.mark.parametrize("name", re.findall(r"^### (\w+)$", TEXT, re.MULTILINE))
 def test_every_key_is_documented(name: str) -> None:
-    assert documented(name) in [keys(kind) for kind in BY_NAME[name]]
+    assert documented(name) == keys(STRUCTS[name])
 
 
 SCRIPTS = sorted([*(ROOT / "tools").glob("*.sh"), ROOT / ".ci" / "run"])

@@ -4,6 +4,7 @@ import json
 
 import jsonschema
 import pytest
+from msgspec import Struct
 
 from migrator.cli.main import main
 from migrator.render.text import to_json
@@ -28,6 +29,16 @@ def test_a_schema_is_valid_and_permits_errors(verb: str) -> None:
     require_valid(verb, {"error": {"message": "failed", "cause": "", "hint": ""}, "exit_code": 1})
     with pytest.raises(jsonschema.ValidationError):
         require_valid(verb, {"error": "failed"})
+
+
+def test_two_structs_of_one_name_have_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    class InitResult(Struct):
+        """Of another feature."""
+
+    assert schema("init")
+    monkeypatch.setitem(DOCUMENTS, "scan", InitResult)
+    with pytest.raises(TypeError, match="InitResult"):
+        schema("scan")
 
 
 def test_a_report_fits_its_schema_and_no_key_may_be_missing_or_of_another_type() -> None:
