@@ -13,7 +13,7 @@ packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 pyt
     chromium fonts-dejavu-core fio make prometheus tmux xxhash)
 [[ ${PACKAGES:-} != all ]] || packages+=(moosefs-master moosefs-chunkserver moosefs-client moosefs-cli
     ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common mmdebstrap rpm groff-base
-    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
+    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 locks=(requirements.lock requirements-build.lock)
 [[ ${PACKAGES:-} == program ]] || locks+=(requirements-test.lock)
 # What must be there in the end, whoever installed it: package and one command of it.

@@ -82,8 +82,8 @@ AARCH64 = Machine("aarch64", "arm64")
 
 
 @pytest.mark.skipif(
-    None in (shutil.which(AARCH64.compiler), shutil.which("qemu-aarch64")),
-    reason="needs a compiler for aarch64, and qemu-user",
+    None in (shutil.which(AARCH64.compiler), shutil.which("qemu-aarch64-static")),
+    reason="needs a compiler for aarch64, and qemu-user-static",
 )
 def test_the_program_does_the_same_on_aarch64(checkout: Path) -> None:
     tree, targets = checkout / "tree", checkout / "targets"
@@ -105,7 +105,7 @@ def test_the_program_does_the_same_on_aarch64(checkout: Path) -> None:
         (["walk", "--mount", str(tree), "--workers", "1"], b""),
         (["digest", "--tree", str(tree)], lists),
     ]
-    programs = {"other": ["qemu-aarch64", str(program)], "own": [os.fsdecode(native_program().path)]}
+    programs = {"other": ["qemu-aarch64-static", str(program)], "own": [os.fsdecode(native_program().path)]}
     for words, given in calls:  # one after the other: each reading may change times of access
         answers = [
             subprocess.run([*argv, *words], input=given, capture_output=True, check=True).stdout

@@ -51,11 +51,11 @@ class Built:
 
 OWN = packages.find_machines()[0]
 ARM = next(machine for machine in packages.MACHINES if machine.debian == "arm64")
-QEMU = "/usr/bin/qemu-aarch64"
+QEMU = "/usr/bin/qemu-aarch64-static"
 MACHINE_OF_ELF = slice(18, 20)
 ON_ARM = rf"""
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-printf %s ':arm:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:{QEMU}:OPC' \
+printf %s ':arm:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:{QEMU}:OPCF' \
     > /proc/sys/fs/binfmt_misc/register
 export QEMU_LD_PREFIX=$1
 python=$1/usr/bin/{packages.PYTHON}
@@ -313,7 +313,7 @@ def test_what_is_compiled_in_the_packages_for_aarch64_is_for_it(of_arm: Path) ->
     assert set(compiled.values()) == {(183).to_bytes(2, "little")}
 
 
-@pytest.mark.skipif(OWN == ARM or not os.path.exists(QEMU), reason="needs qemu-user, and another machine")
+@pytest.mark.skipif(OWN == ARM or not os.path.exists(QEMU), reason="needs qemu-user-static, and another machine")
 def test_the_packages_for_aarch64_migrate_under_qemu(of_arm: Path, tmp_path: Path) -> None:
     root, site = tmp_path / "root", tmp_path / "site"
     options = [
