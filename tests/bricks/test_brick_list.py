@@ -57,7 +57,7 @@ def test_every_brick_with_what_is_known_of_it() -> None:
     assert (found.notes, found.catalog, found.catalog_at_s) == ((), "catalog-1", 5.0)
 
 
-def test_the_faults_of_every_version_in_the_pool_are_told() -> None:
+def test_the_faults_of_every_version_in_the_pool_are_listed() -> None:
     mixed = listing(versions={"gl1": "10.3", "gl2": "11.0"})
     assert any(fault.reference == "#4148" and fault.stops_drain for fault in mixed.faults)
     assert mixed.faults[0].stops_drain

@@ -19,7 +19,7 @@ def now(look: StrangeLook | None, bricks: Sequence[Brick] = (ONE, OTHER), *, sca
     return asyncio.run(strange_now(scans, look, bricks, "v"))
 
 
-def test_only_bricks_of_which_a_scan_told_something_are_looked_at() -> None:
+def test_only_bricks_with_strange_files_in_the_scan_are_read() -> None:
     asked: list[tuple[str, str, tuple[bytes, ...]]] = []
 
     async def look(brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:

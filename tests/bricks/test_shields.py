@@ -122,7 +122,7 @@ def exchange(path: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("change", [chmod, own_acl, exchange, Path.unlink])
-def test_what_users_do_meanwhile_stays(shielded: Shielded, change: Callable[[Path], None]) -> None:
+def test_changes_by_users_meanwhile_stay(shielded: Shielded, change: Callable[[Path], None]) -> None:
     file = shielded.brick.root / "home/open/a"
     shielded.put_on()
     change(file)

@@ -244,7 +244,7 @@ def test_no_freeze_without_a_way_to_thaw(ledger: MigrationLedger) -> None:
     assert ledger.cutovers.read(thawed.id) == thawed
 
 
-def test_what_the_top_was_is_kept_from_the_first_intent(ledger: MigrationLedger) -> None:
+def test_the_frozen_top_is_kept_from_the_first_intent(ledger: MigrationLedger) -> None:
     record = plan_cutover(ledger)
     ledger.cutovers.intend(record.id, act(to.FREEZE), at_s=2.0, notes=CutoverNotes(frozen_top="before"))
     step = ledger.cutovers.intend(record.id, act(to.FREEZE), at_s=3.0, notes=CutoverNotes(frozen_top="frozen"))
@@ -285,7 +285,7 @@ LOOKED = TaskSample(
 )
 
 
-def test_copying_while_a_drain_moves_files_is_told_apart(ledger: MigrationLedger) -> None:
+def test_copying_during_a_drain_is_measured_separately(ledger: MigrationLedger) -> None:
     def copied(at_s: float, files: int, *, streams: int = 2) -> Sample:
         return Sample(at_s=at_s, interval_s=5.0, attempt_id=None, streams=streams, files=files, size_bytes=files * 10)
 

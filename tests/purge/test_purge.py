@@ -67,7 +67,7 @@ def names(path: Path) -> set[str]:
     return {os.path.join(above, name) for above, inner, files in os.walk(path) for name in (*inner, *files)}
 
 
-def test_what_is_proven_is_removed_and_nothing_else(site: PurgeSite) -> None:
+def test_only_proven_paths_are_removed(site: PurgeSite) -> None:
     before, there = contents(site.world.source_path / "home" / "bob"), contents(site.target)
     count, source = len(names(site.source)) + 1, contents(site.world.source_path)
     (shown,) = site.dry_run().trees
@@ -191,7 +191,7 @@ def refused(site: PurgeSite, *words: str) -> None:
     assert site.state is CutoverState.RETAINED
 
 
-def test_what_was_written_after_the_switch_stops_it_and_is_listed(site: PurgeSite) -> None:
+def test_writes_after_the_switch_refuse_the_purge_and_are_listed(site: PurgeSite) -> None:
     (site.source / "d0/late").write_text("new")
     (site.source / "d1/f0001").write_text("rewritten")
     (site.source / "d2/f0002").chmod(0o666)
@@ -221,9 +221,7 @@ def test_a_sample_is_no_proof(scratch: Path, xfs_source: XfsMount, xfs_target: X
         refused(site, "a sample is no proof")
 
 
-def test_what_was_lost_on_the_target_stays_on_the_source(
-    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
-) -> None:
+def test_paths_lost_on_the_target_stay_on_the_source(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
     """It happened before the user was let in, so it was not they who did it."""
     with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill, let_in_later_s=3600.0) as site:
         (site.target / "d1/f0001").unlink()
@@ -232,7 +230,7 @@ def test_what_was_lost_on_the_target_stays_on_the_source(
 
 
 @pytest.mark.exhaustive
-def test_what_the_user_did_on_the_target_is_no_harm(site: PurgeSite) -> None:
+def test_changes_by_the_user_on_the_target_are_no_loss(site: PurgeSite) -> None:
     (site.target / "d1/f0001").unlink()
     (site.target / "d2/f0002").write_text("other")
     (site.target / "d3").rename(site.target / "renamed")
@@ -416,7 +414,7 @@ def left(cli_site: RealSite) -> int:
     return sum(len(files) for _, _, files in os.walk(cli_site.source.path / ".migrator-purge"))
 
 
-def test_it_is_looked_at_confirmed_killed_and_gone_on_with(cli_site: RealSite) -> None:
+def test_it_is_reviewed_confirmed_killed_and_resumed(cli_site: RealSite) -> None:
     source, bob = cli_site.source.path / "home/alice", cli_site.source.path / "home/bob"
     shown = asked(cli_site, "--user-batch", "1", "--dry-run")
     assert {one["tree"]["user"]: one["outcome"] for one in shown["trees"]} == {"alice": "would-purge", "bob": "later"}

@@ -93,7 +93,7 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch:
         yield Dying(made.world, made.proof, made.record, made.places, made.clock, confirm=confirm)
 
 
-def test_it_goes_on_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None:
+def test_it_resumes_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None:
     prepared, tree = scratch / "prepared.db", scratch / "tree"
     with closing(sqlite3.connect(site.world.directory / "state/ledger.db")) as ledger:
         ledger.execute("VACUUM INTO ?", (str(prepared),))
@@ -122,7 +122,7 @@ def test_it_goes_on_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None
     assert died_in == {S.RETAINED, S.PURGING, S.PURGED}
 
 
-def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: Dying) -> None:
+def test_a_path_changed_between_two_kills_stays_closed_to_users(site: Dying) -> None:
     closed = site.begun()
     left = sorted(path for path in closed.rglob("f*") if path.is_file() and path.stat().st_nlink == 1)
     late = left[1].parent / "made-late"

@@ -77,7 +77,7 @@ def problems(record: CutoverRecord = RECORD, **changes: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("missing", [name for name in WELL if name not in ("lacks_backup", "verification")])
-def test_what_is_not_known_speaks_against_it(missing: str) -> None:
+def test_an_unknown_fact_refuses_the_purge(missing: str) -> None:
     changes: dict[str, Any] = {missing: None}
     assert len(problems(**changes)) == 1
 
@@ -130,7 +130,7 @@ def test_a_tree_is_due_when_its_time_is_over_since_the_last_thaw() -> None:
         assert due_at_s(replace(RECORD, state=state), 0) == 0
 
 
-def test_the_checksum_is_of_the_trees_and_their_proofs_and_stays_while_it_goes_on() -> None:
+def test_the_checksum_covers_trees_and_proofs_and_stays_during_the_purge() -> None:
     def checksum(*trees: tuple[CutoverRecord, VerificationRecord | None], site: str = "s") -> str:
         return plan_checksum(site, "/src", "/dst", [PurgeItem(record=record, proof=proof) for record, proof in trees])
 
@@ -226,13 +226,13 @@ def stand(target: Entry | None, *, above_ns: int | None = None, granularity_ns: 
     return verdict.judgement
 
 
-def test_what_is_the_same_on_the_target_is_there() -> None:
+def test_an_equal_path_on_the_target_is_covered() -> None:
     assert stand(ENTRY) is Judgement.COVERED
     assert stand(replace(ENTRY, mtime_ns=1_000_000_000), granularity_ns=1_000_000_000) is Judgement.COVERED
     assert stand(replace(ENTRY, mtime_ns=1_000_000_000)) is Judgement.OPEN
 
 
-def test_what_the_user_changed_has_a_later_ctime() -> None:
+def test_a_change_by_the_user_has_a_later_ctime() -> None:
     changed = replace(ENTRY, size_bytes=3)
     for ctime_ns, expected in (
         (LET_IN_NS, Judgement.CHANGED),
@@ -243,13 +243,13 @@ def test_what_the_user_changed_has_a_later_ctime() -> None:
         assert stand(replace(ENTRY, type=EntryType.DIRECTORY, ctime_ns=ctime_ns)) is expected
 
 
-def test_what_is_gone_was_removed_from_a_directory_that_changed_since() -> None:
+def test_a_missing_path_needs_a_directory_that_changed_since() -> None:
     assert stand(None, above_ns=LET_IN_NS) is Judgement.GONE
     assert stand(None, above_ns=LET_IN_NS - CLOCK_SLACK_NS - 1) is Judgement.OPEN
     assert stand(None, above_ns=None) is Judgement.OPEN
 
 
-def test_what_was_packed_needs_its_archive() -> None:
+def test_a_packed_path_needs_its_archive() -> None:
     packed = replace(ROW, archive=Archive(path=b"archive", size_bytes=10))
     assert judge_archive(packed, ENTRY).judgement is Judgement.COVERED
     for archive in (None, replace(ENTRY, size_bytes=9), replace(ENTRY, type=EntryType.SYMLINK)):
@@ -303,7 +303,7 @@ class Purge:
             await self.pace.take(500)
 
 
-def test_it_slows_down_and_goes_on_as_before(ledger: MigrationLedger) -> None:
+def test_it_slows_down_and_recovers_its_rate(ledger: MigrationLedger) -> None:
     purge = Purge(ledger)
     assert purge.rate() == pytest.approx(MOST, rel=0.05)
     purge.probe(2 * LIMIT_S, OVER_PROBES)
@@ -371,7 +371,7 @@ def test_another_directory_or_a_symlink_in_its_place_is_not_moved(places: Mounte
 
 
 @pytest.mark.parametrize("made", ["file", "symlink", "open"])
-def test_a_closed_directory_of_somebody_else_is_refused(places: MountedPlaces, tmp_path: Path, made: str) -> None:
+def test_a_closed_directory_of_another_owner_is_refused(places: MountedPlaces, tmp_path: Path, made: str) -> None:
     theirs = tmp_path / ".migrator-purge"
     if made == "file":
         theirs.write_text("")

@@ -148,7 +148,7 @@ def test_all_hosts_read_the_target_once_and_this_machine_nothing(
     assert not list((site.world.manifests.directory / ".readings").glob("purge-*"))
 
 
-def test_what_the_user_has_changed_is_not_read(site: PurgeSite, hosts: Hosts) -> None:
+def test_files_changed_by_the_user_are_not_read_again(site: PurgeSite, hosts: Hosts) -> None:
     files = regular(site)
     (site.target / "d2/f0002").write_bytes(b"newer")
     (site.target / "d1/f0001").unlink()
@@ -185,7 +185,7 @@ def test_an_interrupted_reading_resumes_within_a_day(site: PurgeSite, hosts: Hos
     assert len(hosts.paths) == (len(files) if is_old else len(files) - len(parts))
 
 
-def test_what_a_lost_host_does_not_read_is_read_through_the_mount(
+def test_files_of_a_lost_host_are_read_through_the_mount(
     site: PurgeSite, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("migrator.verify.content.PATIENCE_S", 0.0)

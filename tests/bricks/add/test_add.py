@@ -71,7 +71,7 @@ def room(total: int, targets: int | None = None) -> add_model.TargetRoom:
     return add_model.TargetRoom(total_bytes=total, storage_targets=targets)
 
 
-def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(site: Site) -> None:
+def test_a_dry_run_lists_the_remaining_steps_of_a_brick_in_the_volume(site: Site) -> None:
     site.volume.add()
     told = site.add(dry_run=True)
     assert told.ending is E.PLANNED
@@ -92,7 +92,7 @@ def test_the_target_is_waited_for_until_it_shows_the_new_capacity(target_site: S
     assert target_site.states == [S.SETTLED]
 
 
-def test_a_target_that_never_shows_it_fails_and_the_same_command_goes_on(target_site: Site) -> None:
+def test_missing_target_capacity_fails_the_addition_and_the_command_resumes(target_site: Site) -> None:
     # Bytes alone do not count where the target's own list tells.
     for total in (50, 90):
         with_room(target_site, lambda _, total=total: room(total * GIB, 3))  # type: ignore[misc]
@@ -226,7 +226,7 @@ def test_a_place_that_is_not_right_is_refused_before_anything_is_written_or_afte
     assert backups == ["addition-1"]
 
 
-def test_status_tells_how_far_an_addition_is_at_any_time(site: Site) -> None:
+def test_status_shows_the_progress_of_an_addition_at_any_time(site: Site) -> None:
     ledger = site.ledger
     told: list[add_model.AdditionStanding] = []
     site.glusterd = Quick(site.volume, ledger, site.clock)
@@ -249,7 +249,7 @@ def test_a_name_that_is_no_brick_is_refused(site: Site) -> None:
 WAY_OUT = "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one"
 
 
-def test_it_fails_within_some_looks_and_goes_on_when_it_was_stopped_as_told(site: Site) -> None:
+def test_a_stalled_rebalance_fails_and_resumes_after_the_stop_in_the_hint(site: Site) -> None:
     site.glusterd.dead_for = 10_000
     began_s = site.clock.now_s()
     done = site.add()
@@ -290,7 +290,7 @@ def test_it_gives_way_while_files_are_moved_and_is_put_back_at_the_end(
     assert [words.partition(" now")[0] for words in said] == [f"{THROTTLE_OPTION} is {value}" for value in values]
 
 
-def test_what_could_not_be_put_back_is_by_the_next_call(site: Site) -> None:
+def test_options_that_could_not_be_restored_are_by_the_next_call(site: Site) -> None:
     site.glusterd.breaks = True
     site.add()
     assert (site.states, site.glusterd.options) == ([AdditionState.FAILED], {})
@@ -343,7 +343,7 @@ TWICE = "1 path was found more than once (home/a)"
         ([[TWICE], Refused("2 entries wait to be healed"), [TWICE]], (TWICE,)),
     ],
 )
-def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
+def test_bricks_are_audited_after_a_rebalance_and_doubts_need_an_admin(
     site: Site, found: list[list[str] | MigratorError], doubts: tuple[str, ...]
 ) -> None:
     scans = Scans(*found)
@@ -400,7 +400,7 @@ def test_no_rebalance_begins_while_others_work_in_the_volume(site: Site) -> None
     assert site.locks.held == []
 
 
-def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None:
+def test_a_volume_unreadable_for_long_halts_the_drain(site: Site) -> None:
     scans = Scans(Refused("2 entries wait to be healed"))
     site.ports["scan"] = scans
     done = site.add()
@@ -416,9 +416,7 @@ def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None
     assert (site.add().exit_code, scans.made) == (ExitCode.ATTENTION, 32)
 
 
-def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that(
-    hooked: Site, hooks: DoingHooks
-) -> None:
+def test_a_failed_rebalance_is_reported_once_and_stops_nothing(hooked: Site, hooks: DoingHooks) -> None:
     hooked.glusterd.breaks, hooks.exit_codes = True, {"post-fail": 1}
     assert hooked.add().ending is CallEnding.HALTED
     assert hooked.states == [AdditionState.FAILED]

@@ -173,7 +173,7 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
-def test_what_was_taken_is_given_back_also_under_another_name_and_below_another_one(site: Site) -> None:
+def test_damaged_directories_are_restored_also_after_a_rename(site: Site) -> None:
     renamed = replace(shut(TWO), path=b"home/three", changed_ns=5)
     site.volume.set(shut(HOME), shut(ONE), renamed)
     assert site.puts_right()
@@ -192,7 +192,7 @@ def test_what_was_taken_is_given_back_also_under_another_name_and_below_another_
 
 
 @pytest.mark.parametrize("is_told_by_a_copy", [False, True])
-def test_what_was_set_after_the_last_walk_and_is_taken_is_told(site: Site, is_told_by_a_copy: bool) -> None:
+def test_a_loss_of_attributes_set_after_the_last_walk_is_reported(site: Site, is_told_by_a_copy: bool) -> None:
     site.volume.set(replace(shut(ONE), changed_ns=5))
     if is_told_by_a_copy:
         # A file was made beside the other copy.
@@ -203,7 +203,7 @@ def test_what_was_set_after_the_last_walk_and_is_taken_is_told(site: Site, is_to
     assert [words.partition(":")[0] for words in told] == ([] if is_told_by_a_copy else ["home/one"])
 
 
-def test_what_was_given_back_and_is_taken_again_was_taken_by_nobody_else(site: Site) -> None:
+def test_a_restored_directory_that_is_damaged_again_is_restored_again(site: Site) -> None:
     site.volume.set(shut(ONE))
     assert site.puts_right()
     given = site.volume.directories[ONE.gfid]
@@ -215,7 +215,7 @@ def test_what_was_given_back_and_is_taken_again_was_taken_by_nobody_else(site: S
     assert site.listed == []
 
 
-def test_what_is_seen_is_given_back_also_where_a_new_brick_cannot_be_read(site: Site) -> None:
+def test_directories_are_restored_although_a_new_brick_is_unreadable(site: Site) -> None:
     site.volume.broken = {NEW}
     site.volume.set(shut(ONE))
     asyncio.run(restore_all_directories(site.call, site.record))
@@ -223,7 +223,7 @@ def test_what_is_seen_is_given_back_also_where_a_new_brick_cannot_be_read(site: 
     assert any("not every copy" in words for words in site.words)
 
 
-def test_what_people_changed_or_made_counts_from_the_first_walk_that_has_seen_it(site: Site) -> None:
+def test_changes_by_users_count_from_the_next_walk_on(site: Site) -> None:
     for since in (replace(ONE, mode=0o700, changed_ns=5), directory(b"home/new", uid=1003)):
         site.volume.set(since)
         assert not site.puts_right()
@@ -233,7 +233,7 @@ def test_what_people_changed_or_made_counts_from_the_first_walk_that_has_seen_it
         assert (now.mode, now.uid) == (since.mode, since.uid)
 
 
-def test_one_that_was_never_seen_open_waits_until_it_is_put_right_or_gone(site: Site) -> None:
+def test_a_directory_without_a_record_waits_until_it_is_fixed_or_gone(site: Site) -> None:
     first, second = shut(directory(b"home/new")), shut(directory(b"home/newer"))
     site.volume.set(first, second)
     assert not site.puts_right()
@@ -255,7 +255,7 @@ def test_one_that_was_never_seen_open_waits_until_it_is_put_right_or_gone(site: 
     assert not site.known(HOME.gfid)
 
 
-def test_what_may_be_of_people_is_listed_and_not_touched_unless_another_copy_tells_more(site: Site) -> None:
+def test_a_doubtful_directory_is_listed_unless_another_copy_decides(site: Site) -> None:
     # Nobody would have made it so, whatever its times are.
     site.volume.set(replace(ONE, mode=0o700))
     assert not site.puts_right()
@@ -273,7 +273,7 @@ def test_what_may_be_of_people_is_listed_and_not_touched_unless_another_copy_tel
     assert site.listed == []
 
 
-def test_times_that_nobody_keeps_tell_nothing(site: Site) -> None:
+def test_times_without_ctime_option_prove_nothing(site: Site) -> None:
     site.volume.options = (("features.ctime", "off"),)
     site.puts_right()
     site.volume.set(replace(ONE, mode=0o700), replace(TWO, gid=1001))
@@ -284,7 +284,7 @@ def test_times_that_nobody_keeps_tell_nothing(site: Site) -> None:
     assert site.volume.directories[ONE.gfid].mode == 0o700
 
 
-def test_what_cannot_be_given_back_is_listed_with_the_reason(site: Site) -> None:
+def test_a_directory_that_cannot_be_restored_is_listed_with_the_reason(site: Site) -> None:
     site.volume.refuses = OSError(30, "Read-only file system")
     site.volume.set(shut(ONE))
     assert not site.puts_right()
@@ -295,7 +295,7 @@ def test_what_cannot_be_given_back_is_listed_with_the_reason(site: Site) -> None
     assert site.listed == []
 
 
-def test_what_changes_between_the_walk_and_the_look_is_left_to_the_next_walk(site: Site) -> None:
+def test_a_change_between_walk_and_restore_is_left_to_the_next_walk(site: Site) -> None:
     site.volume.set(shut(ONE))
     site.volume.between = lambda: site.volume.set(replace(ONE, mode=0o711, changed_ns=7))
     assert not site.puts_right()
@@ -304,7 +304,7 @@ def test_what_changes_between_the_walk_and_the_look_is_left_to_the_next_walk(sit
 
 
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Site, is_shown: bool) -> None:
+def test_copies_on_new_bricks_are_rewritten_after_the_layout(site: Site, is_shown: bool) -> None:
     copy = replace(TWO, default=b"inherited")
     site.volume.copies[TWO.gfid] = copy
     if is_shown:
@@ -317,7 +317,7 @@ def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Sit
     assert site.volume.walked[-4:] == [OLD, NEW, OLD, NEW]
 
 
-def test_what_a_user_does_between_the_walks_is_no_such_copy(site: Site) -> None:
+def test_a_change_by_a_user_between_two_walks_is_no_damaged_copy(site: Site) -> None:
     closed = replace(TWO, mode=0o700, changed_ns=5)
 
     def closes() -> None:
@@ -332,7 +332,7 @@ def test_what_a_user_does_between_the_walks_is_no_such_copy(site: Site) -> None:
     assert site.volume.directories[TWO.gfid] == closed
 
 
-def test_no_arbiter_and_no_new_brick_tells_what_is_right(site: Site) -> None:
+def test_arbiters_and_new_bricks_are_no_reference_for_directories(site: Site) -> None:
     assert site.volume.walked == [OLD]
     site.volume.broken = {OLD}
     with pytest.raises(ToolFailed, match="no brick reports"):
@@ -344,7 +344,7 @@ def test_no_arbiter_and_no_new_brick_tells_what_is_right(site: Site) -> None:
     assert site.known(HOME.gfid) == HOME
 
 
-def test_another_brick_tells_owners_but_no_times(site: Site) -> None:
+def test_another_brick_shows_owners_but_no_times(site: Site) -> None:
     site.volume.bricks += (brick("gl2:/b"),)
     site.volume.broken = {OLD}
     # By the first brick, which breaks off before it, this was a user: what he did last was no file.
@@ -418,13 +418,13 @@ ROOTS = replace(MADE, uid=0, gid=0)
         (MADE, after_chmod(replace(MADE, uid=0, gid=0, mode=0o711)), V.DOUBTFUL),
     ],
 )
-def test_what_became_of_a_directory(known: DirectoryFacts | None, seen: DirectoryFacts, verdict: V) -> None:
+def test_the_verdict_on_a_directory(known: DirectoryFacts | None, seen: DirectoryFacts, verdict: V) -> None:
     assert judge(known, seen, ABOVE) is verdict
 
 
 @pytest.mark.parametrize("known", [MADE, replace(MADE, mode=0), replace(MADE, gid=0), ROOTS])
 @pytest.mark.parametrize("above", [ABOVE, PROJECT, CLOSING, None])
-def test_what_is_shut_was_shut_by_gluster(known: DirectoryFacts, above: DirectoryFacts | None) -> None:
+def test_a_shut_directory_was_shut_by_gluster(known: DirectoryFacts, above: DirectoryFacts | None) -> None:
     renamed = replace(later(SHUT, modified_ns=90), path=b"home/b")
     assert judge(known, SHUT, above) is V.TAKEN
     for seen in (later(SHUT), renamed):
@@ -445,7 +445,7 @@ MADE_ANEW = [
 
 
 @pytest.mark.parametrize(("known", "changes", "above"), MADE_ANEW)
-def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
+def test_attributes_of_a_new_directory_are_doubtful(
     known: DirectoryFacts, changes: dict[str, int], above: DirectoryFacts
 ) -> None:
     seen = replace(known, **changes)
@@ -469,7 +469,7 @@ def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
         {"access": acl(user=7, named=7, group=7, mask=7, other=0)},
     ],
 )
-def test_what_gluster_makes_of_nothing_was_made_by_people(changes: dict[str, int]) -> None:
+def test_attributes_that_gluster_never_sets_are_changes_by_users(changes: dict[str, int]) -> None:
     seen = replace(MADE, **changes)
     assert judge(MADE, later(seen), ABOVE) is judge(MADE, after_chmod(seen), ABOVE) is V.CHANGED
     # The clock of somebody's client is behind, or this is not known yet of Gluster.
@@ -491,7 +491,7 @@ def test_a_copy_whose_time_is_no_later_was_touched_by_no_user() -> None:
     assert not untouched_since(replace(MADE, changed_ns=None), MADE)
 
 
-def test_what_a_mount_does_not_tell_of_acls_is_no_difference() -> None:
+def test_acls_that_the_mount_omits_are_no_difference() -> None:
     told = replace(MADE, access=acl(user=7, named=7, group=7, mask=7, other=0))
     assert same_owner(told, replace(told, access=None))
     assert not same_owner(told, MADE)

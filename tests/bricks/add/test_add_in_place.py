@@ -121,7 +121,7 @@ def every_remains(memory: Path, died_in: set[add_model.AdditionState | None]) ->
 
 
 @pytest.mark.exhaustive
-def test_killed_before_any_call_the_disk_is_exchanged_once_or_taken_back_as_long_as_the_old_one_is_there(
+def test_killed_before_any_call_the_disk_is_exchanged_once_or_the_old_one_serves_again(
     memory: Path,
 ) -> None:
     died_in: set[add_model.AdditionState | None] = set()
@@ -146,7 +146,7 @@ def test_killed_before_any_call_the_disk_is_exchanged_once_or_taken_back_as_long
     assert taken_back == {S.RESETTING, S.OFFLINE, S.PREPARING}
 
 
-def test_a_take_back_that_is_killed_anywhere_goes_on(memory: Path) -> None:
+def test_a_take_back_resumes_after_a_kill_anywhere(memory: Path) -> None:
     with a_site(memory, hooked=False) as site:
         with pytest.raises(Refused):
             site.add()
@@ -189,7 +189,7 @@ def test_a_brick_that_is_dead_already_goes_the_same_way(memory: Path) -> None:
         site.comes_to_its_end()
 
 
-def test_what_people_put_in_by_hand_is_taken_for_done(memory: Path) -> None:
+def test_a_brick_put_in_by_hand_counts_as_added(memory: Path) -> None:
     with a_site(memory, hooked=False) as site:
         with pytest.raises(Refused):
             site.add()
@@ -226,7 +226,7 @@ def test_no_other_file_system_than_the_one_that_was_put_in_counts_as_healed(memo
         site.comes_to_its_end()
 
 
-def test_what_waits_and_does_not_change_is_nudged_every_minute_and_then_given_to_people(memory: Path) -> None:
+def test_unchanged_pending_heals_are_nudged_every_minute_and_then_fail(memory: Path) -> None:
     with a_site(memory) as site:
         site.volume.healing = False
         stuck = site.add(stall_s=600.0)

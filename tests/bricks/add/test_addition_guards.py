@@ -129,7 +129,7 @@ def test_marks_are_explained_with_the_command_only_where_nothing_has_the_brick()
         assert not any("setfattr" in problem for problem in problems(one, look))
 
 
-def test_what_is_unlike_the_others_can_be_accepted_by_name_and_nothing_else_can() -> None:
+def test_only_unlike_bricks_can_be_accepted() -> None:
     one = record()
     small = {one.bricks[0]: place(one.bricks[0], total_bytes=GIB, filesystem="ext4")}
     assert len(problems(one, seen(one, places=small))) == 2
@@ -202,7 +202,7 @@ def test_a_brick_takes_the_place_of_another_only_where_there_is_another_copy() -
     assert "has no brick gl8:/b" in only(unknown, seen(unknown, three))
 
 
-def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None:
+def test_the_target_gets_no_brick_of_a_volume_and_needs_a_known_size() -> None:
     one = record(side=add.AdditionSide.TARGET)
     assert problems(one, seen(one)) == []
     assert "is a brick of volume vol1" in only(one, seen(one, owners={one.bricks[0]: "vol1"}))
@@ -267,7 +267,7 @@ def moving(state: add.AdditionState, **changes: object) -> add.AdditionRecord:
 
 
 @pytest.mark.parametrize("state", list(add.AdditionState))
-def test_what_nobody_goes_on_with_is_said_and_nothing_else(state: add.AdditionState) -> None:
+def test_unwatched_additions_are_blockers_and_no_others(state: add.AdditionState) -> None:
     one = standing(moving(state, failure="no room", instead_of="gl1:/old"), [drain_sample(at_s=20.0)])
     found = list(addition_blockers([one], at_work=False, now_s=80.0))
     assert list(addition_blockers([one], at_work=True, now_s=80.0)) == []

@@ -76,7 +76,7 @@ def test_every_other_copy_has_to_be_up_and_whole() -> None:
     assert "nothing to fill the new brick from" in only(seen(state=replace(arbiter, bricks=names)))
 
 
-def test_users_have_to_be_able_to_write_without_it_and_its_place_to_be_looked_at() -> None:
+def test_the_set_needs_a_quorum_and_a_readable_place_without_the_brick() -> None:
     assert "no quorum" in only(
         seen(ReplicaWorld(options={"cluster.quorum-type": "fixed", "cluster.quorum-count": "3"}))
     )
@@ -106,7 +106,7 @@ def test_a_quorum_is_what_gluster_takes_for_one(
     assert has_quorum(members, [members[number] for number in up], options) is writable
 
 
-def test_marks_alone_on_a_file_system_that_is_to_be_prepared_are_told_with_what_takes_them_off() -> None:
+def test_marks_alone_on_a_file_system_are_reported_with_the_command_that_removes_them() -> None:
     (told,) = problems_before(record(S.PREPARING), seen(away(Disk("new-1", marked=True))), add.Wish(), prepared=True)
     assert "setfattr -x trusted.glusterfs.volume-id /srv/b/data" in told
     nameless = replace(ReplicaWorld(disk=NEW, up=False).place(), filesystem_id="")
@@ -114,7 +114,7 @@ def test_marks_alone_on_a_file_system_that_is_to_be_prepared_are_told_with_what_
     assert "no id" in told
 
 
-def test_what_is_not_seen_is_looked_at_again() -> None:
+def test_an_incomplete_snapshot_is_repeated() -> None:
     state = seen().state
     assert state is not None
     unlisted = seen(state=replace(state, bricks=state.bricks[1:]))

@@ -80,7 +80,7 @@ def test_every_directory_of_a_brick_comes_after_the_one_that_it_lies_in(brick: H
     assert told == ((None, None) if times is None else (times[0] * 10**9 + times[1], times[2] * 10**9 + times[3]))
 
 
-def test_what_is_no_directory_of_this_volume_is_not_taken_for_one(brick: HandBrick) -> None:
+def test_a_foreign_directory_is_not_read_as_one_of_the_volume(brick: HandBrick) -> None:
     brick.adopt()
     make(brick.root / "past-gluster")
     assert walked(brick) == ([], 1)
@@ -103,7 +103,7 @@ def facts(number: int, **changes: object) -> DirectoryFacts:
     return replace(made, **changes)
 
 
-def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> None:
+def test_only_a_complete_walk_is_kept(tmp_path: Path) -> None:
     files = DirectoryFiles(tmp_path / "additions")
     every = [facts(number) for number in range(1200)]
     gfids = [one.gfid for one in every]
@@ -130,7 +130,7 @@ def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> 
         known.remove()
 
 
-def test_a_file_that_is_torn_is_told(tmp_path: Path) -> None:
+def test_a_torn_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "3-directories.db").write_bytes(b"torn" * 4096)
     with pytest.raises(MigratorError, match="cannot be read or written"), DirectoryFiles(tmp_path).opened("3"):
         raise AssertionError
@@ -187,7 +187,7 @@ def test_owner_mode_and_acls_come_back_together(make_xfs: MakeXfs) -> None:
 
 
 @pytest.mark.guarantee("brick-add")
-def test_what_is_another_one_or_has_changed_since_is_not_touched(tmp_path: Path) -> None:
+def test_a_replaced_or_changed_directory_is_not_touched(tmp_path: Path) -> None:
     path = make(tmp_path / "one")
     known = look(tmp_path, "one")
     assert known is not None

@@ -75,7 +75,7 @@ def test_an_empty_directory_in_the_place_of_a_brick_proves_nothing() -> None:
     assert (audit.left, audit.whole, len(audit.reasons)) == (0, False, 1)
 
 
-def test_what_a_purge_has_kept_is_left_as_everything_else() -> None:
+def test_kept_paths_of_a_purge_are_leftovers() -> None:
     kept = b".migrator-purge/cutover-000001/tree/thesis"
     audit = audited((kept, b".migrator-bench/0123/file", b".migrator-sentinel"))
     assert (audit.left, audit.clean) == (3, False)
@@ -120,7 +120,7 @@ async def taken(step: Awaitable[object]) -> None:
         (DrainState.COMMITTED, PlaceSeen.EMPTY, False),
     ],
 )
-def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, other: PlaceSeen, clean: bool) -> None:
+def test_a_wipe_resumes_after_a_kill_between_two_bricks(state: DrainState, other: PlaceSeen, clean: bool) -> None:
     names = ("gl3:/b", "gl4:/b")
     walks = Walks()
     walks.wiped = names[1:]

@@ -124,7 +124,7 @@ def test_more_is_written_if_a_set_that_stays_cannot_be_read(leaving: Volume) -> 
     assert leaving.written(leaving.keep) == (KeptTimes(kept=3), ["home", "home/last-here", "home/alike"])
 
 
-def test_a_drain_does_not_go_on_without_the_times_of_its_bricks(leaving: Volume) -> None:
+def test_a_drain_does_not_commit_without_the_times_of_its_bricks(leaving: Volume) -> None:
     leaving.broken = {LEAVING, "gl3:/b"}
     with pytest.raises(ToolFailed):
         leaving.keep()

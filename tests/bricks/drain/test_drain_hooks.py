@@ -118,7 +118,7 @@ def test_shields_stay_on_until_the_commit_and_are_off_before_a_wipe_also_if_a_ki
 
 
 @pytest.mark.parametrize("code", [1, 62])
-def test_a_hook_before_the_audit_stops_the_call_and_the_same_command_goes_on(site: HookedSite, code: int) -> None:
+def test_a_refusing_pre_audit_hook_ends_the_call_and_the_command_resumes(site: HookedSite, code: int) -> None:
     site.hooks.exit_codes = {"pre-audit": code}
     for _ in range(2):
         with pytest.raises(Refused, match=r"the audit of gl3:/b is .*pre-audit.d/50-do"):
@@ -131,7 +131,7 @@ def test_a_hook_before_the_audit_stops_the_call_and_the_same_command_goes_on(sit
     assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[1:]
 
 
-def test_an_audit_that_finds_something_is_told_to_be_refused_and_why(site: HookedSite) -> None:
+def test_hooks_get_the_findings_of_an_audit(site: HookedSite) -> None:
     site.volume.unmovable, site.volume.silent_failures = {5}, True
     assert (site.drain().ending, site.state) == (CallEnding.HALTED, S.FAILED)
     told = [("pre-drain", ""), ("pre-audit", ""), ("post-audit", "refused"), ("post-fail", "failed")]
@@ -141,7 +141,7 @@ def test_an_audit_that_finds_something_is_told_to_be_refused_and_why(site: Hooke
 
 
 @pytest.mark.parametrize("code", [1, 62])
-def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: HookedSite, code: int) -> None:
+def test_a_refusing_pre_stop_hook_leaves_gluster_running(site: HookedSite, code: int) -> None:
     site.drain(commit=False)
     site.hooks.called()
     site.hooks.exit_codes = {"pre-stop": code}
@@ -161,7 +161,7 @@ def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: Hooked
     assert site.hooks.called() == []
 
 
-def test_a_drain_that_goes_on_after_all_tells_who_was_asked_to_take_it_back(
+def test_a_drain_resumed_after_a_stop_request_calls_the_owed_stop_hooks(
     site: HookedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.drain(commit=False)
@@ -182,7 +182,7 @@ def test_a_drain_that_goes_on_after_all_tells_who_was_asked_to_take_it_back(
     assert site.owes_nothing()
 
 
-def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedSite) -> None:
+def test_a_failure_is_reported_once_by_repeated_commands(site: HookedSite) -> None:
     site.volume.raced, site.volume.fills = 1, True
     tasks = set()
     for _ in range(3):
@@ -202,7 +202,7 @@ def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedS
     assert [stage for stage, _, _ in site.hooks.reasons].count("post-fail") == 2
 
 
-def test_a_host_that_stays_away_is_told_once_for_each_watch_that_it_has_ended(site: HookedSite) -> None:
+def test_a_missing_host_is_reported_once_for_each_watch_it_ended(site: HookedSite) -> None:
     def goes() -> None:
         site.glusterd.meanwhile = []
         site.volume.peer_up = False
@@ -217,7 +217,7 @@ def test_a_host_that_stays_away_is_told_once_for_each_watch_that_it_has_ended(si
     assert "post-fail" not in dict(site.hooks.called())
 
 
-def test_a_stop_that_gluster_refuses_is_told_as_that(site: HookedSite) -> None:
+def test_a_stop_refused_by_gluster_is_reported(site: HookedSite) -> None:
     def goes() -> None:
         raise Killed
 

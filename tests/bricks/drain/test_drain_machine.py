@@ -215,7 +215,7 @@ FORWARD = (HookStep.DRAIN, HookStep.AUDIT, HookStep.COMMIT, HookStep.WIPE, HookS
 
 
 @pytest.mark.exhaustive
-def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: Path) -> None:
+def test_killed_before_any_call_the_same_command_ends_alike(memory: Path) -> None:
     died_in: set[DrainState | None] = set()
     for site, killed in killed_everywhere(new_ledger(memory / "prepared.db"), HookedSite, drain_all, died_in):
         assert site.volume.reachable() == EVERYTHING
@@ -233,7 +233,7 @@ def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: P
 
 
 @pytest.mark.exhaustive
-def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(memory: Path) -> None:
+def test_killed_before_any_call_a_stop_closes_every_pair_of_hooks(memory: Path) -> None:
     """Begun, and taken back by a call that is killed; then by one that is not."""
     prepared, died_in = new_ledger(memory / "prepared.db"), set[DrainState | None]()
     with MigrationLedger.open(prepared) as ledger:
@@ -249,7 +249,7 @@ def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(me
 
 
 @pytest.mark.exhaustive
-def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None:
+def test_killed_before_any_call_every_failure_is_reported_once(memory: Path) -> None:
     """Gluster has more files that it cannot move than a call tries again by itself. The same command is given once more."""
     prepared, died_in = new_ledger(memory / "prepared.db"), set[DrainState | None]()
     with MigrationLedger.open(prepared) as ledger:

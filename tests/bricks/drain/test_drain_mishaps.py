@@ -125,7 +125,7 @@ def fill(lab: LabHandle, brick: LabBrick) -> str:
     return f"fallocate -l {room.f_bavail * room.f_frsize - MIB} {file_system}/filled\n"
 
 
-def test_a_drain_that_runs_out_of_room_names_it_and_is_taken_back(drains: Drains, before: Mapping[str, str]) -> None:
+def test_a_drain_without_room_names_the_brick_and_can_be_stopped(drains: Drains, before: Mapping[str, str]) -> None:
     lab, brick = drains.lab, brick_of(drains, 2, 2)
     staying = [one for one in lab.bricks if one.name in drains.names() - {brick.name}]
     # After the guards, and before Gluster begins.
@@ -149,7 +149,7 @@ def test_a_drain_that_runs_out_of_room_names_it_and_is_taken_back(drains: Drains
     wait_until_is_there(lambda: digests(lab.source), before)
 
 
-def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
+def test_a_drain_whose_brick_dies_fails_and_resumes_when_the_brick_is_up(
     drains: Drains, before: Mapping[str, str]
 ) -> None:
     lab, brick = drains.lab, brick_of(drains, 1, 2)
@@ -179,7 +179,7 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
     wait_until_is_there(lambda: digests(lab.source), before)
 
 
-def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
+def test_a_drain_completes_after_a_reboot_of_its_host(drains: Drains, before: Mapping[str, str]) -> None:
     lab, brick = drains.lab, brick_of(drains, 2, 1)
     running = start_held(drains, brick)
     lab.crash_host(lab.host_of(brick))

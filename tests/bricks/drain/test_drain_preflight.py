@@ -139,7 +139,7 @@ def test_a_drain_is_not_refused(changes: dict[str, Any]) -> None:
     assert problems(**changes) == ()
 
 
-def test_what_waits_to_be_healed() -> None:
+def test_pending_heals_refuse_the_drain() -> None:
     load = BrickLoad(files=1, allocated_bytes=0, largest_bytes=0)
     whole: dict[str, Any] = {
         "load": load,
@@ -224,7 +224,7 @@ def test_an_option_that_is_not_understood_refuses_the_drain(option: str) -> None
         (volume(), ("gl1:/b", "gl9:/b"), "has no brick"),
     ],
 )
-def test_what_is_never_drained(state: VolumeState, bricks: tuple[str, ...], words: str) -> None:
+def test_layouts_that_are_never_drained(state: VolumeState, bricks: tuple[str, ...], words: str) -> None:
     assert any(words in problem for problem in structure_problems(state, bricks))
     assert structure_problems(volume(6, replicas=3), ("gl4:/b", "gl6:/b", "gl5:/b")) == ()
 

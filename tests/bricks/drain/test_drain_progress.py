@@ -94,7 +94,7 @@ def test_files_that_were_moved_before_a_reboot_count_once(counted: tuple[tuple[i
         *(([sample(100.0, 5, status=one)], "") for one in (TaskStatus.COMPLETED, TaskStatus.FAILED)),
     ],
 )
-def test_a_host_that_counts_nothing_stands_still(samples: list[TaskSample], words: str) -> None:
+def test_a_host_with_unchanged_counters_is_stalled(samples: list[TaskSample], words: str) -> None:
     found = stalled_hosts(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
     assert found.startswith(words)
     assert bool(found) is bool(words)
@@ -110,7 +110,7 @@ def lost(samples: list[TaskSample], *, now_s: float = 200.0, since_s: float = 0.
     return lost_processes(samples, task_id="t", since_s=since_s, now_s=now_s, limit_s=60.0, names=NAMES)
 
 
-def test_a_run_time_that_stands_still_for_long_has_no_process() -> None:
+def test_an_unchanged_run_time_means_a_lost_process() -> None:
     still = polls(3.0, 4.0, 4.0, 4.0, 4.0, host="id of gl3")
     assert lost(still).startswith("on gl3 ")
     assert lost(still).endswith(" 1 min 30 s")
@@ -220,7 +220,7 @@ def looks(seed: int) -> list[TaskSample]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_few_samples_tell_what_all_do(tmp_path: Path, seed: int) -> None:
+def test_a_few_samples_give_the_same_progress_as_all(tmp_path: Path, seed: int) -> None:
     every = looks(seed)
     with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         drain = do(ledger.drains, plan_drain(ledger), CHECK, START)

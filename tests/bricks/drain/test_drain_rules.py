@@ -185,7 +185,7 @@ def test_a_failed_or_missing_check_prevents_the_start(state: drain.DrainState) -
     assert rules.may_start(record(state))
 
 
-def test_a_new_start_is_told_from_the_drain_that_it_ends() -> None:
+def test_a_new_start_is_distinguished_from_the_drain_it_ends() -> None:
     begun = record(S.STARTING, task_before="t1")
     assert next_step(begun, seen()) == replace(START, task_before="t1")
     assert next_step(begun, seen(tasks=(OTHER,))) == ADOPTED
@@ -260,7 +260,7 @@ def test_a_failure_is_given_up_also_while_a_brick_is_down(
         ((counters(status=T.FAILED, skipped=1),), False, False),
     ],
 )
-def test_few_failures_and_a_drain_that_broke_off_are_told_from_a_failure(
+def test_few_failures_and_a_broken_off_drain_are_no_plain_failure(
     found: tuple[TaskCounters, ...], few: bool, broke: bool
 ) -> None:
     look = seen(progress=progress(*found))
@@ -303,7 +303,7 @@ def test_a_failed_drain_waits_until_it_is_asked_for_again(changes: dict[str, Any
 
 
 @pytest.mark.parametrize("state", sorted(drain.UNTOUCHED_STATES | drain.OUT_STATES))
-def test_a_drain_that_was_not_begun_is_given_up_and_a_committed_one_is_not_taken_back(state: drain.DrainState) -> None:
+def test_a_stop_aborts_an_unstarted_drain_and_refuses_a_committed_one(state: drain.DrainState) -> None:
     step = begin_stop(record(state), seen(state=None, tasks=()))
     if state in drain.OUT_STATES:
         halted(step)

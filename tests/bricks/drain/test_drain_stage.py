@@ -78,7 +78,7 @@ def nothing() -> None:
     """A look without anything new."""
 
 
-def test_a_drain_that_nobody_watched_for_long_does_not_stand_still_for_that(site: Site) -> None:
+def test_a_drain_without_a_watching_command_is_not_stalled(site: Site) -> None:
     def dies() -> None:
         raise Killed
 
@@ -156,7 +156,7 @@ def test_a_disk_with_anything_else_on_it_is_not_wiped(site: Site) -> None:
     assert site.drain(confirm=word).ending is CallEnding.DONE
 
 
-def test_unknown_bricks_and_drains_are_told(site: Site) -> None:
+def test_unknown_bricks_and_drains_are_refused(site: Site) -> None:
     with pytest.raises(UsageError, match="has no brick gl9:/x"):
         site.drain(bricks=("gl9:/x",))
     with pytest.raises(UsageError, match="no drain of"):
@@ -185,7 +185,7 @@ def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site
     assert site.volume.options == {THROTTLE: LAZY}
 
 
-def test_what_an_addition_has_left_changed_is_not_taken_for_what_was_there_before(site: Site) -> None:
+def test_an_option_left_by_an_addition_is_not_taken_for_the_value_before(site: Site) -> None:
     record = plan_addition(site.ledger, ("gl9:/b",), volume_id=VOLUME_ID)
     option = ChangedOption(name=THROTTLE, before=NORMAL, given=("aggressive",))
     site.ledger.additions.note(record.id, AdditionNotes(options=(option,)))
@@ -235,7 +235,7 @@ def loses_its_mover(site: Site, *, looks: int) -> None:
     site.glusterd.meanwhile = [becomes(site, silent=True), *[nothing] * looks, becomes(site, silent=False)]
 
 
-def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while_it_is(site: Site) -> None:
+def test_a_silent_host_that_is_up_is_waited_for_with_a_hint(site: Site) -> None:
     loses_its_mover(site, looks=60)
     assert site.drain().ending is CallEnding.DONE
     told = messages(site, EventKind.DRAIN_DOUBTED)
@@ -245,7 +245,7 @@ def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while
     assert site.volume.reachable() == set(range(1, 10))
 
 
-def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goes_on_with_it(site: Site) -> None:
+def test_a_host_silent_past_the_limit_fails_the_drain_and_the_command_resumes(site: Site) -> None:
     loses_its_mover(site, looks=10_000)
     done = site.drain(stall_s=600.0)
     assert (done.ending, int(done.exit_code), site.state) == (CallEnding.HALTED, 4, S.FAILED)
@@ -262,7 +262,7 @@ def kill(site: Site, *, brick_up: bool = True) -> None:
     site.volume.task.dead, site.volume.brick_up = True, brick_up
 
 
-def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Site) -> None:
+def test_a_drain_restarts_after_its_rebalance_process_is_killed(site: Site) -> None:
     site.glusterd.meanwhile = [nothing, nothing, lambda: kill(site)]
     assert site.drain().ending is CallEnding.DONE
     failed = messages(site, EventKind.DRAIN_FAILED)
@@ -273,7 +273,7 @@ def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Sit
     assert site.volume.options == {}
 
 
-def test_a_layout_that_nothing_puts_right_any_more_is_not_waited_for_in_vain(site: Site) -> None:
+def test_a_lost_fix_layout_ends_the_wait(site: Site) -> None:
     assert site.drain(commit=False).ending is CallEnding.WAITS
     site.glusterd.loses_layouts = True
     done = site.stop()
@@ -287,7 +287,7 @@ def test_a_layout_that_nothing_puts_right_any_more_is_not_waited_for_in_vain(sit
     assert len(site.glusterd.layouts) == 2
 
 
-def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> None:
+def test_a_rebalance_process_is_not_lost_while_a_brick_is_down(site: Site) -> None:
     def is_up() -> None:
         assert site.state is S.DRAINING
         site.volume.brick_up = True
@@ -309,7 +309,7 @@ def reboots(site: Site, *, looks: int) -> None:
     site.glusterd.meanwhile = [nothing, goes, nothing, nothing, comes, *[nothing] * looks, is_up]
 
 
-def test_what_breaks_off_by_a_reboot_begins_anew_by_itself_when_the_brick_is_up(site: Site) -> None:
+def test_a_drain_broken_off_by_a_reboot_restarts_when_the_brick_is_up(site: Site) -> None:
     reboots(site, looks=20)
     assert site.drain().ending is CallEnding.DONE
     assert site.volume.tasks_made == 2

@@ -225,7 +225,7 @@ def test_it_is_stopped_only_by_its_name(site: Site) -> None:
 
 
 @pytest.mark.guarantee("retire")
-def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) -> None:
+def test_uncovered_paths_are_listed_and_nothing_is_touched(site: Site) -> None:
     strays = [found(b"stray/%03d\n" % number, proof=False) for number in range(50)]
     site.looks = [[*site.looks[0], *reversed(strays)]]
     refused = site.retire()
@@ -241,7 +241,7 @@ def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) 
     assert site.state is None
 
 
-def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Site) -> None:
+def test_changed_content_is_found_by_the_ctime_alone(site: Site) -> None:
     site.source.nodes[b"home/alice/y"] = dataclasses.replace(site.source.nodes[b"home/alice/y"], content=b"another")
     refused = site.retire()
     assert refused.cover is not None
@@ -250,7 +250,7 @@ def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Si
 
 
 @pytest.mark.guarantee("retire")
-def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> None:
+def test_a_change_between_the_first_check_and_the_stop_refuses_it(site: Site) -> None:
     site.looks.append([*site.looks[0], found(b"new", proof=False)])
     assert site.retire().exit_code.value == 4
     assert (site.state, site.volume.stops) == (S.GIVEN_UP, 0)
@@ -305,7 +305,9 @@ def test_a_trash_of_its_own_probes_and_what_gluster_has_open_are_no_reason_again
 
 
 @pytest.mark.parametrize(("names", "shared"), [(("scan",), ()), (("drain",), ()), (("tree a",), (VOLUME,))])
-def test_it_waits_for_nobody_and_disturbs_nobody(site: Site, names: tuple[str, ...], shared: tuple[str, ...]) -> None:
+def test_it_neither_waits_for_others_nor_disturbs_them(
+    site: Site, names: tuple[str, ...], shared: tuple[str, ...]
+) -> None:
     with site.locks.hold("something", *names, shared=shared), pytest.raises(LockHeld):
         site.retire()
     assert site.volume.stops == 0
@@ -367,7 +369,7 @@ def killed_at(site: Site, place: str, *, begun: bool = False) -> Iterator[None]:
     site.volume.fault = lambda _: None
 
 
-def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_after_a_refusal(site: Site) -> None:
+def test_after_a_refusal_a_stop_by_others_is_not_taken_for_a_killed_attempt(site: Site) -> None:
     with killed_at(site, "before stop"):
         site.retire()
     site.looks = [[*site.looks[0], found(b"new", proof=False)]]
@@ -378,7 +380,7 @@ def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_aft
 
 
 @pytest.mark.parametrize("place", ["back up", "scan"])
-def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_others(site: Site, place: str) -> None:
+def test_a_stop_by_others_is_not_taken_for_an_attempt_killed_before_its_last_check(site: Site, place: str) -> None:
     with killed_at(site, place, begun=True):
         site.retire()
     site.volume.state = replace(STATE, started=False)
@@ -390,7 +392,7 @@ def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_other
     assert (done.ending, done.retirement and done.retirement.id) == (CallEnding.DONE, 1)
 
 
-def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Path) -> None:
+def test_a_source_without_a_volume_cannot_be_retired(tmp_path: Path) -> None:
     posix = PosixSite(directory=tmp_path, source=tmp_path / "source", target=tmp_path / "target")
     for path in (posix.source, posix.target):
         path.mkdir()

@@ -56,7 +56,7 @@ OTHERWISE = {"symlink_target": b"a", "xattr_digest": None, **dict.fromkeys((*SAM
     st.sampled_from([EntryType.FILE, EntryType.SYMLINK, EntryType.FIFO]),
     st.sets(st.sampled_from(sorted([*OTHERWISE, "type", "digest", "archive"])), max_size=2),
 )
-def test_what_is_covered_is_what_was_verified_in_every_fact(kind: EntryType, changed: set[str]) -> None:
+def test_a_path_is_covered_only_with_every_verified_fact(kind: EntryType, changed: set[str]) -> None:
     found = replace(FOUND, type=kind)
     others = {
         **OTHERWISE,
@@ -94,7 +94,7 @@ def test_without_a_proof_nothing_is_covered_but_what_this_program_has_put_into_t
         assert judged(replace(FOUND, tree=tree, path=own + b"_" + name), None) is kinds[tree]
 
 
-def test_what_a_purge_has_kept_is_not_its_own_and_a_manifest_covers_a_path_outside_every_tree_of_now() -> None:
+def test_kept_paths_of_a_purge_are_not_own_and_a_manifest_covers_a_former_tree() -> None:
     kept = replace(FOUND, tree=None, path=b".migrator-purge/cutover-000001/tree/x")
     assert judged(kept, None) is retire.UncoveredKind.OUTSIDE
     assert judged(replace(FOUND, tree=None), PROOF) is retire.Cover.PROVEN
@@ -157,11 +157,11 @@ CLIENT = ClientSeen(brick="gl1:/b", address="10.0.0.9:49151")
         (replace(FACTS, opened=Writers(open_files=(OPEN, OPEN))), "1 path is open: home/alice/x\\x0a"),
     ],
 )
-def test_each_thing_alone_speaks_against_it(facts: retire_rules.RetireFacts, words: str) -> None:
+def test_each_failed_check_alone_refuses_it(facts: retire_rules.RetireFacts, words: str) -> None:
     assert any(words in problem for problem in retire_rules.retire_problems(facts))
 
 
-def test_nothing_speaks_against_a_quiet_volume_whose_users_were_moved() -> None:
+def test_a_quiet_volume_whose_users_were_moved_can_be_retired() -> None:
     resting = tuple(cutover(state) for state in (CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED))
     done = replace(TASK, kind=TaskKind.REBALANCE, name="Rebalance", status=TaskStatus.COMPLETED)
     assert retire_rules.retire_problems(replace(FACTS, cutovers=resting, tasks=(done,))) == ()
@@ -248,7 +248,7 @@ def test_every_path_that_is_no_directory_stands_beside_its_row_fact_by_fact(worl
     assert (found.ino, found.tree, proof and proof.digest) == (2**64 - 3, ANN, DIGEST)
 
 
-def test_a_manifest_tells_of_its_own_tree_alone(world: World) -> None:
+def test_a_manifest_counts_for_its_own_tree_alone(world: World) -> None:
     """One of a verification of a whole batch has rows of others, who were moved by newer ones, or never."""
     write_catalog(world.catalogs, HERE, [ANN, BEN])
     whole = world.manifest("whole", *HERE)
@@ -262,7 +262,7 @@ def test_a_manifest_tells_of_its_own_tree_alone(world: World) -> None:
     assert proof.mtime_ns == 8
 
 
-def test_what_lies_in_an_archive_is_told(world: World) -> None:
+def test_a_path_in_an_archive_is_uncovered(world: World) -> None:
     write_catalog(world.catalogs, HERE, [ANN, BEN])
     draft = world.manifests.create("archived", algorithm="xxh128")
     member = ArchivedMember(entry=HERE[1], archive=3, offset_bytes=0, digest=DIGEST, algorithm="xxh128")
