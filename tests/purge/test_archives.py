@@ -18,7 +18,7 @@ from migrator.cutover.model_snapshot import LinkState
 from migrator.hooks.model import HookStep
 from migrator.purge.model import PurgeItem, PurgeOutcome, TreePurge
 from migrator.purge.rules import digest_record, proofs_named
-from tests.purge.purge_world import PurgeSite, purge_site
+from tests.purge.purge_site import PurgeSite, purge_site
 from tests.purge.test_purge import CUTOVER, asked, cli_site
 from tests.support.kills import DoingHooks
 from tests.support.run_site import RealSite

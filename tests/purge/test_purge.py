@@ -30,7 +30,7 @@ from migrator.purge.files import MountedPlaces
 from migrator.purge.model import PurgeOutcome
 from migrator.purge.purge import purge
 from migrator.scan.marks import TreeMarks
-from tests.purge.purge_world import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
+from tests.purge.purge_site import DAY_S, PurgeSite, freeze, purge_site, retain, thaw
 from tests.support.delta_changes import rewrite
 from tests.support.holders import HOLD, holding
 from tests.support.kills import Death, Killed, dying

@@ -21,7 +21,7 @@ from migrator.purge import removal
 from migrator.purge.call import PurgePorts
 from migrator.purge.model import PurgeOutcome, PurgeRequest
 from migrator.purge.purge import purge
-from tests.purge.purge_world import PurgeSite, purge_site
+from tests.purge.purge_site import PurgeSite, purge_site
 from tests.support.kills import Death, Killed, dying, killed_everywhere, ticking
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot

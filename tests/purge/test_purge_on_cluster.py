@@ -16,7 +16,7 @@ from migrator.gluster.volume import GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.purge.model import PurgeOutcome
 from tests.cutover.test_freezing_on_cluster import gluster
-from tests.purge.purge_world import PurgeSite, purge_site
+from tests.purge.purge_site import PurgeSite, purge_site
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
 from tests.support.run_site import fill_tree

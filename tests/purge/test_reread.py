@@ -23,7 +23,7 @@ from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.ports import Way
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentReader, FileGroup, Readers
-from tests.purge.purge_world import PurgeSite, purge_site
+from tests.purge.purge_site import PurgeSite, purge_site
 from tests.support.delta_changes import rewrite
 from tests.support.native_builds import missing_for_native, placing
 from tests.support.run_site import fill_tree

@@ -18,8 +18,8 @@ from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide
 from migrator.gluster.model import BrickRoom, NewPlace, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
-from tests.bricks.add.addition_world import NEW, ROOM, World
-from tests.bricks.brick_worlds import SimulatedShields, world_of
+from tests.bricks.add.grown_volume import NEW, ROOM, GrownVolume
+from tests.bricks.verb_ports import SimulatedShields, ports_of
 from tests.support.fakes import FakeLocks, VirtualClock, empty_disks
 from tests.support.kills import Death, DoingHooks, new_ledger
 
@@ -33,7 +33,7 @@ class Glusterd:
     them. Each poll has a probe of both sides, of which only the source's may count; `dead_for` so many nothing moves.
     """
 
-    volume: World
+    volume: GrownVolume
     ledger: MigrationLedger
     clock: VirtualClock
     latency_s_at: Callable[[int], float] = lambda _: 0.2
@@ -139,7 +139,7 @@ class Site:
     """Everything that an addition works with; `ports` take the place of others."""
 
     ledger: MigrationLedger
-    volume: Any = field(default_factory=World)
+    volume: Any = field(default_factory=GrownVolume)
     side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
     wish: add_model.Wish = field(default_factory=add_model.Wish)
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -160,7 +160,7 @@ class Site:
         ports = PORTS | {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": self.places}
         ports["shields"] = SimulatedShields(self.volume, self.locks)
         ports["throttle"] = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
-        world = world_of(AdditionPorts, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
+        world = ports_of(AdditionPorts, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
         usual: dict[str, Any] = {
             "bricks": (NEW,),
             "side": self.side,

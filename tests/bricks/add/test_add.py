@@ -23,7 +23,7 @@ from migrator.hooks.model import HookStep
 from migrator.ledger.locks import VOLUME
 from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
-from tests.bricks.add.addition_world import EMPTY, NEW
+from tests.bricks.add.grown_volume import EMPTY, NEW
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import VirtualClock
 from tests.support.kills import DoingHooks, WaitingHooks

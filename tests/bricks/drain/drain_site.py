@@ -37,9 +37,8 @@ from migrator.gluster.model import (
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.hooks.model import HookStep
-from tests.bricks.brick_worlds import SimulatedShields, world_of
-from tests.bricks.drain.drain_world import LAZY, LEAVING
-from tests.bricks.drain.drain_world import World as Volume
+from tests.bricks.drain.drained_volume import LAZY, LEAVING, DrainedVolume
+from tests.bricks.verb_ports import SimulatedShields, ports_of
 from tests.support.fakes import FakeLocks, FakeProgress, VirtualClock
 from tests.support.kills import Death, DoingHooks, Killed
 
@@ -52,7 +51,7 @@ REQUEST = drain_model.DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
 class Glusterd:
     """The `DrainCommands` port over the simulated volume. While files move, one of `meanwhile` comes before each poll."""
 
-    volume: Volume
+    volume: DrainedVolume
     layouts: dict[str, TaskStatus] = field(default_factory=dict)
     loses_layouts: bool = False
     before_commit: Callable[[], None] | None = None
@@ -137,7 +136,7 @@ class Glusterd:
 class Walks:
     """The brick, walked."""
 
-    volume: Volume
+    volume: DrainedVolume
     hosts: Collection[str] = ("gl1", "gl2", "gl3")
 
     async def reach(self, host: str) -> None: ...
@@ -154,7 +153,7 @@ class Walks:
 class Times:
     """The mtimes of directories over the commit."""
 
-    volume: Volume
+    volume: DrainedVolume
 
     async def keep(self, drain_id: int, bricks: Sequence[Brick], state: VolumeState) -> KeptTimes:
         assert (drain_id > 0, [one.name for one in bricks]) == (True, [LEAVING])
@@ -198,7 +197,7 @@ class Site:
     """Everything that a drain works with."""
 
     ledger: MigrationLedger
-    volume: Volume = field(default_factory=Volume)
+    volume: DrainedVolume = field(default_factory=DrainedVolume)
     locks: FakeLocks = field(default_factory=FakeLocks)
     progress: FakeProgress = field(default_factory=FakeProgress)
     backups: list[str] = field(default_factory=list)
@@ -241,7 +240,7 @@ class Site:
         clock = VirtualClock()
         clock.at_s = self.begins_at_s
         self.begins_at_s += self.pause_s
-        return world_of(
+        return ports_of(
             DrainPorts,
             self.ledger,
             death,

@@ -11,7 +11,7 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.gluster.model import PlaceSeen
 from migrator.hooks.model import HookCall, HookResult, HookStep
 from tests.bricks.drain.drain_site import WORD, HookedSite, S
-from tests.bricks.drain.drain_world import LEAVING
+from tests.bricks.drain.drained_volume import LEAVING
 from tests.support.kills import Killed, WaitingHooks, new_ledger
 
 TOLD_OF_THE_WAY_OUT = [

@@ -1,4 +1,4 @@
-"""The next step of a drain, where the simulated volume of `test_drain_machine` does not come to, or must never come to."""
+"""The next step of a drain in states that the simulated volume of `test_drain_killed` never reaches, or must never reach."""
 
 from typing import Any
 

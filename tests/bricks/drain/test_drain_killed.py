@@ -18,58 +18,58 @@ from migrator.core.errors import MigratorError, ToolFailed
 from migrator.gluster.model import PlaceSeen, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.hooks.model import HookOutcome, HookStep
 from tests.bricks.drain.drain_site import EVERYTHING, WORD, Glusterd, HookedSite, S
-from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE, World
+from tests.bricks.drain.drained_volume import LAZY, LEAVING, NORMAL, STAYING, THROTTLE, DrainedVolume
 from tests.support.kills import Death, Killed, killed_everywhere, new_ledger
 
 
-def fact(name: str, *, value: object) -> Callable[[World], None]:
+def fact(name: str, *, value: object) -> Callable[[DrainedVolume], None]:
     return lambda world: setattr(world, name, value)
 
 
-def user_writes(world: World) -> None:
+def user_writes(world: DrainedVolume) -> None:
     """Gluster puts new files on the leaving brick only until its rebalance there has ended."""
     done = world.task is not None and world.task.status is not TaskStatus.IN_PROGRESS
     world.writes(STAYING if done or LEAVING not in world.inside else LEAVING)
 
 
-def one_cannot_be_moved(world: World) -> None:
+def one_cannot_be_moved(world: DrainedVolume) -> None:
     world.unmovable = set(sorted(world.bricks[LEAVING])[:1])
 
 
-def mover_dies(world: World) -> None:
+def mover_dies(world: DrainedVolume) -> None:
     if world.task is not None:
         world.task.dead = True
 
 
-def admin_begins(world: World) -> None:
+def admin_begins(world: DrainedVolume) -> None:
     if world.task is None and LEAVING in world.inside:
         world.start()
 
 
-def admin_commits(world: World) -> None:
+def admin_commits(world: DrainedVolume) -> None:
     """As older versions let them, also with files left."""
     if world.task is not None and world.task.status is TaskStatus.COMPLETED:
         admin_forces_out(world)
 
 
-def admin_forces_out(world: World) -> None:
+def admin_forces_out(world: DrainedVolume) -> None:
     if LEAVING in world.inside:
         world.forced = world.forced or bool(world.bricks[LEAVING])
         world.take_out()
 
 
-def admin_brings_files_back(world: World) -> None:
+def admin_brings_files_back(world: DrainedVolume) -> None:
     if LEAVING not in world.inside and world.place is PlaceSeen.BRICK:
         world.bricks[STAYING] |= world.bricks[LEAVING]
         world.bricks[LEAVING] = set()
         world.forced = False
 
 
-def admin_sets_the_option(world: World) -> None:
+def admin_sets_the_option(world: DrainedVolume) -> None:
     world.options[THROTTLE] = "aggressive"
 
 
-DISTURBANCES: dict[str, Callable[[World], None]] = {
+DISTURBANCES: dict[str, Callable[[DrainedVolume], None]] = {
     "glusterd goes": fact("glusterd_up", value=False),
     "glusterd comes": fact("glusterd_up", value=True),
     "the host goes": fact("peer_up", value=False),
@@ -80,12 +80,12 @@ DISTURBANCES: dict[str, Callable[[World], None]] = {
     "the mover is found": fact("silent", value=False),
     "failures are not counted": fact("silent_failures", value=True),
     "a late write": fact("late_write", value=True),
-    "files are moved": World.moves_files,
+    "files are moved": DrainedVolume.moves_files,
     "a file cannot be moved": one_cannot_be_moved,
     "the mover dies": mover_dies,
     "a user writes": user_writes,
     "begun by hand": admin_begins,
-    "stopped by hand": World.stop,
+    "stopped by hand": DrainedVolume.stop,
     "committed by hand": admin_commits,
     "forced out by hand": admin_forces_out,
     "files are brought back by hand": admin_brings_files_back,
@@ -127,7 +127,7 @@ class Disturbed(Glusterd):
         return await super().stop(bricks)
 
 
-def put_right(world: World) -> None:
+def put_right(world: DrainedVolume) -> None:
     """As the hints say."""
     world.glusterd_up = world.peer_up = world.room = True
     world.silent = world.silent_failures = world.late_write = False

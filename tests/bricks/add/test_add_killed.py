@@ -20,7 +20,7 @@ from migrator.core.units import GIB
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
 from tests.bricks.add.addition_site import Glusterd, Quick, Site, addition_site
-from tests.bricks.add.addition_world import EMPTY, NEW, World
+from tests.bricks.add.grown_volume import EMPTY, NEW, GrownVolume
 from tests.support.fakes import VirtualClock
 from tests.support.kills import Death, DoingHooks, Killed, killed_everywhere, new_ledger
 
@@ -28,35 +28,35 @@ S, E = AdditionState, CallEnding
 STALE = replace(EMPTY, exists=True, volume_id="76")
 
 
-def add_by_hand(world: World) -> None:
+def add_by_hand(world: GrownVolume) -> None:
     if not (world.moving or NEW in world.inside or world.place.stale or not world.place.own):
         world.add()
 
 
-def begin_by_hand(*, fix_layout: bool) -> Callable[[World], None]:
-    def begin(world: World) -> None:
+def begin_by_hand(*, fix_layout: bool) -> Callable[[GrownVolume], None]:
+    def begin(world: GrownVolume) -> None:
         if not world.moving:
             world.begin(fix_layout=fix_layout)
 
     return begin
 
 
-def put(place: object) -> Callable[[World], None]:
+def put(place: object) -> Callable[[GrownVolume], None]:
     """What lies where the brick is to be, as long as it is not in the volume."""
     return lambda world: None if NEW in world.inside else setattr(world, "place", place)
 
 
-def fact(name: str, *, value: bool) -> Callable[[World], None]:
+def fact(name: str, *, value: bool) -> Callable[[GrownVolume], None]:
     return lambda world: setattr(world, name, value)
 
 
-DISTURBANCES: dict[str, Callable[[World], None]] = {
+DISTURBANCES: dict[str, Callable[[GrownVolume], None]] = {
     "glusterd goes": fact("asks", value=False),
     "glusterd comes": fact("asks", value=True),
     "a peer goes": fact("peer_up", value=False),
     "a peer comes": fact("peer_up", value=True),
-    "files are moved": World.moves,
-    "the task breaks": World.breaks,
+    "files are moved": GrownVolume.moves,
+    "the task breaks": GrownVolume.breaks,
     "added by hand": add_by_hand,
     "fix-layout by hand": begin_by_hand(fix_layout=True),
     "rebalance by hand": begin_by_hand(fix_layout=False),

@@ -19,7 +19,7 @@ from migrator.core.windows import Window
 from migrator.gluster.model import BrickMarks, ChangedOption, TaskStatus
 from migrator.ledger.locks import VOLUME, of_brick
 from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site
-from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, THROTTLE
+from tests.bricks.drain.drained_volume import LAZY, LEAVING, NORMAL, THROTTLE
 from tests.support.fakes import FakeProgress
 from tests.support.kills import Killed, new_ledger
 from tests.support.operations import THERE, do, plan_addition, plan_cutover

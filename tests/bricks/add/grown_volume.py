@@ -28,7 +28,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class World:
+class GrownVolume:
     """Everything there is."""
 
     inside: set[str] = field(default_factory=lambda: {OLD})

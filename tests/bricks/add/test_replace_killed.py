@@ -21,7 +21,7 @@ from migrator.hooks.model import HookStep
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from tests.bricks.add import addition_site
-from tests.bricks.add.in_place_world import FILES, OWN, SECOND, VOLUME_ID, ReplicaWorld
+from tests.bricks.add.replica_volume import FILES, OWN, SECOND, VOLUME_ID, ReplicaVolume
 from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
 S, E = add_model.AdditionState, CallEnding
@@ -53,7 +53,7 @@ class Glusterd(addition_site.Glusterd):
 class Site(addition_site.Site):
     """What an exchange works with; `hooked`: hooks make the new file system, otherwise people do."""
 
-    volume: ReplicaWorld = field(default_factory=ReplicaWorld)
+    volume: ReplicaVolume = field(default_factory=ReplicaVolume)
     throttle: str | None = None
     hooked: bool = True
 

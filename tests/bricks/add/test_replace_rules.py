@@ -11,8 +11,8 @@ from migrator.bricks.add.rules import next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick
 from migrator.operations.model import Act, Halt
-from tests.bricks.add.addition_world import ROOM
-from tests.bricks.add.in_place_world import ALL, OWN, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
+from tests.bricks.add.grown_volume import ROOM
+from tests.bricks.add.replica_volume import ALL, OWN, SECOND, THIRD, VOLUME_ID, Disk, ReplicaVolume
 from tests.support.making import made
 
 S = add.AdditionState
@@ -32,8 +32,8 @@ def record(state: add.AdditionState = S.PLANNED) -> add.AdditionRecord:
     )
 
 
-def seen(world: ReplicaWorld | None = None, **facts: object) -> AdditionSnapshot:
-    world = world or ReplicaWorld()
+def seen(world: ReplicaVolume | None = None, **facts: object) -> AdditionSnapshot:
+    world = world or ReplicaVolume()
     known: dict[str, object] = {
         "state": world.state(),
         "tasks": (),
@@ -60,12 +60,12 @@ def only(look: AdditionSnapshot) -> str:
     return problem
 
 
-def away(disk: Disk | None = OLD) -> ReplicaWorld:
-    return ReplicaWorld(disk=None if disk is None else dataclasses.replace(disk), up=False)
+def away(disk: Disk | None = OLD) -> ReplicaVolume:
+    return ReplicaVolume(disk=None if disk is None else dataclasses.replace(disk), up=False)
 
 
 def test_every_other_copy_has_to_be_up_and_whole() -> None:
-    down = refused(record(), seen(ReplicaWorld(others_up=False)), add.Wish())
+    down = refused(record(), seen(ReplicaVolume(others_up=False)), add.Wish())
     assert any(f"brick {SECOND} is down" in problem for problem in down)
     assert f"3 entries or more have pending heals on {THIRD}" in only(seen(blamed={THIRD: 3, OWN: 9}))
     assert "unknown" in only(seen(blamed=None))
@@ -78,11 +78,11 @@ def test_every_other_copy_has_to_be_up_and_whole() -> None:
 
 def test_the_set_needs_a_quorum_and_a_readable_place_without_the_brick() -> None:
     assert "no quorum" in only(
-        seen(ReplicaWorld(options={"cluster.quorum-type": "fixed", "cluster.quorum-count": "3"}))
+        seen(ReplicaVolume(options={"cluster.quorum-type": "fixed", "cluster.quorum-count": "3"}))
     )
-    assert "self-heal-daemon" in only(seen(ReplicaWorld(options={"cluster.self-heal-daemon": "off"})))
-    assert "gl1 cannot be reached" in only(seen(ReplicaWorld(reached=False)))
-    mounted = replace(ReplicaWorld().place(), mount="/srv/b/data")
+    assert "self-heal-daemon" in only(seen(ReplicaVolume(options={"cluster.self-heal-daemon": "off"})))
+    assert "gl1 cannot be reached" in only(seen(ReplicaVolume(reached=False)))
+    mounted = replace(ReplicaVolume().place(), mount="/srv/b/data")
     assert "is a mount point itself" in only(seen(places={OWN: mounted}))
 
 
@@ -109,7 +109,7 @@ def test_a_quorum_is_what_gluster_takes_for_one(
 def test_marks_alone_on_a_file_system_are_reported_with_the_command_that_removes_them() -> None:
     (told,) = problems_before(record(S.PREPARING), seen(away(Disk("new-1", marked=True))), add.Wish(), prepared=True)
     assert "setfattr -x trusted.glusterfs.volume-id /srv/b/data" in told
-    nameless = replace(ReplicaWorld(disk=NEW, up=False).place(), filesystem_id="")
+    nameless = replace(ReplicaVolume(disk=NEW, up=False).place(), filesystem_id="")
     (told,) = problems_before(record(S.PREPARING), seen(away(NEW), places={OWN: nameless}), add.Wish(), prepared=True)
     assert "no id" in told
 
@@ -119,7 +119,7 @@ def test_an_incomplete_snapshot_is_repeated() -> None:
     assert state is not None
     unlisted = seen(state=replace(state, bricks=state.bricks[1:]))
     unknown = seen(state=replace(state, bricks=(replace(state.bricks[0], online=None), *state.bricks[1:])))
-    unreached = seen(ReplicaWorld(disk=NEW, up=False, reached=False))
+    unreached = seen(ReplicaVolume(disk=NEW, up=False, reached=False))
     listed = (add.AWAY_STATES | add.IN_STATES) - {S.HEALED, S.BALANCED}
     for look, states in ((unlisted, listed), (unknown, {S.OFFLINE, S.ADDING}), (unreached, {S.ADDING})):
         for one in states:

@@ -26,7 +26,7 @@ class Disk:
 
 
 @dataclass(slots=True)
-class ReplicaWorld:
+class ReplicaVolume:
     """Everything there is. The brick's process runs exactly as long as it may: it dies with the marks on its disk. `crawls`: so
     many times more is found to be healed before anything is.
     """

@@ -28,7 +28,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class World:
+class DrainedVolume:
     """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures. `raced`: in so many
     tasks a file that a user has renamed counts as a failure, although it is nowhere on the brick. `fills`: when a task
     has ended, the bricks that stay are full. `silent`: the host is up and reports no counters, because its glusterd has

@@ -30,7 +30,7 @@ from migrator.hooks.model import HookStep
 from migrator.ledger.locks import VOLUME
 from migrator.purge.model import Proof
 from migrator.render.text import to_markdown
-from tests.bricks.brick_worlds import world_of
+from tests.bricks.verb_ports import ports_of
 from tests.support.catalogs import whole_catalog
 from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
@@ -144,7 +144,7 @@ class Site:
         self.backups.append(name)
 
     def world(self) -> RetirementPorts:
-        return world_of(
+        return ports_of(
             RetirementPorts,
             self.ledger,
             self.death,

@@ -42,7 +42,7 @@ class SimulatedShields:
         return 0
 
 
-def world_of(kind: type[W], ledger: MigrationLedger, death: Death | None, **ports: Any) -> W:
+def ports_of(kind: type[W], ledger: MigrationLedger, death: Death | None, **ports: Any) -> W:
     """The ports of a verb. The program is killed before one of its calls if `death` says so."""
     hooks, locks, newest = ports.get("hooks", DoingHooks()), ports.get("locks", FakeLocks()), ledger.runs.latest()
     given: dict[str, Any] = {
