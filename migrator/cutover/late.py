@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog
@@ -27,6 +28,7 @@ from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import FileSystem
 from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.rules_equality import FileState
 from migrator.fs.writing import copy_entry, shut
 
 # Closing the directories of a kept source.
@@ -165,7 +167,7 @@ class LateWrites(Struct, frozen=True, kw_only=True):
         return tuple(left)
 
     def _carried(
-        self, moves: MovingTarget, change: SourceChange, below: Sequence[SourceChange], verified: tuple[int, ...] | None
+        self, moves: MovingTarget, change: SourceChange, below: Sequence[SourceChange], verified: FileState | None
     ) -> Sequence[bytes]:
         """The paths that are on the target now; none if this one is left."""
         path, kept = change.path, self._in_trash(b"old", change.path)
@@ -182,7 +184,7 @@ class LateWrites(Struct, frozen=True, kw_only=True):
                 return ()
         elif begun and self._is_copy(source, now):
             return (path,)
-        elif now.type is EntryType.DIRECTORY or _facts(now) != verified or now.nlink > 1:
+        elif now.type is EntryType.DIRECTORY or FileState.of(now) != verified or now.nlink > 1:
             return ()
         if source.type is not EntryType.DIRECTORY and source.nlink > 1:
             return ()
@@ -203,7 +205,7 @@ class LateWrites(Struct, frozen=True, kw_only=True):
     def _require_untouched(self, kept: bytes, before: Entry) -> None:
         """Raise OSError (ESTALE) if the user changed a file until it was moved; the rename itself changes its ctime alone."""
         now = self.target.look(kept)
-        if now is None or _facts(now)[:3] != _facts(before)[:3]:
+        if now is None or replace(FileState.of(now), ctime_ns=before.ctime_ns) != FileState.of(before):
             raise OSError(errno.ESTALE, "it was changed just now", kept)
 
     def _is_copy(self, source: Entry, now: Entry) -> bool:
@@ -245,16 +247,15 @@ class LateWrites(Struct, frozen=True, kw_only=True):
     def _in_trash(self, *names: bytes) -> bytes:
         return b"/".join((TRASH_NAME, os.fsencode(self.place), *names))
 
-    def _verified(self, paths: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Inode, size, mtime and ctime that paths had on the target, by the manifest."""
+    def _verified(self, paths: Sequence[bytes]) -> dict[bytes, FileState]:
+        """The states that files had on the target, by the manifest."""
         with connect(self.scratch) as connection:
             rows = connection.execute(
                 "SELECT path, target_ino, size, target_mtime_ns, target_ctime_ns FROM read_parquet($manifest) "
                 "WHERE archive IS NULL AND target_ino IS NOT NULL AND path IN (SELECT unnest($paths::BLOB[]))",
                 {"manifest": self.manifest, "paths": list(paths)},
             ).fetchall()
-        return {path: tuple(facts) for path, *facts in rows}
-
-
-def _facts(entry: Entry) -> tuple[int, ...]:
-    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
+        return {
+            path: FileState(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+            for path, ino, size_bytes, mtime_ns, ctime_ns in rows
+        }

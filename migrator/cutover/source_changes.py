@@ -13,6 +13,7 @@ from migrator.catalog.queries import create_entries
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.rules_equality import same_attributes_sql, same_content_sql, same_inode_sql
 
 
 class SourceChangeKind(StrEnum):
@@ -36,30 +37,30 @@ class SourceChange(Struct, frozen=True, kw_only=True):
 
 
 _CLOSED = f"(n.type = 'directory' AND n.uid = $closed_uid AND n.mode = {CLOSED_MODE})"
+_CLOSING = f"""(
+    {_CLOSED} AND b.gid = n.gid
+    AND (b.xattr_digest IS NOT DISTINCT FROM n.xattr_digest OR b.acl_entries > 0 AND b.acl_entries = n.acl_entries)
+)"""
+"""The cutover closes directories, which changes owner, mode and the mask of an ACL."""
+
 _DIFFER = f"""(
-    b.type <> n.type OR b.gid <> n.gid
-    OR NOT {_CLOSED} AND (b.mode <> n.mode OR b.uid <> n.uid)
-    OR NOT ({_CLOSED} AND b.acl_entries > 0 AND b.acl_entries = n.acl_entries)
-        AND b.xattr_digest IS DISTINCT FROM n.xattr_digest
-    OR CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
-        WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino ELSE false END
+    NOT {same_content_sql("b.", "n.")}
+    OR NOT {same_attributes_sql("b.", "n.")} AND NOT {_CLOSING}
+    OR NOT coalesce({same_inode_sql("b.", "n.")}, true)
     OR b.type <> 'directory' AND (
-        b.size <> n.size OR b.mtime_ns <> n.mtime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
-        OR b.type IN ('block', 'character') AND b.rdev <> n.rdev
-        OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
+        b.mtime_ns <> n.mtime_ns OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
     )
 )"""
-"""The cutover closes directories, which changes owner, mode and the mask of an ACL. Their times change with their entries,
-which are compared themselves. The ctime of a
-file with several names changes when another user's names are purged; on Gluster it may differ from replica to replica.
+"""The times of directories change with their entries, which are compared themselves. The ctime of a file with several
+names changes when another user's names are purged; on Gluster it may differ from replica to replica.
 """
 
-_CARRIED = """EXISTS (
+_CARRIED = f"""EXISTS (
     FROM carried WHERE carried.path = n.path AND carried.type = n.type
-    AND (n.type = 'directory' OR carried.size = n.size AND carried.mtime_ns = n.mtime_ns
-        AND carried.symlink_target IS NOT DISTINCT FROM n.symlink_target)
+    AND ({same_content_sql("carried.", "n.")} OR n.type IN ('block', 'character'))
+    AND (n.type = 'directory' OR carried.mtime_ns = n.mtime_ns)
 )"""
-"""The target had the same entry when a rollback carried it back."""
+"""The target had the same entry when a rollback carried it back. It may not keep device numbers."""
 
 _CHANGED = f"""
     SELECT coalesce(b.path, n.path) AS path, n.type AS stands, n.size, n.mtime_ns,
@@ -92,9 +93,9 @@ def changed_source(
     """
     if not now.record.whole:
         raise Refused(
-            f"catalog {now.record.name!r} is not whole: what changed on the source cannot be told",
+            f"the changes on the source are unknown: catalog {now.record.name!r} is not whole",
             cause="; ".join(now.record.reasons),
-            hint="see to that, then run the same command again",
+            hint="fix that, then run the same command again",
         )
     with connect(scratch) as connection:
         create_entries(connection, before.part_files, view="before_rows")

@@ -1,10 +1,13 @@
 """Archives of reaped files: assigned to the user with the tree, and checked before the freeze."""
 
+from msgspec.structs import replace
+
 from migrator.catalog.model import ArchivedMember
-from migrator.core.entry import Entry, UserTree
+from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError
 from migrator.core.units import several
 from migrator.cutover.call import CutoverSession
+from migrator.fs.rules_equality import FileState
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ReapRow, same_file
@@ -56,15 +59,13 @@ def lacking_archives(session: CutoverSession, tree: UserTree) -> tuple[str, ...]
 
 
 def _lacks_archive(run: World, row: ReapRow, member: ArchivedMember | None) -> bool:
-    planned = (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns)
-    if member is not None and _identity(member.entry) == planned:
+    planned = FileState.of(row)
+    if member is not None and FileState.of(member.entry) == planned:
         return False
     entry = run.source.look(row.path)
-    # A file that has changed moves like any other file.
-    if entry is None or _identity(entry)[1:] != planned[1:] or (member is not None and same_file(member, entry)):
+    if entry is None or (member is not None and same_file(member, entry)):
+        return False
+    # A file that has changed moves like any other file. Another inode number alone is no change.
+    if replace(FileState.of(entry), ino=planned.ino) != planned:
         return False
     return run.target.look(row.path) is None
-
-
-def _identity(entry: Entry) -> tuple[int, int, int, int]:
-    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
