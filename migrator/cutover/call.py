@@ -35,7 +35,7 @@ from migrator.reap.model import ReapRow
 from migrator.transfer.bases import part_of
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import BatchSummary, PassRecord
-from migrator.transfer.run import Hooking
+from migrator.transfer.run_hooks import RunHooks
 
 if TYPE_CHECKING:
     from migrator.cutover.records import CutoverLedger
@@ -200,11 +200,11 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
 class ActiveSession(CutoverSession, frozen=True, kw_only=True):
     """A call that makes changes: its run in the ledger, and the hooks."""
 
-    hooking: Hooking
+    hooks: RunHooks
 
     @property
     def invocation(self) -> Invocation:
-        return self.hooking.invocation
+        return self.hooks.invocation
 
     def emit(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
         """Record an event about one user."""
@@ -218,5 +218,5 @@ class ActiveSession(CutoverSession, frozen=True, kw_only=True):
     def final_passes(self, tree: UserTree, number: int) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
         """Passes over one tree, until every rename succeeds."""
         batch = self.batch_of(tree, number)
-        migration, hooking = self.call.migration, self.hooking
-        return migration.final_passes(self.invocation, self.plan, self.site, batch, hooking=hooking)
+        migration, hooks = self.call.migration, self.hooks
+        return migration.final_passes(self.invocation, self.plan, self.site, batch, hooks=hooks)

@@ -33,11 +33,11 @@ from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import reason_of
 from migrator.operations.model import Act, Halt
 from migrator.plan.model import Plan
-from migrator.transfer.attempt import recover
 from migrator.transfer.context import LOG
 from migrator.transfer.guards import read_plan
-from migrator.transfer.passes import Copying
-from migrator.transfer.run import Hooking
+from migrator.transfer.passes import BatchPass
+from migrator.transfer.recovery import recover
+from migrator.transfer.run_hooks import RunHooks
 from migrator.verify.model import CTIME_MARGIN_NS
 
 
@@ -58,12 +58,12 @@ async def move_users(call: CutoverCall) -> CutoverSummary:
     with world.locks.hold(purpose, *locked, shared=(VOLUME,)):
         try:
             async with call.migration.recorded(request.run, verb=request.verb, log=LOG) as (recorded, invocation):
-                hooking = Hooking(invocation=invocation, hooks=call.hooks, plan=plan, site=site)
-                await hooking.begin(OWN_STEPS)
+                hooks = RunHooks(invocation=invocation, hooks=call.hooks, plan=plan)
+                await hooks.steps().begin(OWN_STEPS)
                 await recover(invocation, site)
-                first = Copying(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
+                first = BatchPass(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
                 session = ActiveSession(
-                    call=call, plan=plan, site=site, capabilities=await first.capabilities(), hooking=hooking
+                    call=call, plan=plan, site=site, capabilities=await first.capabilities(), hooks=hooks
                 )
                 summary = await _move_each(session)
                 recorded.exit_code = summary.exit_code

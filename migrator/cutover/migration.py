@@ -21,10 +21,11 @@ from migrator.plan.model import Batch, Plan
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
 from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.delta.delta import DeltaPass, Deltas, final_passes
+from migrator.transfer.delta.delta import DeltaPass, Deltas
+from migrator.transfer.delta.final import final_passes
 from migrator.transfer.model import BatchSummary, FileProblemKind, PassRecord, RunRequest
 from migrator.transfer.records import TransferLedger
-from migrator.transfer.run import Hooking, Place
+from migrator.transfer.run_hooks import RunHooks, RunStep
 
 if TYPE_CHECKING:
     from migrator.verify.stage import Verification
@@ -63,9 +64,9 @@ class Migration(Struct, frozen=True, kw_only=True):
             yield run, Invocation(world=world, request=request, run_id=run.id, directory=run.directory)
 
     def final_passes(
-        self, invocation: Invocation, plan: Plan, site: SiteRecord, batch: Batch, *, hooking: Hooking | None = None
+        self, invocation: Invocation, plan: Plan, site: SiteRecord, batch: Batch, *, hooks: RunHooks | None = None
     ) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
-        """Passes over the trees of a batch, until every rename succeeds, as `final_passes` of `transfer.delta`. `hooking`
+        """Passes over the trees of a batch, until every rename succeeds, as `final_passes` of `transfer.delta`. `hooks`
         calls the hooks of each pass.
         """
         ledger = self.world.ledger
@@ -74,11 +75,11 @@ class Migration(Struct, frozen=True, kw_only=True):
             final = DeltaPass(
                 invocation=invocation, plan=plan, site=site, batch=batch, deltas=self.deltas, kind=PassKind.FINAL
             )
-            if hooking is None:
+            if hooks is None:
                 return await final.run()
             number = pass_number(ledger.passes, plan, batch, PassKind.FINAL)
-            place = Place(batch=batch, kind=PassKind.FINAL, number=number)
-            return await hooking.around(place, final.run, idle=False)
+            step = RunStep(batch=batch, kind=PassKind.FINAL, number=number)
+            return await hooks.around(step, final.run)
 
         return final_passes(ledger, plan, batch, run)
 

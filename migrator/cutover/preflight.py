@@ -26,9 +26,9 @@ from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
 from migrator.site.rules_links import check_switch_hooks, leads_elsewhere
 from migrator.transfer.bases import covers
+from migrator.transfer.convergence import check_of_trees, facts_of_passes
 from migrator.transfer.guards import mounts_changed, storage_problems
 from migrator.transfer.model import FileProblemKind, PassRecord
-from migrator.transfer.passes import check_of_trees, facts_of_passes
 from migrator.transfer.rules_convergence import load_factor, predict
 from migrator.transfer.run import moves_of
 

@@ -28,13 +28,13 @@ from migrator.cutover.switched_catalog import write_switched
 from migrator.fs.model import trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.plan.model import Plan
-from migrator.transfer.attempt import recover
 from migrator.transfer.context import Invocation
-from migrator.transfer.delta.delta import expire_trash
 from migrator.transfer.delta.model import ChangeKind
+from migrator.transfer.delta.trash import expire_trash
 from migrator.transfer.model import PassRecord, RunRequest
 from migrator.transfer.passes import probed_capabilities
 from migrator.transfer.records import TransferLedger
+from migrator.transfer.recovery import recover
 
 VERB = "rollback"
 Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]

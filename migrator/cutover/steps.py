@@ -46,7 +46,7 @@ from migrator.operations.engine import (
 from migrator.operations.model import Finished, Halt
 from migrator.plan.limits import set_confirmed
 from migrator.site.rules_links import link_path, naming_problem
-from migrator.transfer.delta.delta import note_equal
+from migrator.transfer.delta.final import note_equal
 from migrator.transfer.guards import mounts_changed
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
 
     @property
     def hooks(self) -> StepHooks:
-        return self.session.hooking.steps()
+        return self.session.hooks.steps()
 
     async def drive(self, record: model.CutoverRecord) -> CutoverOutcome:
         """Drive the tree from its current state. Raises LockHeld."""

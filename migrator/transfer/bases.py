@@ -1,6 +1,7 @@
 """The base of a pass, and the trees that a pass leaves alone."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -141,6 +142,17 @@ class BatchRefused(Refused):
     @classmethod
     def by(cls, refused: Refused) -> "BatchRefused":
         return cls(refused.message, cause=refused.cause, hint=refused.hint)
+
+
+@contextmanager
+def refusals_of_batch() -> Iterator[None]:
+    """Raise a refusal in the block as one of the batch."""
+    try:
+        yield
+    except BatchRefused:
+        raise
+    except Refused as refused:
+        raise BatchRefused.by(refused) from refused
 
 
 class Chosen(Struct, frozen=True, kw_only=True):

@@ -17,16 +17,19 @@ from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.tasks import cancel_and_wait, task_group, through_cancellation, to_the_end
 from migrator.hosts.ports import HostLost
 from migrator.ledger.locks import Locks, of_brick
-from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, Result, Unended, look_at_all
+from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
+from migrator.transfer.judging import Result, look_up_all
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
 from migrator.transfer.pool import run_pool
 from migrator.transfer.ports import BrickRefused, Engine, Way
 from migrator.transfer.queue import WorkQueue
+from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.routes import HostLane, Routes
 from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
 from migrator.transfer.settlement import Settlement, is_part_of_tried
+from migrator.transfer.stream import Unended
 
 if TYPE_CHECKING:
     from migrator.plan.chunk_lists import ListedPaths
@@ -302,7 +305,7 @@ class ChunkCopier:
 
     async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
         """Whether the chunk's tree is still a directory on the source. If not, settles the chunk."""
-        looks = await look_at_all(self.under_way, [chunk.tree])
+        looks = await look_up_all(self.under_way, [chunk.tree])
         if looks is None:
             self.under_way.stop(StopReason.DISCONNECTED, "the source does not answer")
             return False

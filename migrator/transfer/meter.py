@@ -20,8 +20,8 @@ from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCount
 from migrator.transfer.rules import rates, seconds_left
 
 if TYPE_CHECKING:
-    from migrator.transfer.attempt import Stream
     from migrator.transfer.ports import StreamReader
+    from migrator.transfer.stream import Stream
 
 # Samples for the ledger, snapshots for the screen, and stalled streams.
 

@@ -1,167 +1,153 @@
-"""`run`: one invocation over one or more batches."""
+"""`run`: one invocation over one or more batches, each copied by a seed pass, and by delta passes while they are useful."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.catalog.model import CatalogRecord
-from migrator.core.errors import Interrupted, LockHeld, MigratorError, Refused
+from migrator.core.errors import Interrupted, LockHeld, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import by_numbers, several
 from migrator.fs.probing import ProbeWorld, probing
-from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
-from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
+from migrator.hooks.stage import Hooks
 from migrator.ledger.locks import VOLUME, of_batch, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
-from migrator.transfer import passes as transfer_passes
-from migrator.transfer.attempt import recover
 from migrator.transfer.context import LOG, Invocation, World
-from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan, expire_trash
+from migrator.transfer.convergence import check_of_trees, judge_passes
+from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan
+from migrator.transfer.delta.trash import expire_trash
 from migrator.transfer.governor import governed
-from migrator.transfer.guards import find_problems, read_plan
+from migrator.transfer.guards import read_plan
 from migrator.transfer.meter import capacity_watch
 from migrator.transfer.model import PassRecord
-
-# Which hooks belong to a step of a run.
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """A step of a run: a batch, or (with `kind`) one pass over it. `number` is that of a delta pass."""
-
-    batch: Batch
-    kind: PassKind | None = None
-    number: int | None = None
-
-    def hooked(self, plan: Plan) -> HookedStep:
-        """The step in the form that hooks receive."""
-        words = subject = f"batch {self.batch.number}"
-        if self.kind is not None:
-            number = "" if self.number is None else f" {self.number}"
-            words = f"the {self.kind.value} pass{number} over {subject}"
-        step = HookStep.BATCH if self.kind is None else HookStep.PASS
-        return HookedStep(step=step, key=f"plan {plan.name}: {words}", subject=subject, words=words)
-
-
-async def preview_hooks(
-    world: World, hooks: Hooks, plan: Plan, batch: Batch, *, idle: bool
-) -> tuple[tuple[str, ...], transfer.GuardFinding]:
-    """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
-    found = await find_hooks(hooks, world.blocking)
-    finding = transfer.GuardFinding(guard="hooks", problems=problem_words(found))
-    if not idle:
-        return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
-    owed: list[str] = []
-    delta = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
-    passes = [Place(batch=batch, kind=PassKind.SEED)]
-    passes += [Place(batch=batch, kind=PassKind.DELTA, number=delta.number)] if delta else []
-    for place in (*passes, Place(batch=batch)):
-        hooked = place.hooked(plan)
-        step = world.ledger.hooks.open_since(hooked.step, hooked.key)
-        if step is not None:
-            after = hooked.stage(HookEvent.POST)
-            called = called_hooks(world.ledger.hooks, after, step)
-            owed += [shown(hook) for hook in in_order(found.hooks, after) if hook.name not in called]
-    return tuple(owed), finding
-
-
-def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
-    """Whether the seed pass has nothing left to do."""
-    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
-    if record is None or record.state is not PassState.DONE:
-        return False
-    return not world.ledger.passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
-
-
-# Running the hooks around batches and passes, and around the steps of cutovers.
-
-
-RUN_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})
-"""The steps of `run`. Each command cleans up after its own calls."""
-
-T = TypeVar("T")
-Work = Callable[[], Awaitable[transfer.BatchSummary]]
-
-
-@dataclass(slots=True, kw_only=True)
-class Hooking:
-    """Calls the hooks of one run."""
-
-    invocation: Invocation
-    hooks: Hooks
-    plan: Plan
-    site: SiteRecord
-
-    async def begin(self, steps: Collection[HookStep] = RUN_STEPS) -> None:
-        """Check all hooks, and end orphaned calls of a killed run around these steps. Call it before any other work.
-        Raises Refused if a hook is invalid, or an orphaned call cannot be ended.
-        """
-        await self.steps().begin(steps)
-
-    async def around(self, place: Place, work: Work, *, idle: bool) -> transfer.BatchSummary:
-        """Run the work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only
-        overdue `post` hooks of a killed run are called.
-
-        If a hook skips the step, the summary records it. Raises Refused if a `pre` hook refuses the step. Errors of the
-        work propagate after the `post` hooks; on a cancellation these are not called, and the step stays open.
-        """
-        if idle:
-            summary = await work()
-            await self.catch_up(place, summary)
-            return summary
-        try:
-            return await self.steps().around(place.hooked(self.plan), work, facts=self._facts(place), after=_after)
-        except HookSkipped as skipped:
-            return transfer.BatchSummary(batch=place.batch.number, skipped=skipped.message)
-
-    async def catch_up(self, place: Place, summary: transfer.BatchSummary | None = None) -> None:
-        """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
-        facts = self._facts(place)
-        facts = replace(facts, state=HookState.DONE) if summary is None else _after(facts, summary)
-        await self.steps().catch_up(place.hooked(self.plan), facts)
-
-    def steps(self) -> StepHooks:
-        """Calls the hooks around any step."""
-        invocation = self.invocation
-        return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, say=invocation.say)
-
-    def _facts(self, place: Place) -> HookFacts:
-        return HookFacts(
-            run_id=self.invocation.run_id,
-            plan=self.plan.name,
-            batch=place.batch.number,
-            pass_kind=place.kind,
-            pass_number=place.number,
-            trees=place.batch.trees,
-            files=place.batch.files,
-            size_bytes=place.batch.size_bytes,
-            started_at_s=self.invocation.world.clock.now_s(),
-        )
-
-
-def _after(facts: HookFacts, summary: transfer.BatchSummary) -> HookFacts:
-    state = HookState.SKIPPED if summary.skipped else HookState.STOPPED if summary.stopped else HookState.DONE
-    return replace(
-        facts,
-        state=state,
-        copied_files=summary.files,
-        copied_bytes=summary.size_bytes,
-        attention=len(summary.bad),
-    )
-
+from migrator.transfer.preview import preview_batch
+from migrator.transfer.recovery import recover
+from migrator.transfer.run_hooks import RUN_STEPS, RunHooks, RunStep
+from migrator.transfer.seed import SeedPass
 
 VERB = "run"
+
+
+async def run_batches(
+    request: transfer.RunRequest,
+    world: World,
+    *,
+    files: RunFiles,
+    hooks: Hooks,
+    deltas: Deltas | None = None,
+    probes: ProbeWorld | None = None,
+) -> transfer.RunSummary:
+    """Copy batches one after the other, each from its present state. The same call resumes after any crash.
+
+    Without `deltas` there are only seed passes; `probes` None: no probes run. Cancelling the task ends every stream, then
+    raises Interrupted; cancelling again meanwhile has no effect.
+
+    Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
+    full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
+    """
+    plan, site = read_plan(world, request)
+    ledger, clock = world.ledger, world.clock
+    numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
+    which = by_numbers([batch.number for batch in numbered], "batch", "batches")
+
+    def choose(batch: Batch) -> bases.Chosen:
+        return bases.choose_trees(ledger, plan, batch, request.trees)
+
+    if request.dry_run:
+        previewed = [
+            await preview_batch(world, request, plan, site, choose(batch), hooks=hooks, deltas=deltas)
+            for batch in numbered
+        ]
+        return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
+    purpose = f"run of {which} of plan {plan.name}"
+    for batch in numbered:
+        choose(batch)
+    with world.locks.hold(purpose, shared=(VOLUME,)):
+        async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
+            invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
+            governor = governed(
+                world.governing,
+                world.lanes,
+                run_id=recorded.id,
+                clock=clock,
+                say=lambda severity, words: invocation.say(EventKind.STREAMS_SET, severity, "governor", words),
+            )
+            run_hooks = RunHooks(invocation=invocation, hooks=hooks, plan=plan)
+            try:
+                async with capacity_watch(world), probing(probes), governor as invocation.governor:
+                    invocation.say(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
+                    await run_hooks.steps().begin(RUN_STEPS)
+                    await recover(invocation, site)
+                    if deltas is not None:
+                        await expire_trash(invocation, deltas, site)
+                    summary = await _copy(run_hooks, site, numbered, choose, deltas)
+            except asyncio.CancelledError:
+                invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
+                raise Interrupted(
+                    f"{purpose} was interrupted: every stream has been ended",
+                    hint="run the same command again to resume",
+                ) from None
+            words, severity = run_words(summary)
+            invocation.say(EventKind.RUN_FINISHED, severity, f"plan {plan.name}", f"{which}: {words}")
+            recorded.exit_code = summary.exit_code
+    return summary
+
+
+async def _copy(
+    hooks: RunHooks,
+    site: SiteRecord,
+    batches: Sequence[Batch],
+    choose: Callable[[Batch], bases.Chosen],
+    deltas: Deltas | None,
+) -> transfer.RunSummary:
+    """Copy the batches one after the other. If there are several, a refused one does not stop the others."""
+    invocation, plan = hooks.invocation, hooks.plan
+    world = invocation.world
+    done: list[transfer.BatchSummary] = []
+    whole = transfer.RunSummary(
+        run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=()
+    )
+    for batch in batches:
+        purpose = f"run of batch {batch.number} of plan {plan.name}"
+        try:
+            before = choose(batch)
+            trees = frozenset(tree.path for tree in before.batch.trees)
+            with world.locks.hold(purpose, of_batch(plan.name, batch.number), *map(of_tree, trees)):
+                # None of these users is moved from here on.
+                chosen = bases.choose_trees(world.ledger, plan, batch, trees)
+                chosen = replace(chosen, left_alone=before.left_alone | chosen.left_alone)
+                summary = await BatchRun(hooks=hooks, site=site, chosen=chosen, deltas=deltas).run()
+        except (bases.BatchRefused, LockHeld) as refused:
+            if len(batches) == 1:
+                raise
+            summary = _refused(invocation, choose(batch), refused)
+        done.append(summary)
+        whole = replace(whole, batches=tuple(done))
+        if summary.stopped is not None:
+            raise transfer.RunStopped(summary.stopped, whole)
+    return whole
+
+
+def _refused(invocation: Invocation, chosen: bases.Chosen, refused: MigratorError) -> transfer.BatchSummary:
+    """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
+    number = chosen.batch.number
+    message = f"batch {number} was refused, and the next one follows: {refused.message}"
+    invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
+    LOG.error("%s", refused.message, extra={"hint": refused.hint})
+    return transfer.BatchSummary(
+        batch=number,
+        left_alone=tuple(sorted(chosen.left_alone)),
+        refusal=transfer.Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
+    )
 
 
 def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
@@ -192,7 +178,8 @@ class BatchRun(Struct, frozen=True, kw_only=True):
     If the run does not copy all trees of the batch (`chosen.whole`), the seed pass is already done.
     """
 
-    hooking: Hooking
+    hooks: RunHooks
+    site: SiteRecord
     chosen: bases.Chosen
     deltas: Deltas | None
 
@@ -200,9 +187,21 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         """Run all passes, with the hooks of the batch around them. A stop on the way is in the summary.
         Raises Refused.
         """
-        follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
-        idle = not follows and (self._is_seeded or self._is_followed)
-        return await self.hooking.around(Place(batch=self.chosen.batch), self._passes, idle=idle)
+        batch, invocation = self.chosen.batch, self.hooks.invocation
+        left_alone = tuple(sorted(self.chosen.left_alone))
+        if left_alone:
+            invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", self.chosen.words)
+        if not batch.trees and left_alone:
+            return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+        recopy, deltas = invocation.request.recopy, self.deltas
+        bases.require_part(self._world.ledger, self.hooks.plan, self.chosen, deltas=deltas is not None, recopy=recopy)
+        follows = deltas is not None and deltas.limits.max_delta_passes > 0
+        if follows or not (self._is_seeded or self._is_followed):
+            summary = await self.hooks.around(RunStep(batch=batch), self._passes)
+        else:
+            summary = await self._passes()
+            await self.hooks.catch_up(RunStep(batch=batch), summary)
+        return replace(summary, left_alone=left_alone)
 
     async def _passes(self) -> transfer.BatchSummary:
         summary = await self._seed()
@@ -217,25 +216,28 @@ class BatchRun(Struct, frozen=True, kw_only=True):
 
     async def _seed(self) -> transfer.BatchSummary:
         """Run the seed pass. Later passes also send the files that failed in it."""
-        batch, hooking = self.chosen.batch, self.hooking
+        batch, hooks = self.chosen.batch, self.hooks
+        step = RunStep(batch=batch, kind=PassKind.SEED)
         if self._is_followed or not self.chosen.whole:
             # Call the hooks that are due after passes that a killed run had finished.
-            await hooking.catch_up(Place(batch=batch, kind=PassKind.SEED))
+            await hooks.catch_up(step)
             latest = self._latest_delta
             if latest is not None and latest.state is PassState.DONE:
-                await hooking.catch_up(Place(batch=batch, kind=PassKind.DELTA, number=latest.number))
+                await hooks.catch_up(RunStep(batch=batch, kind=PassKind.DELTA, number=latest.number))
             return transfer.BatchSummary(batch=batch.number, nothing_to_do=True)
-        seed = transfer_passes.SeedPass(
-            invocation=hooking.invocation,
-            plan=hooking.plan,
-            site=hooking.site,
+        seed = SeedPass(
+            invocation=hooks.invocation,
+            plan=hooks.plan,
+            site=self.site,
             batch=batch,
             left_alone=self.chosen.left_alone,
         )
-        if not self._is_seeded:
-            await self._until_open()
-        place = Place(batch=batch, kind=PassKind.SEED)
-        return await hooking.around(place, partial(_guarded, seed.run), idle=self._is_seeded)
+        if self._is_seeded:
+            summary = await seed.run()
+            await hooks.catch_up(step, summary)
+            return summary
+        await self._until_open()
+        return await hooks.around(step, seed.run)
 
     async def _round(
         self, deltas: Deltas, made: int, so_far: transfer.BatchSummary
@@ -244,12 +246,12 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         from one scan, so that the next pass has them together again. Returns the sum so far, and whether another pass
         follows. Raises BatchRefused if every tree is set apart.
         """
-        batch, plan = self.chosen.batch, self.hooking.plan
+        batch, plan = self.chosen.batch, self.hooks.plan
         every = frozenset(tree.path for tree in batch.trees)
         passes = self._world.ledger.passes
         begun = bases.unfinished_delta(passes, plan, batch)
         if begun is None:
-            await _guarded(self._pass_over(batch, deltas).end_earlier)
+            await self._pass_over(batch, deltas).end_earlier()
             groups = [frozenset(group) for group in bases.same_base(passes, plan.name, batch.number, every).values()]
         else:
             its_own = bases.covered(passes, begun)
@@ -283,10 +285,9 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         """Run one pass over these trees of the batch. Raises NoTreeLeft."""
         await self._until_open()
         passes = self._world.ledger.passes
-        number = bases.pass_number(passes, self.hooking.plan, part, PassKind.DELTA)
-        work = partial(_guarded, self._pass_over(part, deltas).run)
-        place = Place(batch=part, kind=PassKind.DELTA, number=number)
-        summary = await self.hooking.around(place, work, idle=False)
+        number = bases.pass_number(passes, self.hooks.plan, part, PassKind.DELTA)
+        step = RunStep(batch=part, kind=PassKind.DELTA, number=number)
+        summary = await self.hooks.around(step, self._pass_over(part, deltas).run)
         if summary.skipped:
             return replace(so_far, skipped=summary.skipped)
         record = self._latest_delta
@@ -323,56 +324,47 @@ class BatchRun(Struct, frozen=True, kw_only=True):
 
     async def _until_open(self) -> None:
         """Wait for the governor: a pass reads and renames before its first chunk."""
-        if (governor := self.hooking.invocation.governor) is not None:
+        if (governor := self.hooks.invocation.governor) is not None:
             await governor.until_open()
 
     def _pass_over(self, part: Batch, deltas: Deltas) -> DeltaPass:
-        hooking = self.hooking
-        return DeltaPass(invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=part, deltas=deltas)
+        invocation, plan = self.hooks.invocation, self.hooks.plan
+        return DeltaPass(invocation=invocation, plan=plan, site=self.site, batch=part, deltas=deltas)
 
     def _judge(self, deltas: Deltas, made: int, trees: frozenset[bytes]) -> transfer.Decision:
-        world, plan, batch = self._world, self.hooking.plan, self.chosen.batch
-        decision = transfer_passes.judge_passes(
+        world, plan, batch = self._world, self.hooks.plan, self.chosen.batch
+        decision = judge_passes(
             world.ledger,
             plan=plan.name,
             batch=batch.number,
             trees=trees,
             at_s=world.clock.now_s(),
             streams=world.streams,
-            check=transfer_passes.check_of_trees(world.ledger, plan, batch.number, trees),
+            check=check_of_trees(world.ledger, plan, batch.number, trees),
             limits=deltas.limits,
             made=made,
             moves_of=partial(moves_of, deltas),
         )
-        self.hooking.invocation.say(EventKind.PASS_JUDGED, Severity.INFO, f"batch {batch.number}", decision.sentence)
+        self.hooks.invocation.say(EventKind.PASS_JUDGED, Severity.INFO, f"batch {batch.number}", decision.sentence)
         return decision
 
     @property
     def _world(self) -> World:
-        return self.hooking.invocation.world
+        return self.hooks.invocation.world
 
     @property
     def _is_seeded(self) -> bool:
-        return is_seeded(self._world, self.hooking.plan, self.chosen.batch)
+        return is_seeded(self._world, self.hooks.plan, self.chosen.batch)
 
     @property
     def _latest_delta(self) -> PassRecord | None:
-        return self._world.ledger.passes.find(self.hooking.plan.name, self.chosen.batch.number, PassKind.DELTA)
+        return self._world.ledger.passes.find(self.hooks.plan.name, self.chosen.batch.number, PassKind.DELTA)
 
     @property
     def _is_followed(self) -> bool:
         """Whether passes after the seed exist."""
-        of_batch = self._world.ledger.passes.of_batch(self.hooking.plan.name, self.chosen.batch.number)
+        of_batch = self._world.ledger.passes.of_batch(self.hooks.plan.name, self.chosen.batch.number)
         return any(one.kind is not PassKind.SEED for one in of_batch)
-
-
-async def _guarded(work: Callable[[], Awaitable[T]]) -> T:
-    try:
-        return await work()
-    except NoTreeLeft:
-        raise
-    except Refused as refused:
-        raise bases.BatchRefused.by(refused) from refused
 
 
 def _once(scan: Scan, trees: Sequence[bytes]) -> Scan:
@@ -420,170 +412,9 @@ def _together(
     )
 
 
-# One run over one or more batches.
-
-
-async def run_batches(
-    request: transfer.RunRequest,
-    world: World,
-    *,
-    files: RunFiles,
-    hooks: Hooks,
-    deltas: Deltas | None = None,
-    probes: ProbeWorld | None = None,
-) -> transfer.RunSummary:
-    """Copy batches one after the other, each from its present state. The same call resumes after any crash.
-
-    Without `deltas` there are only seed passes; `probes` None: no probes run. Cancelling the task ends every stream, then
-    raises Interrupted; cancelling again meanwhile has no effect.
-
-    Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
-    full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
-    """
-    plan, site = read_plan(world, request)
-    ledger, clock = world.ledger, world.clock
-    numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
-    which = by_numbers([batch.number for batch in numbered], "batch", "batches")
-
-    def choose(batch: Batch) -> bases.Chosen:
-        return bases.choose_trees(ledger, plan, batch, request.trees)
-
-    if request.dry_run:
-        previewed = [
-            await _preview(world, request, plan, site, choose(batch), hooks=hooks, deltas=deltas) for batch in numbered
-        ]
-        return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
-    purpose = f"run of {which} of plan {plan.name}"
-    for batch in numbered:
-        choose(batch)
-    with world.locks.hold(purpose, shared=(VOLUME,)):
-        async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
-            invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
-            governor = governed(
-                world.governing,
-                world.lanes,
-                run_id=recorded.id,
-                clock=clock,
-                say=lambda severity, words: invocation.say(EventKind.STREAMS_SET, severity, "governor", words),
-            )
-            hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
-            try:
-                async with capacity_watch(world), probing(probes), governor as invocation.governor:
-                    invocation.say(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
-                    await hooking.begin()
-                    await recover(invocation, site)
-                    if deltas is not None:
-                        await expire_trash(invocation, deltas, site)
-                    summary = await _copy(hooking, numbered, choose, deltas)
-            except asyncio.CancelledError:
-                invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
-                raise Interrupted(
-                    f"{purpose} was interrupted: every stream has been ended",
-                    hint="run the same command again to resume",
-                ) from None
-            words, severity = run_words(summary)
-            invocation.say(EventKind.RUN_FINISHED, severity, f"plan {plan.name}", f"{which}: {words}")
-            recorded.exit_code = summary.exit_code
-    return summary
-
-
-async def _copy(
-    hooking: Hooking, batches: Sequence[Batch], choose: Callable[[Batch], bases.Chosen], deltas: Deltas | None
-) -> transfer.RunSummary:
-    invocation = hooking.invocation
-    done: list[transfer.BatchSummary] = []
-    whole = transfer.RunSummary(
-        run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=()
-    )
-    for batch in batches:
-        purpose = f"run of batch {batch.number} of plan {hooking.plan.name}"
-        try:
-            before = choose(batch)
-            trees = frozenset(tree.path for tree in before.batch.trees)
-            with invocation.world.locks.hold(purpose, of_batch(hooking.plan.name, batch.number), *map(of_tree, trees)):
-                # None of these users is moved from here on.
-                chosen = bases.choose_trees(invocation.world.ledger, hooking.plan, batch, trees)
-                chosen = replace(chosen, left_alone=before.left_alone | chosen.left_alone)
-                summary = await _run_one(hooking, chosen, deltas)
-        except (bases.BatchRefused, LockHeld) as refused:
-            if len(batches) == 1:
-                raise
-            summary = _refused(invocation, choose(batch), refused)
-        done.append(summary)
-        whole = replace(whole, batches=tuple(done))
-        if summary.stopped is not None:
-            raise transfer.RunStopped(summary.stopped, whole)
-    return whole
-
-
-async def _run_one(hooking: Hooking, chosen: bases.Chosen, deltas: Deltas | None) -> transfer.BatchSummary:
-    invocation, batch = hooking.invocation, chosen.batch
-    left_alone = tuple(sorted(chosen.left_alone))
-    if left_alone:
-        invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", chosen.words)
-    if not batch.trees and left_alone:
-        return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
-    recopy = invocation.request.recopy
-    bases.require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None, recopy=recopy)
-    return replace(await BatchRun(hooking=hooking, chosen=chosen, deltas=deltas).run(), left_alone=left_alone)
-
-
-def _refused(invocation: Invocation, chosen: bases.Chosen, refused: MigratorError) -> transfer.BatchSummary:
-    """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
-    number = chosen.batch.number
-    message = f"batch {number} was refused, and the next one follows: {refused.message}"
-    invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
-    LOG.error("%s", refused.message, extra={"hint": refused.hint})
-    return transfer.BatchSummary(
-        batch=number,
-        left_alone=tuple(sorted(chosen.left_alone)),
-        refusal=transfer.Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
-    )
-
-
-async def _preview(
-    world: World,
-    request: transfer.RunRequest,
-    plan: Plan,
-    site: SiteRecord,
-    chosen: bases.Chosen,
-    *,
-    hooks: Hooks,
-    deltas: Deltas | None,
-) -> transfer.BatchSummary:
-    """The decisions of a run over one batch without any change of target, ledger, lock or run directory.
-
-    Delta passes that would follow are not examined, except an unfinished one: they would need a scan first.
-    """
-    at_most = deltas.limits.max_delta_passes if deltas else 0
-    batch, left_alone = chosen.batch, tuple(sorted(chosen.left_alone))
-    if not batch.trees and left_alone:
-        return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
-    begun = bases.unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
-    if begun is not None:
-        left = transfer_passes.remaining(world, plan, batch, begun)
-    elif chosen.whole:
-        seed = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
-        left = transfer_passes.remaining(world, plan, batch, seed, left_alone=chosen.left_alone)
-    else:
-        left = transfer_passes.Remaining(record=None)
-    findings, _, _ = await find_problems(
-        world, request, site, plan, batch, need=left.need, left=() if begun else left.trees
-    )
-    if refusal := bases.refusal_of(world.ledger, plan, chosen, recopy=request.recopy):
-        findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(refusal.message,)))
-    finished = left.record is not None and not left.chunks and not at_most and not request.recopy
-    to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
-    return transfer.BatchSummary(
-        batch=batch.number,
-        chunks=left.chunks,
-        files=sum(work.files for work in left.trees),
-        size_bytes=sum(work.size_bytes for work in left.trees),
-        chunks_by_kind=left.chunks_by_kind,
-        left=left.trees,
-        guards=(hook_finding,) if finished else (*findings, hook_finding),
-        nothing_to_do=finished,
-        hooks=to_call,
-        deltas_to_follow=at_most,
-        left_alone=left_alone,
-    )
+def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
+    """Whether the seed pass has nothing left to do."""
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    if record is None or record.state is not PassState.DONE:
+        return False
+    return not world.ledger.passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)

@@ -10,11 +10,13 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.plan.model import Chunk
-from migrator.transfer.attempt import Attempt, OpenAttempt, Result, intend
+from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
+from migrator.transfer.judging import Result
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
 from migrator.transfer.rules import MOST_INTERRUPTIONS, TRIES, delay_s
+from migrator.transfer.stream import OpenAttempt, intend
 
 if TYPE_CHECKING:
     from migrator.transfer.records import PassRecords

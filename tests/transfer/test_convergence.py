@@ -19,6 +19,7 @@ from migrator.render.text import to_json, to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
 from migrator.transfer.bases import part_of
+from migrator.transfer.convergence import check_of_trees, judge_passes
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.transfer.model import (
     ConvergenceOutcome,
@@ -30,7 +31,6 @@ from migrator.transfer.model import (
     Prediction,
     StreamCounters,
 )
-from migrator.transfer.passes import check_of_trees, judge_passes
 from migrator.transfer.rules_convergence import decide, predict
 from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan

@@ -12,8 +12,8 @@ from typing import Any, cast
 from migrator.core.entry import EntryType
 from migrator.fs.model import TRASH_NAME, SourceHealth, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
-from migrator.transfer.delta.delta import Moved, apply_moves
 from migrator.transfer.delta.model import Gone, Rename, WrittenMoves
+from migrator.transfer.delta.moves import Moved, apply_moves
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import inline
 from tests.support.kills import Killed

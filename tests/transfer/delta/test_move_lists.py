@@ -16,9 +16,11 @@ from migrator.core.states import PassKind, PassState
 from migrator.core.units import GIB
 from migrator.site.rules_guards import SHRINK_FLOOR_BYTES, SHRINK_FLOOR_NAMES
 from migrator.transfer.bases import base_catalog
-from migrator.transfer.delta.delta import against_trees, deletion_problems, shrunk_trees, unfinished_places
+from migrator.transfer.delta.extras import against_trees
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
+from migrator.transfer.delta.rules import deletion_problems, shrunk_trees
 from migrator.transfer.delta.store import MoveListFiles
+from migrator.transfer.delta.trash import unfinished_places
 from tests.support.plans import small_plan
 from tests.support.records import SITE
 

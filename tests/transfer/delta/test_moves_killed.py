@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import EntryType
-from migrator.transfer.delta.delta import Moved
 from migrator.transfer.delta.model import Gone, Rename
+from migrator.transfer.delta.moves import Moved
 from migrator.transfer.delta.store import Comparisons
 from tests.support.catalogs import closed_catalogs, write_catalog
 from tests.support.kills import Killed
