@@ -166,7 +166,7 @@ class ContentReading(Struct, frozen=True, kw_only=True):
 
 
 class ReadContent(Struct, frozen=True, kw_only=True):
-    """A file whose content was read on both sides and was equal: the attributes of both sides then, and the digest."""
+    """A file whose content was read on both sides and was equal: the state of both sides then, and the digest."""
 
     source: FileState
     target: FileState

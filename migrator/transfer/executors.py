@@ -105,24 +105,23 @@ class Executor:
             # The confinement reports errors of the target, and `sync` raises them.
             with suppress(OSError):
                 await self._host.watch_sync(target_root)
-        return await self._run(command, jail, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
-
-    async def _run(
-        self, command: Command, jail: Sequence[bytes], *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
-    ) -> Completed:
-        started = replace(command, argv=(*jail, *command.argv), umask=_UMASK)
+        jailed = replace(command, argv=(*jail, *command.argv), umask=_UMASK)
         completed = await self._host.processes.stream(
-            started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
+            jailed, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
         )
+        await self._end_escaped(command, completed, jailed=bool(jail))
+        return completed
+
+    async def _end_escaped(self, command: Command, completed: Completed, *, jailed: bool) -> None:
+        """End the processes of a command that outlasted it. Raises HostLost, in doubt."""
         # The first process of a confinement is its init: the kernel ends all others before its end can be seen. Only a signal
         # can end the program that waits for it earlier, which then also exits with 128 and its number.
-        if command.token is None or (jail and 0 <= completed.exit_code < 128):
-            return completed
+        if command.token is None or (jailed and 0 <= completed.exit_code < 128):
+            return
         try:
             await self.end_orphans([command.token])
         except HostLost as error:
             raise HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=True) from error
-        return completed
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended. Raises
@@ -274,7 +273,12 @@ class LocalExecutor(Executor):
         if self.confined:
             shown = _shown([path for path in files if not path.startswith(_VISIBLE)])
             jail = (*await self._jail(os.getpid(), self._roots, tree), b"--system", os.fsencode(directory), *shown)
-        return await self._run(command, jail, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
+        jailed = replace(command, argv=(*jail, *command.argv), umask=_UMASK)
+        completed = await self._host.processes.stream(
+            jailed, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+        await self._end_escaped(command, completed, jailed=bool(jail))
+        return completed
 
 
 def stream_activity(tokens: Sequence[str]) -> Mapping[str, int]:

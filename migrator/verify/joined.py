@@ -27,6 +27,7 @@ from migrator.core.paths import show, tree_of
 from migrator.core.units import format_count
 from migrator.fs.model import DigestPolicy, ScanProblem, SurpriseKind, TargetCapabilities
 from migrator.fs.rules import SPARSENESS_FACTOR, SPARSENESS_SLACK_BYTES, sample_limit, sample_seed
+from migrator.fs.rules_equality import same_attributes_sql, same_content_sql, shows_time_sql, unchanged_sql
 from migrator.gluster.walks import BrickHello, WalkProblems
 from migrator.verify import model
 
@@ -152,7 +153,8 @@ _TWICE = """
     UNION ALL SELECT hash(path) AS key FROM target_part GROUP BY key HAVING count(*) > 1
 """
 
-_FLOORED = "s.mtime_ns::HUGEINT - (s.mtime_ns::HUGEINT % $grain_ns + $grain_ns) % $grain_ns"
+_OF_READING = {"ino": "target_ino", "mtime_ns": "target_mtime_ns", "ctime_ns": "target_ctime_ns"}
+"""The state of the target in a reading. It has the size of the source."""
 
 _ALIKE = f"""
     CREATE OR REPLACE TEMP TABLE alike AS
@@ -162,22 +164,14 @@ _ALIKE = f"""
         r.source_clock_ns, r.target_clock_ns, NULL::BIGINT AS archive,
         s.nlink AS source_nlink, t.nlink AS target_nlink
     FROM source_part s JOIN target_part t ON s.path = t.path LEFT JOIN readings_part r ON s.type = 'file' AND {{sampled}} AND r.path = s.path
-        AND r.ino = s.ino AND r.size = s.size AND r.mtime_ns = s.mtime_ns AND r.ctime_ns = s.ctime_ns
-        AND r.target_ino = t.ino AND r.target_mtime_ns = t.mtime_ns AND r.target_ctime_ns = t.ctime_ns
+        AND {unchanged_sql("r.", "s.")} AND {unchanged_sql("r.", "t.", named=_OF_READING)}
     WHERE s.path NOT IN (SELECT tree FROM wanted) AND hash(s.path) NOT IN (SELECT key FROM twice)
-        AND s.type = t.type AND s.uid = t.uid AND s.gid = t.gid
-        AND s.xattr_digest IS NOT DISTINCT FROM t.xattr_digest
-        AND s.mode = t.mode
-        AND s.mtime_ns BETWEEN $earliest_ns AND $latest_ns AND (s.mtime_ns = t.mtime_ns OR t.mtime_ns = {_FLOORED})
-        AND CASE s.type
-            WHEN 'file' THEN s.size = t.size AND (r.digest IS NOT NULL OR NOT {{sampled}})
-                AND (s.blocks * {BLOCK_BYTES} >= s.size OR t.blocks * {BLOCK_BYTES}
-                    <= {SPARSENESS_FACTOR} * s.blocks * {BLOCK_BYTES} + {SPARSENESS_SLACK_BYTES})
-            WHEN 'symlink' THEN s.symlink_target = t.symlink_target
-            WHEN 'block' THEN s.rdev = t.rdev
-            WHEN 'character' THEN s.rdev = t.rdev
-            ELSE true
-        END
+        AND {same_attributes_sql("s.", "t.")} AND {same_content_sql("s.", "t.")}
+        AND s.mtime_ns BETWEEN $earliest_ns AND $latest_ns
+        AND {shows_time_sql("t.mtime_ns", "s.mtime_ns", granularity="$grain_ns")}
+        AND (s.type <> 'file' OR (r.digest IS NOT NULL OR NOT {{sampled}})
+            AND (s.blocks * {BLOCK_BYTES} >= s.size OR t.blocks * {BLOCK_BYTES}
+                <= {SPARSENESS_FACTOR} * s.blocks * {BLOCK_BYTES} + {SPARSENESS_SLACK_BYTES}))
         AND s.path NOT IN (SELECT path FROM doubtful)
 """  # noqa: S608 - constants of this program
 

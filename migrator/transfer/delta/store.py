@@ -27,6 +27,7 @@ from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.paths import tree_of
 from migrator.core.units import NS_PER_S
 from migrator.fs.model import DifferenceKind
+from migrator.fs.rules_equality import same_attributes_sql, same_content_sql, same_inode_sql, unchanged_sql
 from migrator.transfer.delta import model
 from migrator.transfer.delta.model import ChangeKind, Gone, Rename, TreeChanges
 
@@ -48,26 +49,15 @@ _BY_MOUNT = "(type = 'file' AND brick IS NULL AND {from_bricks}) AS by_mount"
 """
 _DOUBTED = "(n.by_mount AND NOT b.by_mount)"
 
-_ATTRIBUTES = """(
-    b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
-)"""
-
-_DEVICE = """(b.type IN ('block', 'character') AND b.rdev <> n.rdev)"""
-
-_OTHER_INODE = """(CASE
-    WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
-    WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino
-    ELSE false
-END)"""
-"""True if the inodes are known to differ. On Gluster the inode number is the low half of the gfid, through mount and
-bricks. Elsewhere numbers of different devices prove nothing (a new mount may have another device number).
-"""
+_SAME_ATTRIBUTES = same_attributes_sql("b.", "n.")
+_SAME_CONTENT = f"({same_content_sql('b.', 'n.')} AND b.mtime_ns = n.mtime_ns)"
+_OTHER_INODE = f"coalesce(NOT {same_inode_sql('b.', 'n.')}, false)"
 
 _DIFFER = f"""(CASE
-    WHEN b.type <> n.type OR {_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns OR {_OTHER_INODE} THEN true
+    WHEN b.type <> n.type OR NOT {_SAME_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns OR {_OTHER_INODE} THEN true
     WHEN b.type = 'directory' THEN false
-    ELSE {_DOUBTED} OR b.size <> n.size OR b.ctime_ns <> n.ctime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
-        OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group OR {_DEVICE}
+    ELSE {_DOUBTED} OR NOT {_SAME_CONTENT} OR NOT {unchanged_sql("b.", "n.", with_inode=False)}
+        OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group
 END)"""
 """Times and size of a directory change with its entries; its ctime adds nothing to its mtime."""
 
@@ -232,9 +222,7 @@ _MATCHED = f"""
     CREATE TEMP TABLE moved_files AS
     SELECT old, new, tree, place FROM (
         SELECT b.path AS old, n.path AS new, b.tree, placed.place,
-            b.type = n.type AND b.size = n.size AND b.mtime_ns = n.mtime_ns
-            AND b.symlink_target IS NOT DISTINCT FROM n.symlink_target AND NOT {_DEVICE}
-            AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled AND NOT {_DOUBTED}
+            {_SAME_CONTENT} AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled AND NOT {_DOUBTED}
             AND b.path NOT IN (SELECT path FROM reaped) AS fits,
             count(*) OVER (PARTITION BY b.path) AS news, count(*) OVER (PARTITION BY n.path) AS olds
         FROM was b JOIN here n ON {_SAME_INODE} JOIN placed ON placed.path = b.path
@@ -264,16 +252,15 @@ _SENT = f"""
         SELECT n.path, n.tree, n.type, n.link_group, {content_bytes_sql("n.")} AS bytes,
             CASE
                 WHEN b.path IS NULL THEN 'new'
-                WHEN origins.by_rename THEN CASE WHEN {_ATTRIBUTES} THEN 'attributes' END
+                WHEN origins.by_rename THEN CASE WHEN NOT {_SAME_ATTRIBUTES} THEN 'attributes' END
                 WHEN n.type = 'directory' THEN CASE
-                    WHEN {_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns THEN 'attributes'
+                    WHEN NOT {_SAME_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns THEN 'attributes'
                     WHEN b.unsettled THEN 'unsettled'
                 END
                 WHEN b.type <> n.type THEN 'rewritten'
                 WHEN n.type = 'file' AND n.size > b.size THEN 'grown'
-                WHEN b.size <> n.size OR b.mtime_ns <> n.mtime_ns
-                    OR b.symlink_target IS DISTINCT FROM n.symlink_target OR {_DEVICE} THEN 'rewritten'
-                WHEN {_ATTRIBUTES} THEN 'attributes'
+                WHEN NOT {_SAME_CONTENT} THEN 'rewritten'
+                WHEN NOT {_SAME_ATTRIBUTES} THEN 'attributes'
                 WHEN b.ctime_ns <> n.ctime_ns OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group
                     OR b.gfid <> n.gfid OR {_DOUBTED} THEN 'rewritten'
                 WHEN reaped.path IS NOT NULL THEN CASE WHEN b.path <> n.path THEN 'unsettled' END
