@@ -33,7 +33,7 @@ from migrator.purge.proofs import open_proofs
 from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection
 from migrator.transfer.delta.model import ExtrasOfTree
 from migrator.transfer.delta.store import Comparisons, Extras
-from migrator.verify.joined import Joined, Listing
+from migrator.verify.joined import Joined, SideListing
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 NAME = "scale"
@@ -217,7 +217,7 @@ def verification(work: Path) -> int:
     catalogs = [open_closed(work / "catalogs" / name) for name in CATALOGS]
     directories = ManifestDirectories(work / "manifests", catalogs=_catalogs(work), scratch=_scratch(work))
     draft = directories.create("bench", algorithm="xxh3_128")
-    source, target = (Listing(files=tuple(map(str, catalog.part_files))) for catalog in catalogs)
+    source, target = (SideListing(files=tuple(map(str, catalog.part_files))) for catalog in catalogs)
     joined = Joined(
         source,
         target,

@@ -30,7 +30,7 @@ from bench.timing import Run, Series, say
 from bench.trees import TREE, describe, fill, small_users, tally
 from migrator import app
 from migrator.app.hosts import reached
-from migrator.app.transfer import Places, WayMaker, run_request, run_world
+from migrator.app.transfer import HostConnector, StreamRoots, run_request, run_world
 from migrator.hosts.ports import HostLost
 from migrator.hosts.process import Duplex
 from migrator.hosts.remote import RemoteHost
@@ -175,14 +175,14 @@ async def _measure(site_file: Path, hold_s: float) -> Measured:
             run_world, wiring, source, target, ledger=ledger, progress=progress, engine="rsync", jobs=STREAMS
         )
         async with reached(wiring.site) as of_site, ports(hosts=of_site) as own:
-            way = WayMaker(ledger.site.required(), source, engine="rsync").way
-            places = Places(source=wiring.source_root, target=wiring.target_root)
+            connect = HostConnector(ledger.site.required(), source, engine="rsync").connect
+            places = StreamRoots(source=wiring.source_root, target=wiring.target_root)
 
             async def reach(name: str) -> RemoteHost:
                 return next(host for host in hosts if host.name == name)
 
             lanes = [
-                HostLane(host.name, STREAMS, reads_mount=True, reach=reach, make_way=partial(way, places=places))
+                HostLane(host.name, STREAMS, reads_mount=True, reach=reach, prepare=partial(connect, places=places))
                 for host in hosts
             ]
             world = structs.replace(own, lanes=[dataclasses.replace(own.lanes[0], jobs=0), *lanes])

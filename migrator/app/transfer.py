@@ -43,7 +43,7 @@ from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits, PassLimits, RunRequest, StreamsBy
-from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
+from migrator.transfer.ports import BrickRefused, ConnectedHost, CopyEngine, Driving
 from migrator.transfer.routes import HostLane, VolumeGuard
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 OWN_HOST = "localhost"
 
 
-class Places(Struct, frozen=True, kw_only=True):
+class StreamRoots(Struct, frozen=True, kw_only=True):
     """The paths that streams of one host read (except bricks) and write. `source` is empty where it is not mounted."""
 
     source: bytes
@@ -65,8 +65,8 @@ class Places(Struct, frozen=True, kw_only=True):
     own: bool = False
 
 
-class WayMaker:
-    """Makes the ways of hosts: checks the file systems at their roots, and finds the engines of each host that the
+class HostConnector:
+    """Connects hosts: checks the file systems at their roots, and finds the engines of each host that the
     requested one may need.
     """
 
@@ -78,8 +78,8 @@ class WayMaker:
         self._asking = asyncio.Lock()
         self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
 
-    async def way(self, host: Host, brick: str | None, places: Places) -> Way:
-        """The way of a host. Raises HostLost, and ToolFailed if the host cannot copy."""
+    async def connect(self, host: Host, brick: str | None, places: StreamRoots) -> ConnectedHost:
+        """The host, with its executor and engines. Raises HostLost, and ToolFailed if the host cannot copy."""
         source = places.source if brick is None else _path_of(brick)
         if not places.own:
             await self._prove(host, brick, places)
@@ -91,7 +91,7 @@ class WayMaker:
         facts = await host.identity()
         privileged = facts.effective_uid == 0
         direct = DirectEngine(program=await compiled(), privileged=privileged, name_seed=self._known.name_seed)
-        engines: dict[str, Engine] = {direct.name: direct}
+        engines: dict[str, CopyEngine] = {direct.name: direct}
         # Only `direct` reads bricks.
         has_mount = brick is None and bool(places.source)
         found = await self._rsync_of(host, facts) if has_mount and needs_rsync(self._engine) else None
@@ -106,9 +106,9 @@ class WayMaker:
             else Executor(host, source_root=source, target_root=places.target, compiled=compiled, facts=facts)
         )
         rules = None if brick is None else brick_rules(await self._volume_state())
-        return Way(executor=executor, engines=engines, brick=rules)
+        return ConnectedHost(executor=executor, engines=engines, brick=rules)
 
-    async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
+    async def _prove(self, host: Host, brick: str | None, places: StreamRoots) -> None:
         """Verify the file systems at the roots: an unmounted target is an empty directory, and a brick's path may be
         any directory.
         """
@@ -184,31 +184,31 @@ async def run_world(
     async def here(_name: str) -> Host:
         return own
 
-    way = WayMaker(known, source, engine=engine).way
-    mount = Places(source=wiring.source_root, target=wiring.target_root, own=True)
+    connect = HostConnector(known, source, engine=engine).connect
+    mount = StreamRoots(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
     # If nodes move the data, this machine only watches.
     own_jobs = 0 if movers else jobs or site.transfer.jobs
-    lanes = [HostLane(OWN_HOST, own_jobs, reads_mount=True, reach=here, make_way=partial(way, places=mount))]
+    lanes = [HostLane(OWN_HOST, own_jobs, reads_mount=True, reach=here, prepare=partial(connect, places=mount))]
     if movers is not None:
-        on_nodes = Places(
+        on_nodes = StreamRoots(
             source=os.fsencode(site.slurm.source or site.source.mount),
             target=wiring.target_root
             if site.slurm.target is None
             else os.fsencode(site.slurm.target / site.target.path),
         )
-        streams, make_way = jobs or site.slurm.jobs or site.transfer.jobs, partial(way, places=on_nodes)
+        streams, prepare = jobs or site.slurm.jobs or site.transfer.jobs, partial(connect, places=on_nodes)
         lanes += [
-            HostLane(name, streams, reads_mount=True, reach=movers.reach, movers=movers, make_way=make_way)
+            HostLane(name, streams, reads_mount=True, reach=movers.reach, movers=movers, prepare=prepare)
             for name in movers.names
         ]
     servers = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
     for section in servers:
         if section.target is not None:
-            there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
-            streams, make_way = jobs or section.jobs or site.transfer.jobs, partial(way, places=there)
+            there = StreamRoots(source=b"", target=os.fsencode(section.target / site.target.path))
+            streams, prepare = jobs or section.jobs or site.transfer.jobs, partial(connect, places=there)
             lanes += [
-                HostLane(name, streams, reads_mount=False, reach=hosts.reach, make_way=make_way)
+                HostLane(name, streams, reads_mount=False, reach=hosts.reach, prepare=prepare)
                 for name in names(section.name)
             ]
     try:

@@ -33,7 +33,7 @@ from migrator.operations.engine import Done
 from migrator.plan.model import Batch, Plan
 from migrator.reap.model import ReapRow
 from migrator.transfer.bases import part_of
-from migrator.transfer.context import Invocation, World
+from migrator.transfer.context import RunInvocation, World
 from migrator.transfer.model import BatchSummary, PassRecord
 from migrator.transfer.run_hooks import RunHooks
 
@@ -203,12 +203,12 @@ class ActiveSession(CutoverSession, frozen=True, kw_only=True):
     hooks: RunHooks
 
     @property
-    def invocation(self) -> Invocation:
+    def invocation(self) -> RunInvocation:
         return self.hooks.invocation
 
     def emit(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
         """Record an event about one user."""
-        self.invocation.say(kind, severity, f"{tree.user}: {self.call.request.verb}", message)
+        self.invocation.report(kind, severity, f"{tree.user}: {self.call.request.verb}", message)
 
     def batch_of(self, tree: UserTree, number: int) -> Batch:
         """The batch of the tree, with that tree alone."""

@@ -35,7 +35,7 @@ from migrator.operations.model import Act, Halt
 from migrator.plan.model import Plan
 from migrator.transfer.context import LOG
 from migrator.transfer.guards import read_plan
-from migrator.transfer.passes import BatchPass
+from migrator.transfer.passes import PassRun
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_hooks import RunHooks
 from migrator.verify.model import CTIME_MARGIN_NS
@@ -61,7 +61,7 @@ async def move_users(call: CutoverCall) -> CutoverSummary:
                 hooks = RunHooks(invocation=invocation, hooks=call.hooks, plan=plan)
                 await hooks.steps().begin(OWN_STEPS)
                 await recover(invocation, site)
-                first = BatchPass(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
+                first = PassRun(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
                 session = ActiveSession(
                     call=call, plan=plan, site=site, capabilities=await first.capabilities(), hooks=hooks
                 )

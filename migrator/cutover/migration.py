@@ -20,7 +20,7 @@ from migrator.operations.run_files import RecordedRun, RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
 from migrator.transfer.bases import covers, pass_number
-from migrator.transfer.context import Invocation, World
+from migrator.transfer.context import RunInvocation, World
 from migrator.transfer.delta.delta import DeltaPass, Deltas
 from migrator.transfer.delta.final import final_passes
 from migrator.transfer.model import BatchSummary, FileProblemKind, PassRecord, RunRequest
@@ -57,14 +57,14 @@ class Migration(Struct, frozen=True, kw_only=True):
     @asynccontextmanager
     async def recorded(
         self, request: RunRequest, *, verb: str, log: logging.Logger | None = None
-    ) -> AsyncIterator[tuple[RecordedRun, Invocation]]:
+    ) -> AsyncIterator[tuple[RecordedRun, RunInvocation]]:
         """Record a call in the ledger for the length of the block, as `RunFiles.recorded`."""
         world = self.world
         async with self.files.recorded(world.ledger, world.clock, verb=verb, pid=request.pid, log=log) as run:
-            yield run, Invocation(world=world, request=request, run_id=run.id, directory=run.directory)
+            yield run, RunInvocation(world=world, request=request, run_id=run.id, directory=run.directory)
 
     def final_passes(
-        self, invocation: Invocation, plan: Plan, site: SiteRecord, batch: Batch, *, hooks: RunHooks | None = None
+        self, invocation: RunInvocation, plan: Plan, site: SiteRecord, batch: Batch, *, hooks: RunHooks | None = None
     ) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
         """Passes over the trees of a batch, until every rename succeeds, as `final_passes` of `transfer.delta`. `hooks`
         calls the hooks of each pass.

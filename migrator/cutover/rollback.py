@@ -28,7 +28,7 @@ from migrator.cutover.switched_catalog import write_switched
 from migrator.fs.model import trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.plan.model import Plan
-from migrator.transfer.context import Invocation
+from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.model import ChangeKind
 from migrator.transfer.delta.trash import expire_trash
 from migrator.transfer.model import PassRecord, RunRequest
@@ -137,7 +137,7 @@ class Rollback(Struct, frozen=True, kw_only=True):
         with self.migration.verifying(self._plan_of_passes(), self.record.id, ()) as verification:
             return await verification.run()
 
-    async def _carry(self, invocation: Invocation, again: Sequence[bytes]) -> None:
+    async def _carry(self, invocation: RunInvocation, again: Sequence[bytes]) -> None:
         passes, site = self.ledger.passes, self.ledger.site.required()
         deltas = self.migration.deltas
         await recover(invocation, site)

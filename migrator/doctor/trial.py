@@ -28,7 +28,7 @@ from migrator.fs.writing import set_xattrs
 from migrator.hosts.ports import Processes
 from migrator.native.program import native_program
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.model import StreamView, Verdict
+from migrator.transfer.model import AttemptVerdict, StreamView
 from migrator.transfer.ports import ChunkWork
 
 _CHECK = "target writing"
@@ -100,7 +100,7 @@ class Trial(Struct, frozen=True, kw_only=True):
         reader.stderr(completed.stderr)
         outcome = reader.outcome(completed)
         suspects = [f"{show(one.path)}: {one.reason}" for one in outcome.suspects]
-        if suspects or outcome.verdict is not Verdict.DONE:
+        if suspects or outcome.verdict is not AttemptVerdict.DONE:
             raise ToolFailed("; ".join(suspects) or outcome.message)
 
     def _make(self, tree: Path) -> None:

@@ -64,7 +64,7 @@ class Rereading:
             reading=ContentReading(verification=self.verification, source_clock_ns=None, target_clock_ns=None),
             policy=DigestPolicy(algorithm=HOSTS_ALGORITHM, share=1.0, seed=0),
             clock=ports.clock,
-            say=say,
+            report=say,
             of_target=True,
         )
         governor = governed(
@@ -72,7 +72,7 @@ class Rereading:
             readers.lanes,
             run_id=None,
             clock=ports.clock,
-            say=partial(say, EventKind.STREAMS_SET),
+            report=partial(say, EventKind.STREAMS_SET),
         )
         async with governor as self._content.governor:
             await self._content.read(self.proofs.groups(HOSTS_ALGORITHM))

@@ -11,7 +11,7 @@ from migrator.report.rules import after_differences
 from migrator.report.view_status import BAD_FILE, scan_blocks
 from migrator.transfer.model import BatchSummary, RunSummary, TreeWork
 from migrator.transfer.rules import AFTERWARDS
-from migrator.transfer.view import delta_blocks, follow_words
+from migrator.transfer.view import delta_blocks, describe_follow_up
 
 BAD_ROWS = 50
 
@@ -179,7 +179,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
         )
     yield from delta_blocks(batch.deltas)
     if batch.deltas_to_follow:
-        yield doc.paragraph(follow_words(batch.deltas_to_follow))
+        yield doc.paragraph(describe_follow_up(batch.deltas_to_follow))
     for tree in batch.trees_gone:
         yield doc.paragraph(f"Deleted from the source since the scan: {show(tree)}", alert=True)
     yield doc.records("Would be done" if dry_run else "Left to do", _WORK, batch.left)

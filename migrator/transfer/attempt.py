@@ -17,7 +17,7 @@ from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result, judge, look_up_all
 from migrator.transfer.leftovers import remove_before_stream
 from migrator.transfer.meter import Meter
-from migrator.transfer.ports import ChunkWork, Engine, Way
+from migrator.transfer.ports import ChunkWork, ConnectedHost, CopyEngine
 from migrator.transfer.stream import Stream, sync_problem
 
 if TYPE_CHECKING:
@@ -40,19 +40,18 @@ class Attempt(Stream):
         *,
         tried: bool,
         slot: int,
-        way: Way,
-        engine: Engine,
+        connected: ConnectedHost,
+        engine: CopyEngine,
     ) -> None:
         world, request = under_way.world, under_way.request
         self._routes = routes
         self._closings = routes.closings_of(chunk.brick)
-        self._way = way
         self._engine = engine
-        self._from_brick = way.brick is not None
+        self._from_brick = connected.brick is not None
         self.listed = paths
         of_stream, too_long = paths.within(chunk.tree).by_length(chunk.tree, engine.longest_name_bytes)
         self._by_descriptor = list(too_long)
-        self._view = way.executor.view(chunk.tree)
+        self._view = connected.executor.view(chunk.tree)
         self._again = request.recopy or tried or chunk.tree in under_way.doubtful_trees
         self._work = ChunkWork(
             kind=chunk.kind,
@@ -65,12 +64,14 @@ class Attempt(Stream):
             # Where an attempt may have left files, each of these costs a call that fails.
             own_names=under_way.kind is PassKind.SEED and not self._again,
             digest=under_way.digests and chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES),
-            brick=way.brick,
+            brick=connected.brick,
         )
         command = None
         if of_stream and chunk.kind is not ChunkKind.LINKS:
             command = replace(engine.command(self._work, self._view), token=world.tokens())
-        super().__init__(under_way, meter, chunk, slot=slot, executor=way.executor, engine=engine.name, command=command)
+        super().__init__(
+            under_way, meter, chunk, slot=slot, executor=connected.executor, engine=engine.name, command=command
+        )
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -95,7 +96,7 @@ class Attempt(Stream):
             parts = self._engine.name != DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
             if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
                 await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
-            start = partial(self._way.executor.execute, program=self._engine.program)
+            start = partial(self.executor.execute, program=self._engine.program)
             reader = self._engine.reader(self._work, self._view)
             if (governor := self.under_way.governor) is not None and self._engine.name == DIRECT:
                 change = partial(self.executor.limit, self.token)
@@ -103,9 +104,9 @@ class Attempt(Stream):
             outcome = await self.follow(self.command, start, reader)
             if self.stalled:
                 outcome = await self._of_stalled(outcome)
-            if outcome.verdict is model.Verdict.STOP:
+            if outcome.verdict is model.AttemptVerdict.STOP:
                 return result.stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)
-            if outcome.verdict is not model.Verdict.DONE:
+            if outcome.verdict is not model.AttemptVerdict.DONE:
                 return Result(verdict=outcome.verdict, message=outcome.message)
             by_kind: dict[model.FileProblemKind, list[model.FileProblem]] = {kind: [] for kind in model.FileProblemKind}
             for suspect in outcome.suspects:
@@ -138,14 +139,14 @@ class Attempt(Stream):
         """Confirm the result of `copy`. Files count as arrived when a later sync has reached the target's disks; files
         of a brick also need a later check that finds the volume unchanged. Raises CancelledError, HostLost.
         """
-        if result.verdict is not model.Verdict.DONE:
+        if result.verdict is not model.AttemptVerdict.DONE:
             return result
         quiet = asyncio.create_task(self._routes.quiet_now(self.chunk.brick)) if self._from_brick else None
         try:
             result = await self._synced(result)
             if quiet is not None and (not await quiet or self._routes.closings_of(self.chunk.brick) != self._closings):
                 result.message = "the volume did not stay as it was while its brick was read"
-                result.verdict, result.told = model.Verdict.INTERRUPTED, True
+                result.verdict, result.told = model.AttemptVerdict.INTERRUPTED, True
         finally:
             if quiet is not None:
                 quiet.cancel()
@@ -154,7 +155,7 @@ class Attempt(Stream):
 
     async def _synced(self, result: Result) -> Result:
         # A chunk is done when a sync that started after the end of its stream has reached the disks.
-        syncs = [self.under_way.sync_of(self._way.executor)] if self.command is not None else []
+        syncs = [self.under_way.sync_of(self.executor)] if self.command is not None else []
         if self.command is None or self._by_descriptor:
             syncs.append(self.under_way.sync)
         for sync in syncs:
@@ -162,7 +163,7 @@ class Attempt(Stream):
                 return Result().stop_for(*stop)
         return result
 
-    async def _of_stalled(self, outcome: model.Outcome) -> model.Outcome:
+    async def _of_stalled(self, outcome: model.StreamOutcome) -> model.StreamOutcome:
         """Interpret a stalled stream. It stops the pool, unless one file explains the stall or both sides answer. Then
         it costs only its chunk, which is tried again and divided until the file is alone.
 
@@ -183,7 +184,7 @@ class Attempt(Stream):
             if not syncs or await sync_problem(self.under_way.sync) is not None:
                 return outcome
         message = f"{outcome.message}: {odd[0] if odd else 'both sides answer'}"
-        return replace(outcome, verdict=model.Verdict.RETRY, stop=None, message=message)
+        return replace(outcome, verdict=model.AttemptVerdict.RETRY, stop=None, message=message)
 
     async def _without_stream(self, result: Result) -> Result:
         """Make links, and copy the paths that no stream can take."""

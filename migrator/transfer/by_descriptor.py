@@ -1,4 +1,4 @@
-"""What no stream can do: copies of paths that are too long for streams, and hard links to existing names."""
+"""Work that no stream can do: copies of paths that are too long for streams, and hard links to existing names."""
 
 import errno
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from migrator.core.units import MIB
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.transfer import model
 from migrator.transfer.context import PassUnderWay
-from migrator.transfer.judging import Result, bad_file, look, settle_vanished, stop_of
+from migrator.transfer.judging import Result, bad_file, look_up, settle_vanished, stop_of
 
 _COPY_INSTEAD = frozenset({errno.ENOENT, errno.EMLINK, errno.EXDEV, errno.EPERM})
 """The existing name is missing, or cannot get another name."""
@@ -74,7 +74,7 @@ def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, pa
         return None
     # The second try is for a path that was replaced in between, or for a missing directory above it on the target.
     for last in (False, True):
-        seen = look(source, path)
+        seen = look_up(source, path)
         if seen is None:
             return _vanished(path)
         if isinstance(seen, OSError):
@@ -84,7 +84,7 @@ def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, pa
         except OSError as error:
             if last or error.errno not in (errno.ENOENT, errno.ESTALE):
                 # A file that vanished during its copy is not bad.
-                return _vanished(path) if look(source, path) is None else bad_file(path, error)
+                return _vanished(path) if look_up(source, path) is None else bad_file(path, error)
         else:
             return None
         if problem := _make_missing_directories(source, target, tree, path):
@@ -110,7 +110,7 @@ class _Linker:
         # another tree.
         may_link = existing is not None and not any(is_beneath(existing, tree) for tree in self._left_alone)
         if existing is not None and may_link and self._keeps_links:
-            here, there = look(self._source, path), look(self._source, existing)
+            here, there = look_up(self._source, path), look_up(self._source, existing)
             if isinstance(here, Entry) and isinstance(there, Entry) and _same_file(here, there):
                 try:
                     self._target.link(existing, path)
@@ -137,11 +137,11 @@ def _make_missing_directories(
     """Make the directories between a tree and a path that the target lacks, outermost first."""
     missing: list[bytes] = []
     above = parent(path)
-    while above != tree and is_beneath(above, tree) and look(target, above) is None:
+    while above != tree and is_beneath(above, tree) and look_up(target, above) is None:
         missing.append(above)
         above = parent(above)
     for directory in reversed(missing):
-        seen = look(source, directory)
+        seen = look_up(source, directory)
         if seen is None:
             return _vanished(path)
         if isinstance(seen, OSError):

@@ -116,7 +116,7 @@ class StorageWatch:
     when all are back. A failed poll changes nothing; the next one waits longer for the answer.
     """
 
-    def __init__(self, storage: StorageTargets, invocation: "Invocation", subject: str) -> None:
+    def __init__(self, storage: StorageTargets, invocation: "RunInvocation", subject: str) -> None:
         self._storage = storage
         self._clock = invocation.world.clock
         self._invocation = invocation
@@ -147,7 +147,7 @@ class StorageWatch:
         self._next_s = now_s + LOOK_EVERY_S
         self._looking = asyncio.create_task(self._call.begun_after_now())
 
-    async def full_words(self) -> str:
+    async def fullest_targets(self) -> str:
         """The full targets, or the fullest ones, after a write failed for lack of space; empty if unknown."""
         try:
             return fullest_words((await self._storage.look()).targets)
@@ -177,10 +177,10 @@ class StorageWatch:
         told, self._names = self._names, names
         if new:
             message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
-            self._invocation.say(EventKind.STORAGE_LOST, Severity.ERROR, self._subject, message)
+            self._invocation.report(EventKind.STORAGE_LOST, Severity.ERROR, self._subject, message)
         elif told and not names:
             message = "all storage targets of the target answer again"
-            self._invocation.say(EventKind.STORAGE_BACK, Severity.INFO, self._subject, message)
+            self._invocation.report(EventKind.STORAGE_BACK, Severity.INFO, self._subject, message)
 
 
 # The ports of a run, and its pass.
@@ -237,7 +237,7 @@ class World(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class Invocation:
+class RunInvocation:
     """One run in the ledger, with its directory, and the governor of its streams."""
 
     world: World
@@ -246,13 +246,13 @@ class Invocation:
     directory: RunDirectory
     governor: Governor | None = None
 
-    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+    def report(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """Record an event in the ledger, on the screen and in the log."""
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class RunTally:
     """The work of this run: finished chunks, by their lists, and bytes that streams wrote."""
 
     chunks: int = 0
@@ -283,7 +283,7 @@ class PassUnderWay:
     `storage` watches the target's storage targets; None: the target has none of its own.
     """
 
-    invocation: Invocation
+    invocation: RunInvocation
     batch: Batch
     pass_id: int
     kind: PassKind
@@ -295,7 +295,7 @@ class PassUnderWay:
     left_alone: frozenset[bytes] = frozenset()
     digests: bool = False
     syncs: dict[tuple[str, object], SharedCall[None]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: RunTally = field(default_factory=RunTally)
     trees_gone: set[bytes] = field(default_factory=set)
     failures: dict[int, int] = field(default_factory=dict)
     interruptions: dict[int, int] = field(default_factory=dict)
@@ -349,7 +349,7 @@ class PassUnderWay:
             return
         self.stop_found = (reason, detail)
         message = explain(reason, detail).message
-        self.invocation.say(EventKind.POOL_STOPPED, Severity.ERROR, f"batch {self.batch.number}", message)
+        self.invocation.report(EventKind.POOL_STOPPED, Severity.ERROR, f"batch {self.batch.number}", message)
         for worker in self.workers - {asyncio.current_task()}:
             worker.cancel()
         self.confirmations.cancel()

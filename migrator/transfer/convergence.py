@@ -67,7 +67,7 @@ def judge_passes(
     return decision
 
 
-def facts_of_passes(ledger: "TransferLedger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.PassFacts]:
+def facts_of_passes(ledger: "TransferLedger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.FinishedPass]:
     """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
     return [_facts(ledger, one, scan, moves_of) for one, scan in _done(ledger, plan, batch)]
 
@@ -79,13 +79,15 @@ def _done(ledger: "TransferLedger", plan: str, batch: int) -> list[tuple[PassRec
     return [(one, scans[one.catalog]) for one in records if one.state is states.PassState.DONE and one.catalog in scans]
 
 
-def _facts(ledger: "TransferLedger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf) -> transfer.PassFacts:
+def _facts(
+    ledger: "TransferLedger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf
+) -> transfer.FinishedPass:
     changes = ledger.passes.changes(record.id)
     totals = ledger.passes.totals(record.id)
     renames, gone = moves_of(record)
     finished_at_s = record.started_at_s if record.finished_at_s is None else record.finished_at_s
     scanned_s = (scan.finished_at_s or scan.started_at_s) - scan.started_at_s
-    return transfer.PassFacts(
+    return transfer.FinishedPass(
         kind=record.kind,
         number=record.number,
         scanned_at_s=scan.started_at_s,

@@ -21,9 +21,9 @@ from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result, look_up_all
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
+from migrator.transfer.model import AttemptVerdict, ChunkRecord, FileProblem, FileProblemKind, StopReason, choose_engine
 from migrator.transfer.pool import run_pool
-from migrator.transfer.ports import BrickRefused, Engine, Way
+from migrator.transfer.ports import BrickRefused, ConnectedHost, CopyEngine
 from migrator.transfer.queue import WorkQueue
 from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.routes import HostLane, Routes
@@ -168,8 +168,8 @@ class ChunkCopier:
     ) -> float | None:
         finds = self.routes.finds.get(lane.host, 0)
         try:
-            way = await lane.way(brick)
-            engine = self._engine(way, chunk)
+            connected = await lane.connect(brick)
+            engine = self._engine(connected, chunk)
         except HostLost as error:
             self.routes.lose(lane, error)
             return None
@@ -177,7 +177,7 @@ class ChunkCopier:
             self.routes.refuse(str(brick), error)
             return None
         except (Refused, ToolFailed) as error:
-            # The host answers but cannot run streams: the worker uses another way, if there is one.
+            # The host answers but cannot run streams: the worker takes work through another root, if there is one.
             if lane.reads_mount:
                 self.under_way.stop(StopReason.TOOL_MISSING, error.message)
             else:
@@ -187,7 +187,7 @@ class ChunkCopier:
             await self._settle.without_stream(chunk, AttemptState.SUCCEEDED, ChunkState.DONE)
             return None
         made = self.under_way, self.routes, self.meter, chunk, paths
-        attempt = Attempt(*made, tried=tried, slot=slot, way=way, engine=engine)
+        attempt = Attempt(*made, tried=tried, slot=slot, connected=connected, engine=engine)
         try:
             await attempt.intend()
             result = await attempt.copy()
@@ -202,7 +202,7 @@ class ChunkCopier:
             return await self._in_doubt(attempt, error, lane, finds=finds)
         if held_s is not None:
             return held_s
-        if result.verdict is not Verdict.DONE:
+        if result.verdict is not AttemptVerdict.DONE:
             return await to_the_end(self._settle.follow(attempt, result))
         self.queue.confirm(chunk)
 
@@ -242,7 +242,7 @@ class ChunkCopier:
             if again_after_s is None:
                 # A cancellation meanwhile changes nothing: the result is recorded.
                 again_after_s = await through_cancellation(self._settle.follow(attempt, confirmed))
-                done = confirmed.verdict is Verdict.DONE and not (confirmed.bad or confirmed.again)
+                done = confirmed.verdict is AttemptVerdict.DONE and not (confirmed.bad or confirmed.again)
         except HostLost as error:
             # The stream has ended; only whether its files are on the disks is unknown. If the doubt concerns an earlier
             # connection, the host itself answers.
@@ -252,17 +252,17 @@ class ChunkCopier:
             again_after_s = delay_s(1)
         self.queue.give_back(attempt.chunk, again_after_s, done=done)
 
-    def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
+    def _engine(self, connected: ConnectedHost, chunk: ChunkRecord) -> CopyEngine | None:
         """Chunks of links need no stream; any engine serves for their attempt."""
-        name = choose_engine(self.under_way.request.engine, chunk.kind, from_brick=way.brick is not None)
+        name = choose_engine(self.under_way.request.engine, chunk.kind, from_brick=connected.brick is not None)
         if name is None:
             return None
-        if name in way.engines:
-            return way.engines[name]
+        if name in connected.engines:
+            return connected.engines[name]
         if chunk.kind is ChunkKind.LINKS:
-            return next(iter(way.engines.values()))
+            return next(iter(connected.engines.values()))
         raise ToolFailed(
-            f"host {way.executor.host} has no {name} that can be used",
+            f"host {connected.executor.host} has no {name} that can be used",
             cause="it is not installed there, or too old, and no other engine was allowed",
             hint="install it, or run with `--engine auto`; `migrator doctor` lists what is needed",
         )

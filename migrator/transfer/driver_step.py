@@ -24,7 +24,14 @@ from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.leftovers import remove_before_stream
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import (
+    AttemptRecord,
+    AttemptVerdict,
+    ChunkRecord,
+    StopReason,
+    StreamCounters,
+    StreamOutcome,
+)
 from migrator.transfer.ports import DriverWork, Driving
 from migrator.transfer.remaining import BROUGHT_KINDS, EVERY
 from migrator.transfer.stream import Stream, Unended, sync_problem
@@ -134,7 +141,7 @@ class _Step:
 
     async def _attempt(
         self, chunk: ChunkRecord, command: Command, reader: "DriverReader"
-    ) -> tuple[Stream, Outcome | None]:
+    ) -> tuple[Stream, StreamOutcome | None]:
         """Run the driver once, after recording the intent in the ledger. The outcome is None if the driver cannot be
         ended.
         """
@@ -146,10 +153,10 @@ class _Step:
         try:
             await stream.intend()
             outcome = await stream.follow(command, start, reader, trouble=lambda: reader.trouble)
-            if outcome.verdict not in (Verdict.STOP, Verdict.INTERRUPTED) and (
+            if outcome.verdict not in (AttemptVerdict.STOP, AttemptVerdict.INTERRUPTED) and (
                 problem := await sync_problem(self._pass.sync)
             ):
-                outcome = replace(outcome, verdict=Verdict.STOP, stop=problem[0], message=problem[1])
+                outcome = replace(outcome, verdict=AttemptVerdict.STOP, stop=problem[0], message=problem[1])
         except asyncio.CancelledError:
             await self._finish(stream, states.AttemptState.INTERRUPTED, states.ChunkState.PENDING, reader.counters)
             raise
@@ -158,28 +165,28 @@ class _Step:
             return stream, None
         return stream, outcome
 
-    async def _follow(self, chunk: ChunkRecord, stream: Stream, outcome: Outcome) -> None:
+    async def _follow(self, chunk: ChunkRecord, stream: Stream, outcome: StreamOutcome) -> None:
         said = {"verdict": outcome.verdict.value, "said": outcome.message}
         LOG.info("driver ended", extra={"tree": chunk.tree, "attempt": stream.id, **said})
-        if outcome.verdict in (Verdict.STOP, Verdict.INTERRUPTED):
+        if outcome.verdict in (AttemptVerdict.STOP, AttemptVerdict.INTERRUPTED):
             reason = outcome.stop or StopReason.IO_ERROR
-            doubtful = outcome.verdict is Verdict.STOP and reason in _DOUBTFUL
+            doubtful = outcome.verdict is AttemptVerdict.STOP and reason in _DOUBTFUL
             state = states.AttemptState.FAILED if doubtful else states.AttemptState.INTERRUPTED
             await self._finish(stream, state, states.ChunkState.PENDING, outcome.counters)
-            if outcome.verdict is Verdict.STOP:
+            if outcome.verdict is AttemptVerdict.STOP:
                 self._pass.stop(reason, outcome.message)
             else:
                 # Its tree counts as doubtful, so the chunks send everything again.
                 self._leave_out(chunk, outcome.message)
             return
-        state = states.AttemptState.SUCCEEDED if outcome.verdict is Verdict.DONE else states.AttemptState.FAILED
+        state = states.AttemptState.SUCCEEDED if outcome.verdict is AttemptVerdict.DONE else states.AttemptState.FAILED
         await self._finish(stream, state, states.ChunkState.DONE, outcome.counters)
         self._driving.states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
         brought = f"{several(outcome.counters.files, 'file')} and {several(outcome.counters.size_bytes, 'byte')}"
-        message = f"{self._name} brought {brought} of {show(chunk.tree)}; the look at all files follows"
+        message = f"{self._name} copied {brought} of {show(chunk.tree)}; the check of all files follows"
         if outcome.message:
             message += f" ({outcome.message})"
-        self._say(chunk, Severity.WARNING if outcome.message else Severity.INFO, message)
+        self._report(chunk, Severity.WARNING if outcome.message else Severity.INFO, message)
 
     def _may_be_lost(self, attempt: AttemptRecord) -> bool:
         """Whether writes of an earlier attempt may have missed the target's disks: an error of the target ended the
@@ -193,7 +200,7 @@ class _Step:
         )
 
     def _leave_out(self, chunk: ChunkRecord, why: str) -> None:
-        self._say(chunk, Severity.WARNING, f"{show(chunk.tree)} is left to the ordinary chunks: {why}")
+        self._report(chunk, Severity.WARNING, f"{show(chunk.tree)} is left to the ordinary chunks: {why}")
 
     async def _clear_leftovers(self, chunk: ChunkRecord) -> None:
         """Remove temporary files of killed rsyncs of earlier tries."""
@@ -208,6 +215,6 @@ class _Step:
         stream.counters = counters
         await self._world.ledger.write(partial(stream.finish, self._world, state, chunk_state))
 
-    def _say(self, chunk: ChunkRecord, severity: Severity, message: str) -> None:
+    def _report(self, chunk: ChunkRecord, severity: Severity, message: str) -> None:
         subject = f"batch {self._pass.batch.number}, {show(chunk.tree)}"
-        self._pass.invocation.say(EventKind.TREE_DRIVEN, severity, subject, message)
+        self._pass.invocation.report(EventKind.TREE_DRIVEN, severity, subject, message)

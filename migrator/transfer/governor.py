@@ -100,7 +100,7 @@ class Grant:
 
 @dataclass(slots=True, kw_only=True)
 class Governor:
-    """See `governed`. `hosts` has the streams of each host by site.toml and the command line. `say` reports to people.
+    """See `governed`. `hosts` has the streams of each host by site.toml and the command line. `report` reports to people.
 
     `decision` is the present allowance. `chunk_cost` is the measured cost of a stream, for predicting the duration of a
     chunk (None: unknown).
@@ -110,7 +110,7 @@ class Governor:
     hosts: Mapping[str, int]
     run_id: int | None
     clock: Clock
-    say: Callable[[Severity, str], None]
+    report: Callable[[Severity, str], None]
     frozen: bool
     ledger: "TransferLedger" = field(init=False)
     state: rules.GovernorState = field(init=False)
@@ -332,22 +332,22 @@ class Governor:
         self._kept = self.decision
         if self.run_id is not None:
             self.ledger.later(partial(self.ledger.governor.add, self.decision))
-        self._tell(before, self.decision)
+        self._report_change(before, self.decision)
         for call in tuple(self._watchers):
             call()
 
-    def _tell(self, before: transfer.GovernorRecord | None, now: transfer.GovernorRecord) -> None:
+    def _report_change(self, before: transfer.GovernorRecord | None, now: transfer.GovernorRecord) -> None:
         if now.gate is not transfer.Gate.OPEN:
             if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
                 until = "a window begins" if now.until_s is None else self.governing.in_words(now.until_s)
                 until = "it is resumed" if now.gate is transfer.Gate.PAUSED else until
                 severity = Severity.WARNING if now.gate is transfer.Gate.PAUSED else Severity.INFO
-                self.say(severity, f"no chunk is begun until {until}: {now.reason}")
+                self.report(severity, f"no chunk starts until {until}: {now.reason}")
         elif before is not None and before.gate is not transfer.Gate.OPEN:
-            self.say(Severity.INFO, f"chunks are begun again: up to {now.streams} streams")
+            self.report(Severity.INFO, f"chunks start again: up to {now.streams} streams")
         elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
             severity = Severity.WARNING if now.bound in _FELT else Severity.INFO
-            self.say(severity, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
+            self.report(severity, f"up to {now.streams} of {now.most} streams run now: {now.reason}")
 
 
 @asynccontextmanager
@@ -357,7 +357,7 @@ async def governed(
     *,
     run_id: int | None,
     clock: Clock,
-    say: Callable[[Severity, str], None],
+    report: Callable[[Severity, str], None],
     frozen: bool = False,
 ) -> AsyncIterator[Governor | None]:
     """A governor that reacts to changes until the end of the block. Without `governing` there is none.
@@ -369,7 +369,7 @@ async def governed(
         yield None
         return
     hosts = {lane.host: lane.jobs for lane in lanes}
-    governor = Governor(governing=governing, hosts=hosts, run_id=run_id, clock=clock, say=say, frozen=frozen)
+    governor = Governor(governing=governing, hosts=hosts, run_id=run_id, clock=clock, report=report, frozen=frozen)
     task = asyncio.create_task(governor.watch())
     try:
         yield governor
@@ -401,7 +401,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
         if before is None:
-            self._say(Severity.WARNING, _PAUSE, f"paused by {self.by}" + (f": {reason}" if reason else ""))
+            self._report(Severity.WARNING, _PAUSE, f"paused by {self.by}" + (f": {reason}" if reason else ""))
         return self.facts()
 
     def resume(self) -> transfer.GoverningFacts:
@@ -409,7 +409,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
         if before is not None:
-            self._say(Severity.INFO, _PAUSE, f"resumed by {self.by}")
+            self._report(Severity.INFO, _PAUSE, f"resumed by {self.by}")
         return self.facts()
 
     def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
@@ -419,8 +419,8 @@ class Tuning(Struct, frozen=True, kw_only=True):
         now = _joined(limits, transfer.Limits() if reset else was)
         self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s())
         if now != was:
-            words = limits_in_words(now) or "limits are as given at the start"
-            self._say(Severity.INFO, _SUBJECT, f"tuned by {self.by}: {words}")
+            words = describe_limits(now) or "limits are as given at the start"
+            self._report(Severity.INFO, _SUBJECT, f"tuned by {self.by}: {words}")
         return self.facts()
 
     def facts(self) -> transfer.GoverningFacts:
@@ -428,7 +428,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
         now_s = self.clock.now_s()
         return read_governing(self.ledger, at_work=self.holders(), given=self.given, windows=self.windows(now_s))
 
-    def _say(self, severity: Severity, subject: str, message: str) -> None:
+    def _report(self, severity: Severity, subject: str, message: str) -> None:
         event = Event(
             at_s=self.clock.now_s(), kind=EventKind.LIMITS_SET, severity=severity, subject=subject, message=message
         )
@@ -444,7 +444,7 @@ def _joined(limits: transfer.Limits, kept: transfer.Limits) -> transfer.Limits:
     )
 
 
-def limits_in_words(limits: transfer.Limits) -> str:
+def describe_limits(limits: transfer.Limits) -> str:
     """All given limits, as one phrase."""
     words = []
     if limits.jobs is not None:

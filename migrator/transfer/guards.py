@@ -28,7 +28,7 @@ from migrator.plan.model import Batch, Plan, TreeUsage
 from migrator.plan.rules import moved_unknown
 from migrator.plan.rules_needs import owner_needs
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
-from migrator.transfer.context import Invocation, World
+from migrator.transfer.context import RunInvocation, World
 from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
 
 T = TypeVar("T")
@@ -122,13 +122,13 @@ async def find_problems(
             ),
         )
     )
-    unwritable: tuple[str, ...] = ("whether the target can be written is not known",)
+    unwritable: tuple[str, ...] = ("the target may not be writable: it could not be probed",)
     if capacity is not None:
         unwritable = ("the target is mounted read-only",) if capacity.read_only else ()
     findings.append(GuardFinding(guard="target writable", problems=unwritable))
     words = QuotaWords()
     if not any(found.problems for found in findings):
-        words = await _look_at_limits(world, plan, left)
+        words = await _limit_problems(world, plan, left)
         if words.problems:
             findings.append(GuardFinding(guard=TARGET_QUOTAS, problems=words.problems))
     return tuple(findings), health, words.warnings
@@ -172,7 +172,7 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
     try:
         return await world.blocking(look, timeout_s=timeout_s)
     except (OSError, TimeoutError) as error:
-        return (f"who works on the target cannot be seen: {error}",)
+        return (f"open files on the target cannot be listed: {error}",)
 
 
 _RECONNECTS, _RECONNECT_S = 5, 1.0
@@ -236,7 +236,7 @@ def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
 TARGET_QUOTAS = "target quotas"
 
 
-async def _look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
+async def _limit_problems(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
     """Quota problems of the remaining work on these trees. Files that earlier plans copied are replaced, and need no
     more room.
 
@@ -259,14 +259,14 @@ async def _look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) ->
     look = await look_at_quotas(world.storage, world.target.root, [one.uid for one in needs])
     if look.failure:
         meant = any(one.kind is SurpriseKind.QUOTA for one in plan.surprises)
-        return QuotaWords(warnings=(f"the users' limits on the target are not known: {look.failure}",) if meant else ())
+        return QuotaWords(warnings=(f"the users' limits on the target are unknown: {look.failure}",) if meant else ())
     return quota_words(needs, look.quotas, spread=look.spread)
 
 
 # The layout of new user trees on the target.
 
 
-async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
+async def wants_stripes(invocation: RunInvocation, tree: bytes) -> bool:
     """Whether settings are requested and the tree is missing on the target, or empty: a killed run may have only
     created it. A tree with content keeps its settings. Raises OSError, TimeoutError.
     """
@@ -288,16 +288,16 @@ async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
     return await world.blocking(look, timeout_s=request.stall_timeout_s)
 
 
-async def set_stripes(invocation: Invocation, tree: bytes) -> None:
+async def set_stripes(invocation: RunInvocation, tree: bytes) -> None:
     """Raises Refused if the tool fails: files created before would keep other settings."""
     stripe = tree_settings(invocation.request.layout, tree)
     if stripe is not None:
         await _set_stripe(invocation, [tree], stripe)
         message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
-        invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
+        invocation.report(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
 
 
-async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]) -> None:
+async def lay_out(invocation: RunInvocation, catalog: str, trees: Collection[bytes]) -> None:
     """Make the directories of these trees that get another layout than the directory above, and set it, level by level:
     a directory inherits when it is made. Directories with files keep their settings, so a killed run is resumed.
     Raises Refused, OSError, TimeoutError.
@@ -329,7 +329,7 @@ async def lay_out(invocation: Invocation, catalog: str, trees: Collection[bytes]
             await _set_stripe(invocation, paths, stripe)
     for tree in laid_out:
         message = f"the layout of {several(counts[tree], 'directory', 'directories')} in {show(tree)} is set"
-        invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
+        invocation.report(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
 
 
 def _whole_settings(
@@ -348,12 +348,12 @@ def _whole_settings(
     )
 
 
-async def _set_stripe(invocation: Invocation, paths: Sequence[bytes], stripe: StripeSettings) -> None:
+async def _set_stripe(invocation: RunInvocation, paths: Sequence[bytes], stripe: StripeSettings) -> None:
     there = [join(invocation.world.target.root, path) for path in paths]
     await _asked(invocation, paths[0], lambda storage: storage.set_stripe(there, stripe))
 
 
-async def _asked(invocation: Invocation, path: bytes, ask: Callable[[StorageTargets], Awaitable[T]]) -> T:
+async def _asked(invocation: RunInvocation, path: bytes, ask: Callable[[StorageTargets], Awaitable[T]]) -> T:
     storage = invocation.world.storage
     if storage is None:
         raise ValueError(path)

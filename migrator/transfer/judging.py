@@ -27,7 +27,7 @@ class Result:
     already, for all chunks that it concerns. `stop`: a reason that concerns more than one file.
     """
 
-    verdict: model.Verdict = model.Verdict.DONE
+    verdict: model.AttemptVerdict = model.AttemptVerdict.DONE
     message: str = ""
     vanished: list[model.FileProblem] = field(default_factory=list)
     bad: list[model.FileProblem] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Result:
 
     def stop_for(self, reason: model.StopReason, detail: str) -> "Result":
         """Stop the pool. A stop blames no file, so `bad` becomes empty."""
-        self.verdict, self.message, self.stop = model.Verdict.STOP, detail, (reason, detail)
+        self.verdict, self.message, self.stop = model.AttemptVerdict.STOP, detail, (reason, detail)
         self.bad = []
         return self
 
@@ -115,13 +115,13 @@ async def look_up_all(under_way: PassUnderWay, paths: Sequence[bytes]) -> list[E
     source = under_way.world.source
     try:
         return await under_way.world.blocking(
-            lambda: [look(source, path) for path in paths], timeout_s=under_way.request.stall_timeout_s
+            lambda: [look_up(source, path) for path in paths], timeout_s=under_way.request.stall_timeout_s
         )
     except TimeoutError:
         return None
 
 
-def look(filesystem: FileSystem, path: bytes) -> Entry | OSError | None:
+def look_up(filesystem: FileSystem, path: bytes) -> Entry | OSError | None:
     """A look-up that returns its error as a value."""
     try:
         return filesystem.look(path)

@@ -7,14 +7,14 @@ from migrator.core.errors import MigratorError, Refused
 from migrator.core.paths import name, parent, show
 from migrator.core.states import ChunkState
 from migrator.transfer import model
-from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
-from migrator.transfer.judging import look
+from migrator.transfer.context import LOG, PassUnderWay, RunInvocation, World
+from migrator.transfer.judging import look_up
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, temporary_marks
 
 Looks = Callable[[bytes, Collection[bytes]], bool]
 
 
-async def remove_after_crash(invocation: Invocation, attempt: model.AttemptRecord) -> None:
+async def remove_after_crash(invocation: RunInvocation, attempt: model.AttemptRecord) -> None:
     """Remove temporary files of an attempt of a killed run, while no stream runs. The caller has checked both mounts
     and the source's health. Raises Refused if the target does not answer.
     """
@@ -83,7 +83,7 @@ def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Itera
             for entry in block.entries:
                 suspect = looks_left_over(name(entry.path), marks_there) and entry.path not in listed
                 # If the look-up fails, the path may be a user's file: it stays.
-                if suspect and look(world.source, entry.path) is None:
+                if suspect and look_up(world.source, entry.path) is None:
                     yield entry.path
 
 

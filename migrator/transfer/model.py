@@ -54,7 +54,7 @@ class StopReason(StrEnum):
     TOOL_MISSING = "tool-missing"
 
 
-class Verdict(StrEnum):
+class AttemptVerdict(StrEnum):
     """The action after one attempt."""
 
     DONE = "done"
@@ -73,12 +73,12 @@ class StreamCounters(Struct, frozen=True, kw_only=True):
         return StreamCounters(files=self.files + other.files, size_bytes=self.size_bytes + other.size_bytes)
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class StreamOutcome(Struct, frozen=True, kw_only=True):
     """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that. The
     `refused` paths among them failed on the target, in a way that a copy by descriptor may avoid.
     """
 
-    verdict: Verdict
+    verdict: AttemptVerdict
     counters: StreamCounters
     suspects: tuple[FileProblem, ...] = ()
     refused: frozenset[bytes] = frozenset()
@@ -175,7 +175,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 # Times in seconds since the epoch, durations in seconds, rates per hour.
 
 
-class PassFacts(Struct, frozen=True, kw_only=True):
+class FinishedPass(Struct, frozen=True, kw_only=True):
     """Facts of one finished pass, for predictions.
 
     `scanned_at_s` is the start of the scan that its list was made from, `scan_s` its duration; for a seed pass, the

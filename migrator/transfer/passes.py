@@ -22,9 +22,9 @@ from migrator.plan.model import Batch, Plan
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import guards
 from migrator.transfer import model as transfer
-from migrator.transfer.context import Invocation, PassUnderWay, StorageWatch, World
+from migrator.transfer.context import PassUnderWay, RunInvocation, StorageWatch, World
 from migrator.transfer.copier import copy_chunks
-from migrator.transfer.judging import look
+from migrator.transfer.judging import look_up
 from migrator.transfer.model import PassRecord
 from migrator.transfer.remaining import remaining
 from migrator.transfer.routes import Routes
@@ -41,10 +41,10 @@ class Ready(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class BatchPass:
+class PassRun:
     """Runs passes over one batch as recorded in the ledger, except chunks of the trees that are left alone."""
 
-    invocation: Invocation
+    invocation: RunInvocation
     plan: Plan
     site: SiteRecord
     batch: Batch
@@ -58,9 +58,9 @@ class BatchPass:
     def timeout_s(self) -> float:
         return self.invocation.request.stall_timeout_s
 
-    def say(self, kind: EventKind, severity: Severity, message: str) -> None:
+    def report(self, kind: EventKind, severity: Severity, message: str) -> None:
         """Record an event about the batch."""
-        self.invocation.say(kind, severity, f"batch {self.batch.number}", message)
+        self.invocation.report(kind, severity, f"batch {self.batch.number}", message)
 
     async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
@@ -69,9 +69,9 @@ class BatchPass:
             world, request, self.site, self.plan, self.batch, need=need, left=left
         )
         for warning in warnings:
-            self.say(EventKind.QUOTA_NEAR, Severity.WARNING, warning)
+            self.report(EventKind.QUOTA_NEAR, Severity.WARNING, warning)
         for problem in (problem for found in findings for problem in found.problems):
-            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
+            self.report(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
         of_batch = [usage for usage in self.plan.ranking if usage.tree in self.batch.trees]
         guards.refuse(self.batch, findings, largest=max(of_batch, key=lambda one: one.largest_bytes, default=None))
         capabilities = await self.capabilities()
@@ -91,7 +91,7 @@ class BatchPass:
             above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
 
             def make(path: bytes = tree.path, above: list[bytes] = above) -> None:
-                like = [seen for directory in above if isinstance(seen := look(world.source, directory), Entry)]
+                like = [seen for directory in above if isinstance(seen := look_up(world.source, directory), Entry)]
                 world.target.make_parents(path, like)
 
             with refused_if_unwritable(tree.path):
@@ -226,7 +226,7 @@ class BatchPass:
         scan = next((scan for scan in world.ledger.scans.all() if scan.name == record.catalog), None)
         return Routes(
             clock=world.clock,
-            report=self.invocation.say,
+            report=self.invocation.report,
             lanes=world.lanes,
             guard=world.bricks,
             catalog_fingerprint=scan.health_fingerprint if scan else "",
@@ -252,13 +252,13 @@ class BatchPass:
         tally = under_way.tally
         bad = len(world.ledger.passes.attention(under_way.pass_id))
         message = (
-            f"{title} over batch {number} {'has gone through' if whole else 'stopped'}: "
+            f"{title} over batch {number} {'is done' if whole else 'stopped'}: "
             f"{several(tally.chunks, 'chunk')} and {several(tally.files, 'file')} copied in this run"
         )
         if bad:
             message += f"; {several(bad, 'file needs', 'files need')} attention"
         severity = Severity.INFO if whole and not bad else Severity.WARNING
-        self.say(EventKind.PASS_FINISHED, severity, message)
+        self.report(EventKind.PASS_FINISHED, severity, message)
 
 
 async def probed_capabilities(world: World, *, timeout_s: float, side: str = "target") -> TargetCapabilities:

@@ -127,7 +127,7 @@ class _Worker(Generic[W]):
                 await self.lane.end_orphans(())
                 with suppress(BrickRefused):
                     # A host that answers may still be unusable.
-                    await self.lane.way(brick)
+                    await self.lane.connect(brick)
             except MigratorError:
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
                 continue

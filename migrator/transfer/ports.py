@@ -14,7 +14,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.ports import MeasuredDrains
-from migrator.transfer.model import Outcome, StreamCounters, StreamView
+from migrator.transfer.model import StreamCounters, StreamOutcome, StreamView
 
 if TYPE_CHECKING:
     from migrator.plan.chunk_lists import ListedPaths
@@ -140,11 +140,11 @@ class StreamReader(ABC):
         return self._stderr.last(TAIL_BYTES)
 
     @abstractmethod
-    def outcome(self, completed: Completed) -> Outcome:
+    def outcome(self, completed: Completed) -> StreamOutcome:
         """Judge the attempt after the process has ended."""
 
 
-class Engine(Protocol):
+class CopyEngine(Protocol):
     """A program that copies one chunk. The engine starts no process itself."""
 
     @property
@@ -211,18 +211,18 @@ class BrickRefused(MigratorError):
     """The path of a brick on its host is not that brick. The host itself and its other bricks may be fine."""
 
 
-class Way(Struct, frozen=True, kw_only=True):
+class ConnectedHost(Struct, frozen=True, kw_only=True):
     """A connected host: its executor over one root of the source, and its engines by name.
 
     `brick` is None if it reads a mount.
     """
 
     executor: "Executor"
-    engines: Mapping[str, Engine]
+    engines: Mapping[str, CopyEngine]
     brick: BrickRules | None = None
 
 
-class BrickLook(Struct, frozen=True, kw_only=True):
+class BrickReadiness(Struct, frozen=True, kw_only=True):
     """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint
     of the volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them. `held` has the reason
     against each brick whose set alone may not be read.

@@ -289,7 +289,7 @@ class AttemptTable(Records):
             if connection.execute(_UNFINISHED_OF_CHUNK, this).scalar_one():
                 raise LedgerCorrupt(
                     f"chunk {chunk_id} has an attempt that has not ended",
-                    cause="a stream of an earlier run may still be at work",
+                    cause="a stream of an earlier run may still run",
                     hint="run the same command again: it ends what is left of earlier streams first",
                 )
             _enter_chunk(connection, chunk_id, ChunkState.RUNNING)

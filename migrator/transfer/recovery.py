@@ -13,7 +13,7 @@ from migrator.ledger.model import RunRecord, SiteRecord
 from migrator.operations.run_files import last_heard_s
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import model
-from migrator.transfer.context import Invocation, World
+from migrator.transfer.context import RunInvocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.leftovers import remove_after_crash
 from migrator.transfer.stream import OpenAttempt
@@ -22,7 +22,7 @@ LEASE_MARGIN_S = 15.0
 """Time for a host to end its streams after its lease (TERM, grace, KILL)."""
 
 
-async def recover(invocation: Invocation, site: SiteRecord) -> None:
+async def recover(invocation: RunInvocation, site: SiteRecord) -> None:
     """Finish every attempt that killed runs left unfinished. May be called again. Runs at work are left alone: they hold
     the lock of their call.
 
@@ -54,7 +54,7 @@ async def _take_turn(world: World, held: ExitStack) -> None:
             return
 
 
-async def _recover_from(invocation: Invocation, site: SiteRecord, run: RunRecord) -> None:
+async def _recover_from(invocation: RunInvocation, site: SiteRecord, run: RunRecord) -> None:
     world = invocation.world
     unfinished = world.ledger.passes.unfinished_attempts(run_id=run.id)
     stuck = await _end_on_all_hosts(invocation, unfinished, last_heard_s(run))
@@ -66,7 +66,7 @@ async def _recover_from(invocation: Invocation, site: SiteRecord, run: RunRecord
         left = OpenAttempt(id=attempt.id, counters=attempt.counters, stderr_tail=attempt.stderr_tail)
         left.finish(world, AttemptState.INTERRUPTED, ChunkState.PENDING)
         message = f"attempt {attempt.id} of an earlier run had not ended: its chunk is given out again"
-        invocation.say(EventKind.ORPHAN_ENDED, Severity.INFO, f"attempt {attempt.id}", message)
+        invocation.report(EventKind.ORPHAN_ENDED, Severity.INFO, f"attempt {attempt.id}", message)
     if stuck:
         raise Refused(
             f"{several(len(stuck), 'stream')} of an earlier run cannot be ended",
@@ -76,7 +76,7 @@ async def _recover_from(invocation: Invocation, site: SiteRecord, run: RunRecord
         )
 
 
-async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
+async def _refuse_in_doubt(invocation: RunInvocation, site: SiteRecord) -> None:
     world, timeout_s = invocation.world, invocation.request.stall_timeout_s
     health = await world.source.health()
     problems = (
@@ -85,16 +85,16 @@ async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
     )
     if problems:
         for problem in problems:
-            invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, "recovery", problem)
+            invocation.report(EventKind.GUARD_REFUSED, Severity.ERROR, "recovery", problem)
         raise Refused(
-            f"an earlier run was killed, and what it left cannot be cleared away: {'; '.join(problems)}",
-            cause="something is not as it has to be, or could not be looked at, which counts the same",
+            f"an earlier run was killed, and its temporary files cannot be removed: {'; '.join(problems)}",
+            cause="a check failed, or could not be made, which counts the same",
             hint="see `migrator doctor` for the remedy of each, then run the same command again",
         )
 
 
 async def _end_on_all_hosts(
-    invocation: Invocation, unfinished: Sequence[model.AttemptRecord], heard_at_s: float
+    invocation: RunInvocation, unfinished: Sequence[model.AttemptRecord], heard_at_s: float
 ) -> Sequence[str]:
     """The tokens of streams that cannot be ended. An unreachable host ends its streams itself when its lease runs out.
     The lease counts from the last heartbeat of the previous run; raises Refused if it is not over.
@@ -118,12 +118,12 @@ async def _end_on_all_hosts(
     return stuck
 
 
-def _require_lease_over(invocation: Invocation, host: str, last_s: float, why: str) -> None:
+def _require_lease_over(invocation: RunInvocation, host: str, last_s: float, why: str) -> None:
     left_s = last_s + invocation.request.lease_s + LEASE_MARGIN_S - invocation.world.clock.now_s()
     if left_s <= 0:
         return
     raise Refused(
-        f"streams of an earlier run may still be at work on host {host}: {why}",
+        f"streams of an earlier run may still run on host {host}: {why}",
         cause="the host cannot be reached; it ends them by itself when its lease runs out",
         hint=f"run the same command again in {left_s:.0f} s, or when the host, or the batch system, answers",
     )

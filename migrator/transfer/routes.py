@@ -16,7 +16,7 @@ from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost
 from migrator.scan.rules import held_bricks, reasons_against_bricks, task_changes
-from migrator.transfer.ports import BrickLook, Way
+from migrator.transfer.ports import BrickReadiness, ConnectedHost
 
 if TYPE_CHECKING:
     from migrator.hosts.slurm import SlurmHosts
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 _GRACE_S = 5.0
 
-MakeWay = Callable[[Host, str | None], Awaitable[Way]]
+Prepare = Callable[[Host, str | None], Awaitable[ConnectedHost]]
 """The executor and the engines of a host for one brick (None: for the mount there). Raises ToolFailed, HostLost."""
 
 
 @dataclass(eq=False)
 class HostLane:
-    """One host and its streams. It connects on first use, and again after a loss. Each way is created once per
-    connection; concurrent callers share its creation.
+    """One host and its streams. It connects on first use, and again after a loss. Each root is prepared once per
+    connection; concurrent callers share that.
     """
 
     host: str
     jobs: int
     reads_mount: bool
     reach: Callable[[str], Awaitable[Host]]
-    make_way: MakeWay
+    prepare: Prepare
     movers: "SlurmHosts | None" = None
     """The batch system of the host, which reports the remaining processes there after a loss."""
     _connection: tuple[int, int] | None = None
-    _ways: dict[str | None, Way] = field(default_factory=dict)
+    _connected: dict[str | None, ConnectedHost] = field(default_factory=dict)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def reads(self, brick: str) -> bool:
         """Whether the lane reads this brick (`host:/path`, as glusterd writes it) on its own host."""
         return not self.reads_mount and brick.startswith(self.host + ":/")
 
-    async def way(self, brick: str | None) -> Way:
-        """The way to read a chunk of this brick. None: through the mount; without one, the target alone can be read. Raises
+    async def connect(self, brick: str | None) -> ConnectedHost:
+        """The host, ready to read this brick. None: the mount; without one, the target alone can be read. Raises
         HostLost, BrickRefused, Refused, ToolFailed.
         """
         async with self._making:
@@ -61,10 +61,10 @@ class HostLane:
             connection = (id(host), (await host.identity()).process_id)
             if connection != self._connection:
                 self._connection = connection
-                self._ways.clear()
-            if brick not in self._ways:
-                self._ways[brick] = await self.make_way(host, brick)
-            return self._ways[brick]
+                self._connected.clear()
+            if brick not in self._connected:
+                self._connected[brick] = await self.prepare(host, brick)
+            return self._connected[brick]
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """Reconnect if needed, and end orphaned processes of attempts there. Returns the tokens of those that could not
@@ -89,14 +89,14 @@ the lock of the whole cluster.
 """
 
 
-def _shared_looks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickLook]:
+def _shared_checks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickReadiness]:
     """Snapshots of the volume, each for all chunks that ended before it began, at a bounded rate."""
     rests_until_s = 0.0
 
-    async def look() -> BrickLook:
+    async def look() -> BrickReadiness:
         nonlocal rests_until_s
         if guard is None:
-            return BrickLook(reasons=("the source has no bricks that are known",), fingerprint="")
+            return BrickReadiness(reasons=("the source has no bricks that are known",), fingerprint="")
         await clock.sleep(max(rests_until_s - clock.monotonic_s(), 0.0))
         began_s = clock.monotonic_s()
         found = await guard.look()
@@ -141,13 +141,13 @@ class Routes:
     closings: Counter[str | None] = field(default_factory=Counter)
     watched: bool = False
     version: int = 0
-    _shared: SharedCall[BrickLook] = field(init=False)
+    _shared: SharedCall[BrickReadiness] = field(init=False)
     _lost_since_s: dict[str, float] = field(default_factory=dict)
     _quiet_at_s: float | None = None
 
     def __post_init__(self) -> None:
         """A missing guard counts as one that cannot be evaluated."""
-        self._shared = _shared_looks(self.guard, self.clock)
+        self._shared = _shared_checks(self.guard, self.clock)
 
     def eligible(self, lane: HostLane, bricks: Collection[str | None]) -> frozenset[str | None]:
         """The bricks whose chunks a lane may take now (None: chunks of no brick)."""
@@ -213,7 +213,7 @@ class Routes:
             return False
         if (bool(reasons), lasting) != (bool(self.unfit), self.lasting):
             self.version += 1
-            self._say(reasons, lasting=lasting)
+            self._report(reasons, lasting=lasting)
         self.closings[None] += bool(reasons) and not self.unfit
         self.unfit, self.lasting = reasons, lasting
         self._quiet_at_s = None if reasons else began_s
@@ -233,10 +233,10 @@ class Routes:
             )
             self.report(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
         else:
-            self._say((), lasting=False)
+            self._report((), lasting=False)
         self.held = held
 
-    def _say(self, reasons: tuple[str, ...], *, lasting: bool) -> None:
+    def _report(self, reasons: tuple[str, ...], *, lasting: bool) -> None:
         if not reasons:
             self.report(EventKind.BRICKS_FIT, Severity.INFO, "bricks", "the bricks are read again")
             return
@@ -310,16 +310,16 @@ class VolumeGuard:
         self._volume = volume
         self._first: VolumeState | None = None
 
-    async def look(self) -> BrickLook:
+    async def look(self) -> BrickReadiness:
         """Take a snapshot of the volume now. Unknown state is a reason not to read bricks."""
         try:
             state = await self._volume.state_for_bricks()
         except MigratorError as error:
-            return BrickLook(reasons=(f"the volume's state is not known: {error.message}",), fingerprint="")
+            return BrickReadiness(reasons=(f"the volume's state is unknown: {error.message}",), fingerprint="")
         self._first = self._first or state
         moved = task_changes(self._first, state)
         reasons = reasons_against_bricks(state) or moved
-        return BrickLook(
+        return BrickReadiness(
             reasons=reasons,
             fingerprint=volume_fingerprint(state),
             lasting=bool(state.tasks) or bool(moved),

@@ -131,19 +131,19 @@ def expected_s(files: int, size_bytes: int, *, cost: TransferCost | None, bwlimi
 
 
 _ATTENTION_ADVICE: Mapping[int, str] = {
-    errno.EIO: "a disk or a server fails: see `dmesg` and the servers' logs; restore the file, or tell its user",
+    errno.EIO: "a disk or a server fails: see `dmesg` and the servers' logs; restore the file, or notify its user",
     errno.EACCES: "see whether root may do that on both sides (root squashing, `lsattr`, `getfacl`)",
     errno.EPERM: "see whether root may do that on both sides (root squashing, `lsattr`, `getfacl`)",
     errno.ENAMETOOLONG: "the target cannot hold so long a name: let its user rename it",
     errno.EILSEQ: "the target cannot hold such a name: let its user rename it",
     errno.EINVAL: "the target cannot hold such a name or attribute: let its user change it",
     errno.EFBIG: "the target cannot hold so big a file: see its limits",
-    errno.EOPNOTSUPP: "the target cannot keep that: see what `migrator doctor` says of it",
+    errno.EOPNOTSUPP: "the target cannot keep that: see `migrator doctor`",
     errno.ENOSPC: "an attribute that is too big for the target, or a full one: see `df -h` and `df -i`",
     errno.EEXIST: "something else is in its place on the target: look, and take it away",
     errno.ENOTEMPTY: "something else is in its place on the target: look, and take it away",
-    errno.ENOTDIR: "something else is in its place on the target, or on the way there: look",
-    errno.ELOOP: "a symlink is in its place, or on the way there: look",
+    errno.ENOTDIR: "something else is in its place on the target, or above it: check",
+    errno.ELOOP: "a symlink is in its place, or above it: check",
     errno.ESTALE: "it was being moved or replaced meanwhile",
     errno.ETXTBSY: "it is being executed: end that program",
 }
@@ -162,7 +162,7 @@ def advice(problem: FileProblem) -> str:
 
 
 AFTERWARDS = (
-    "Once they have been put right, `migrator run` of the same batch makes a delta pass, which sends them again, whether they "
+    "Once they are fixed, `migrator run` of the same batch makes a delta pass, which sends them again, whether they "
     "changed or not."
 )
 """The next step after the files are repaired."""

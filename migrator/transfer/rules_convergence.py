@@ -57,7 +57,7 @@ _SHORTEST_S = 1.0
 
 
 def predict(
-    passes: Sequence[transfer.PassFacts],
+    passes: Sequence[transfer.FinishedPass],
     *,
     at_s: float,
     cost: TransferCost,
@@ -127,7 +127,7 @@ def load_factor(scans_s: Sequence[float], now_s: float) -> float:
     return max((now_s + _SCAN_NOISE_S) / (median(scans_s[-LAST_PASSES:]) + _SCAN_NOISE_S), 1.0)
 
 
-def _last_pairs(passes: Sequence[transfer.PassFacts]) -> list[tuple[transfer.PassFacts, transfer.PassFacts]]:
+def _last_pairs(passes: Sequence[transfer.FinishedPass]) -> list[tuple[transfer.FinishedPass, transfer.FinishedPass]]:
     """The last passes that were made from a comparison, each with its predecessor; the newest first."""
     pairs = [(earlier, later) for earlier, later in pairwise(passes) if later.kind is not PassKind.SEED]
     return pairs[: -LAST_PASSES - 1 : -1]
@@ -150,7 +150,7 @@ def _changed(tree: TreeChanges, kinds: Collection[ChangeKind]) -> tuple[int, int
 
 
 def _rest_of_a_pass(
-    deltas: Sequence[transfer.PassFacts], weights: Sequence[float], cost: TransferCost
+    deltas: Sequence[transfer.FinishedPass], weights: Sequence[float], cost: TransferCost
 ) -> tuple[float, float]:
     """The duration of passes without their scans: `fixed` seconds, and `factor` times the predicted cost of copying.
 
@@ -192,7 +192,7 @@ ENOUGH_DELTAS = 2
 
 
 def decide(
-    passes: Sequence[transfer.PassFacts],
+    passes: Sequence[transfer.FinishedPass],
     *,
     batch: int,
     at_s: float,
@@ -217,16 +217,16 @@ def decide(
         parts[0] += f", {last.kind.value} pass{number}: {_moved(last)} in {format_duration(last.elapsed_s)}"
     if prediction is not None:
         parts += [
-            f"{churn_words(prediction.churn_files_per_h)}, {format_size(prediction.churn_bytes_per_h)}/h are changing",
+            f"{describe_churn(prediction.churn_files_per_h)}, {format_size(prediction.churn_bytes_per_h)}/h are changing",
             f"a freeze would take about {format_duration(prediction.freeze_s)} "
             f"(at most {format_duration(limits.max_freeze_s)} wanted)",
         ]
-    sentence = f"{'; '.join(parts)}: {_outcome_words(outcome, prediction, limits)}"
+    sentence = f"{'; '.join(parts)}: {_describe_outcome(outcome, prediction, limits)}"
     return transfer.Decision(outcome=outcome, prediction=prediction, sentence=sentence)
 
 
 def _outcome(
-    passes: Sequence[transfer.PassFacts],
+    passes: Sequence[transfer.FinishedPass],
     prediction: transfer.Prediction | None,
     at_limit: bool,
     max_freeze_s: float,
@@ -246,7 +246,7 @@ def _outcome(
     return transfer.ConvergenceOutcome.GO_ON if shrinks else transfer.ConvergenceOutcome.NO_LONGER_SHRINKS
 
 
-def _moved(last: transfer.PassFacts) -> str:
+def _moved(last: transfer.FinishedPass) -> str:
     parts = [several(last.sent_files, "file"), format_size(last.sent_bytes)]
     if last.renames:
         parts.append(f"{format_count(last.renames)} renamed")
@@ -255,12 +255,12 @@ def _moved(last: transfer.PassFacts) -> str:
     return ", ".join(parts)
 
 
-def churn_words(files_per_h: float) -> str:
+def describe_churn(files_per_h: float) -> str:
     """The number of files that change in an hour, rounded; a small number is not rounded to zero."""
     return "less than 1 file/h" if 0 < files_per_h < 1 else f"{several(round(files_per_h), 'file')}/h"
 
 
-def _outcome_words(
+def _describe_outcome(
     outcome: transfer.ConvergenceOutcome, prediction: transfer.Prediction | None, limits: transfer.PassLimits
 ) -> str:
     least = ""

@@ -135,7 +135,7 @@ class Flow(Struct, frozen=True, kw_only=True):
         return self.work / self.interval_s if self.interval_s > 0 else 0.0
 
 
-class Measured(Struct, frozen=True, kw_only=True):
+class MeasuredFlow(Struct, frozen=True, kw_only=True):
     """The mean rate of a number of streams."""
 
     level: int
@@ -149,7 +149,7 @@ class Climb(Struct, frozen=True, kw_only=True):
 
     level: int
     flows: tuple[Flow, ...] = ()
-    base: Measured | None = None
+    base: MeasuredFlow | None = None
     up: bool = True
     doubling: bool = True
     fruitless: int = 0
@@ -181,13 +181,13 @@ def climbed(climb: Climb, flow: Flow, *, ceiling: int, settle_s: float) -> Climb
     measured_s = sum(one.interval_s for one in climb.flows)
     if measured_s < settle_s or len(climb.flows) < _FEWEST_SAMPLES:
         return climb
-    found = Measured(level=climb.level, rate=fmean(flow.rate for flow in climb.flows))
+    found = MeasuredFlow(level=climb.level, rate=fmean(flow.rate for flow in climb.flows))
     if climb.base is None or climb.base.level == climb.level:
         return _try_another(replace(climb, base=found, flows=()), ceiling)
     return _judge(climb, found, climb.base, ceiling)
 
 
-def _judge(climb: Climb, found: Measured, base: Measured, ceiling: int) -> Climb:
+def _judge(climb: Climb, found: MeasuredFlow, base: MeasuredFlow, ceiling: int) -> Climb:
     more = climb.level > base.level
     if base.rate <= 0:
         return _back(climb, base) if more else replace(climb, base=found, flows=())
@@ -197,7 +197,7 @@ def _judge(climb: Climb, found: Measured, base: Measured, ceiling: int) -> Climb
     return _back(climb, base)
 
 
-def _back(climb: Climb, base: Measured) -> Climb:
+def _back(climb: Climb, base: MeasuredFlow) -> Climb:
     """Return to the base; the next try goes the other way, and after two fruitless ones only after a rest."""
     fruitless = climb.fruitless + 1
     rest_s = min(REST_S * 2.0 ** (fruitless // 2 - 1), LONGEST_REST_S) if fruitless % 2 == 0 else 0.0

@@ -21,7 +21,7 @@ from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
-from migrator.transfer.context import LOG, Invocation, World
+from migrator.transfer.context import LOG, RunInvocation, World
 from migrator.transfer.convergence import check_of_trees, judge_passes
 from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan
 from migrator.transfer.delta.trash import expire_trash
@@ -73,31 +73,33 @@ async def run_batches(
         choose(batch)
     with world.locks.hold(purpose, shared=(VOLUME,)):
         async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
-            invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
+            invocation = RunInvocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
             governor = governed(
                 world.governing,
                 world.lanes,
                 run_id=recorded.id,
                 clock=clock,
-                say=lambda severity, words: invocation.say(EventKind.STREAMS_SET, severity, "governor", words),
+                report=lambda severity, words: invocation.report(EventKind.STREAMS_SET, severity, "governor", words),
             )
             run_hooks = RunHooks(invocation=invocation, hooks=hooks, plan=plan)
             try:
                 async with capacity_watch(world), probing(probes), governor as invocation.governor:
-                    invocation.say(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
+                    invocation.report(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
                     await run_hooks.steps().begin(RUN_STEPS)
                     await recover(invocation, site)
                     if deltas is not None:
                         await expire_trash(invocation, deltas, site)
                     summary = await _copy(run_hooks, site, numbered, choose, deltas)
             except asyncio.CancelledError:
-                invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
+                invocation.report(
+                    EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended"
+                )
                 raise Interrupted(
                     f"{purpose} was interrupted: every stream has been ended",
                     hint="run the same command again to resume",
                 ) from None
-            words, severity = run_words(summary)
-            invocation.say(EventKind.RUN_FINISHED, severity, f"plan {plan.name}", f"{which}: {words}")
+            words, severity = describe_run(summary)
+            invocation.report(EventKind.RUN_FINISHED, severity, f"plan {plan.name}", f"{which}: {words}")
             recorded.exit_code = summary.exit_code
     return summary
 
@@ -137,11 +139,11 @@ async def _copy(
     return whole
 
 
-def _refused(invocation: Invocation, chosen: bases.Chosen, refused: MigratorError) -> transfer.BatchSummary:
+def _refused(invocation: RunInvocation, chosen: bases.Chosen, refused: MigratorError) -> transfer.BatchSummary:
     """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"
-    invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
+    invocation.report(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
     LOG.error("%s", refused.message, extra={"hint": refused.hint})
     return transfer.BatchSummary(
         batch=number,
@@ -150,7 +152,7 @@ def _refused(invocation: Invocation, chosen: bases.Chosen, refused: MigratorErro
     )
 
 
-def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
+def describe_run(run: transfer.RunSummary) -> tuple[str, Severity]:
     """The outcome of a run for display, in one sentence, with its severity."""
     skipped = [str(batch.batch) for batch in run.batches if batch.skipped]
     refused = [str(batch.batch) for batch in run.batches if batch.refusal]
@@ -190,7 +192,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         batch, invocation = self.chosen.batch, self.hooks.invocation
         left_alone = tuple(sorted(self.chosen.left_alone))
         if left_alone:
-            invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", self.chosen.words)
+            invocation.report(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", self.chosen.words)
         if not batch.trees and left_alone:
             return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
         recopy, deltas = invocation.request.recopy, self.deltas
@@ -345,7 +347,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
             made=made,
             moves_of=partial(moves_of, deltas),
         )
-        self.hooks.invocation.say(EventKind.PASS_JUDGED, Severity.INFO, f"batch {batch.number}", decision.sentence)
+        self.hooks.invocation.report(EventKind.PASS_JUDGED, Severity.INFO, f"batch {batch.number}", decision.sentence)
         return decision
 
     @property

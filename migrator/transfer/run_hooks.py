@@ -12,7 +12,7 @@ from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import model as transfer
-from migrator.transfer.context import Invocation
+from migrator.transfer.context import RunInvocation
 
 T = TypeVar("T")
 
@@ -41,14 +41,14 @@ class RunStep(Struct, frozen=True, kw_only=True):
 class RunHooks:
     """Calls the hooks around the steps of a run over one plan."""
 
-    invocation: Invocation
+    invocation: RunInvocation
     hooks: Hooks
     plan: Plan
 
     def steps(self) -> StepHooks:
         """Calls the hooks around any step."""
         invocation = self.invocation
-        return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, say=invocation.say)
+        return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, say=invocation.report)
 
     async def around(
         self, step: RunStep, work: Callable[[], Awaitable[transfer.BatchSummary]]

@@ -10,11 +10,11 @@ from migrator.transfer.bases import refusals_of_batch
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.driver_step import doubtful_trees, run_driver_step
 from migrator.transfer.model import PassRecord
-from migrator.transfer.passes import BatchPass, refused_if_unwritable
+from migrator.transfer.passes import PassRun, refused_if_unwritable
 from migrator.transfer.remaining import Remaining, remaining
 
 
-class SeedPass(BatchPass):
+class SeedPass(PassRun):
     """The seed pass over one batch, except the trees that are left alone: their chunks stay unchanged, and count as not
     arrived. `run` may be called again: it resumes the pass.
     """
@@ -67,7 +67,9 @@ class SeedPass(BatchPass):
         self._advance(states.BatchState.SEEDING)
         again = passes.retry_failed(record.id, but_trees=self.left_alone)
         message = f"seed pass over batch {batch.number}: {several(left.chunks, 'chunk')} to do"
-        self.say(EventKind.PASS_STARTED, Severity.INFO, message + (f", {again} of them failed before" if again else ""))
+        self.report(
+            EventKind.PASS_STARTED, Severity.INFO, message + (f", {again} of them failed before" if again else "")
+        )
         return record
 
     async def _drive(self, under_way: PassUnderWay) -> None:

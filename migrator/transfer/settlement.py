@@ -14,7 +14,7 @@ from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
+from migrator.transfer.model import AttemptVerdict, ChunkRecord, FileProblem, FileProblemKind, StopReason
 from migrator.transfer.rules import MOST_INTERRUPTIONS, TRIES, delay_s
 from migrator.transfer.stream import OpenAttempt, intend
 
@@ -45,18 +45,18 @@ class Settlement:
         chunk = attempt.chunk
         outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "said": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
-        if result.verdict is Verdict.STOP and result.stop is not None:
+        if result.verdict is AttemptVerdict.STOP and result.stop is not None:
             await self.interrupted(attempt)
             self._pass.stop(*result.stop)
             return None
-        if result.verdict is Verdict.INTERRUPTED:
+        if result.verdict is AttemptVerdict.INTERRUPTED:
             count = self._pass.interruptions[chunk.id] = self._pass.interruptions.get(chunk.id, 0) + 1
             if count <= MOST_INTERRUPTIONS:
                 await self.interrupted(attempt)
                 if not result.told:
                     self._retried(chunk, f"its stream was ended by something else: {result.message}")
                 return delay_s(count)
-        if result.verdict is not Verdict.DONE:
+        if result.verdict is not AttemptVerdict.DONE:
             return await self._failed(attempt, result)
         if bad := (*result.bad, *result.again):
             return await self._with_bad_files(attempt, result, bad)
@@ -111,7 +111,7 @@ class Settlement:
             message = (
                 f"chunk {chunk.number} keeps failing ({result.message}): split into {first.number} and {second.number}"
             )
-            self._say(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
+            self._report(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
         elif not is_last:
             return await self._try_again(attempt, failures, result.message)
         else:
@@ -121,7 +121,7 @@ class Settlement:
                 FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason) for listed in paths
             ]
             await self._finish(attempt, AttemptState.FAILED, ChunkState.FAILED, bad)
-            self._say(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
+            self._report(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
             self.bad(bad)
         return None
 
@@ -152,7 +152,7 @@ class Settlement:
         record = partial(self._divide_after, attempt, AttemptState.FAILED, [(attempt.listed, None)])
         (instead,) = await self._world.ledger.write(record)
         message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
-        self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
+        self._report(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
 
     async def held(self, attempt: Attempt, result: Result) -> float | None:
         """Settle an attempt that failed while storage of the target is lost, since the chunk is not to blame. The chunk
@@ -163,12 +163,12 @@ class Settlement:
             await self.interrupted(attempt)
             self._retried(attempt.chunk, f"{result.message}; {_BESIDE_COMMIT}")
             return delay_s(1)
-        if watch is None or (result.verdict is Verdict.DONE and not result.bad):
+        if watch is None or (result.verdict is AttemptVerdict.DONE and not result.bad):
             return None
         words = ""
         if reason is StopReason.TARGET_FULL:
-            words = await watch.full_words()
-        elif (result.verdict is not Verdict.STOP or reason in _HELD_REASONS) and (lost := await watch.look()):
+            words = await watch.fullest_targets()
+        elif (result.verdict is not AttemptVerdict.STOP or reason in _HELD_REASONS) and (lost := await watch.look()):
             words = "; ".join(lost)
             if self._pass.waits_for_storage:
                 await self.interrupted(attempt)
@@ -229,27 +229,27 @@ class Settlement:
         """Count and report bad files."""
         self._meter.file_bad(len(problems))
         for problem in problems:
-            self._pass.invocation.say(
+            self._pass.invocation.report(
                 EventKind.FILE_BAD, Severity.WARNING, show(problem.path), f"{show(problem.path)}: {problem.reason}"
             )
 
     def _retried(self, chunk: ChunkRecord, why: str) -> None:
-        self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, f"chunk {chunk.number} is tried again: {why}")
+        self._report(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, f"chunk {chunk.number} is tried again: {why}")
 
     def _count_failure(self, chunk: ChunkRecord) -> int:
         count = self._pass.failures[chunk.id] = self._pass.failures.get(chunk.id, 0) + 1
         return count
 
-    def _say(self, kind: EventKind, severity: Severity, chunk: ChunkRecord, message: str) -> None:
+    def _report(self, kind: EventKind, severity: Severity, chunk: ChunkRecord, message: str) -> None:
         subject = f"batch {self._pass.batch.number}, chunk {chunk.number}"
-        self._pass.invocation.say(kind, severity, subject, message)
+        self._pass.invocation.report(kind, severity, subject, message)
 
     def tree_gone(self, chunk: ChunkRecord) -> None:
         """Report once that a whole tree has vanished."""
         if chunk.tree not in self._pass.trees_gone:
             self._pass.trees_gone.add(chunk.tree)
             message = f"the user tree {show(chunk.tree)} has vanished since the scan: nothing of it can be copied"
-            self._say(EventKind.FILE_BAD, Severity.WARNING, chunk, message)
+            self._report(EventKind.FILE_BAD, Severity.WARNING, chunk, message)
 
 
 def is_part_of_tried(passes: "PassRecords", chunk: ChunkRecord) -> bool:

@@ -141,7 +141,7 @@ class Stream(OpenAttempt):
 
     async def follow(
         self, command: Command, start: Start, reader: StreamReader, trouble: Callable[[], Stop | None] = lambda: None
-    ) -> model.Outcome:
+    ) -> model.StreamOutcome:
         """Run a stream to its end, and judge it. `trouble` in its output ends it at once. Raises CancelledError after
         it has ended, Unended if it could not be ended, HostLost if that is unknown.
         """
@@ -174,7 +174,7 @@ class Stream(OpenAttempt):
             completed = await asyncio.shield(stream)
             outcome = reader.outcome(completed)
             self.exit_code, self.counters, self.stderr_tail = completed.exit_code, outcome.counters, reader.stderr_tail
-            arrived = outcome.verdict is model.Verdict.DONE and not outcome.suspects
+            arrived = outcome.verdict is model.AttemptVerdict.DONE and not outcome.suspects
         except asyncio.CancelledError:
             ended = await self._end(stream)
             self.counters, self.stderr_tail = reader.counters, reader.stderr_tail
@@ -190,12 +190,16 @@ class Stream(OpenAttempt):
                 f"chunk {self.chunk.number} of {show(self.chunk.tree)} has not moved for "
                 f"{self.under_way.request.stall_timeout_s:.0f} s",
             )
-            return model.Outcome(verdict=model.Verdict.STOP, counters=reader.counters, stop=reason, message=detail)
+            return model.StreamOutcome(
+                verdict=model.AttemptVerdict.STOP, counters=reader.counters, stop=reason, message=detail
+            )
         except ToolFailed as error:
-            outcome = model.Outcome(verdict=model.Verdict.INTERRUPTED, counters=reader.counters, message=error.message)
+            outcome = model.StreamOutcome(
+                verdict=model.AttemptVerdict.INTERRUPTED, counters=reader.counters, message=error.message
+            )
             # Another host may have reconnected meanwhile, and lost the files placed there before.
             if self.executor.host == self.under_way.world.own_host:
-                outcome = replace(outcome, verdict=model.Verdict.STOP, stop=model.StopReason.TOOL_MISSING)
+                outcome = replace(outcome, verdict=model.AttemptVerdict.STOP, stop=model.StopReason.TOOL_MISSING)
         finally:
             self.meter.ended(self)
             files.close(keep_list=not arrived)
@@ -208,7 +212,7 @@ class Stream(OpenAttempt):
         try:
             left = await through_cancellation(self.executor.end_orphans([self.token]))
         except HostLost as error:
-            LOG.error("whether a stream has ended is not known: %s", error.message, extra={"attempt": self.id})
+            LOG.error("the state of a stream is unknown: %s", error.message, extra={"attempt": self.id})
             return False
         return stream.done() and not left
 

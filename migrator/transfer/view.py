@@ -51,7 +51,7 @@ def delta_blocks(deltas: Sequence[transfer.DeltaSummary]) -> Iterator[Block]:
             yield paragraph(delta.sentence[:1].upper() + delta.sentence[1:])
 
 
-def follow_words(at_most: int) -> str:
+def describe_follow_up(at_most: int) -> str:
     """The delta passes that a dry run does not examine."""
     return (
         f"After that, {several(at_most, 'delta pass', 'delta passes')} at most would follow, for what users change. They are "
@@ -65,7 +65,7 @@ def follow_words(at_most: int) -> str:
 def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
     """The answer to `tune`, `pause` and `resume`."""
     blocks = (*governing_blocks(governing), *_limits(governing), *_windows(governing))
-    return doc.page("Limits", ("What is in force", blocks))
+    return doc.page("Limits", ("Limits in force", blocks))
 
 
 def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
@@ -78,7 +78,7 @@ def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
         if record.gate is not transfer.Gate.PAUSED:
             yield paragraph(_now(record))
         elif hold is None:
-            yield paragraph("It was paused; the run goes on within seconds.")
+            yield paragraph("It was paused; the run resumes within seconds.")
         if record.gate is transfer.Gate.OPEN and len(record.hosts) > 1:
             loads = {one.host: one.load for one in governing.loads}
             yield doc.facts([(clean(host), _on_host(streams, loads.get(host))) for host, streams in record.hosts])
@@ -92,7 +92,7 @@ def _now(record: transfer.GovernorRecord) -> str:
         return f"No chunk is begun until {when(record.until_s)}: {reason}."
     limit = record.bwlimit_bytes_per_s
     together = "" if limit is None else f", {format_rate(limit)} together"
-    return f"{several(record.streams, 'stream')} of {record.most} may be at work{together}: {reason}."
+    return f"{several(record.streams, 'stream')} of {record.most} may run{together}: {reason}."
 
 
 def _limits(governing: transfer.GoverningFacts) -> Iterator[Block]:
@@ -161,4 +161,4 @@ def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
     )
     rows = [(by, name, one) for by in BY for name, one in added_up(sums, by)[:_ROWS]]
     if rows:
-        yield doc.records("What streams brought", cells, rows, note="Chunks that arrived, of all plans.")
+        yield doc.records("Files that streams copied", cells, rows, note="Chunks that arrived, of all plans.")

@@ -28,10 +28,10 @@ from migrator.scan.marks import ReadMarks
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk, PassRecord
 from migrator.transfer.pool import run_pool
-from migrator.transfer.ports import BrickRefused, Way
+from migrator.transfer.ports import BrickRefused, ConnectedHost
 from migrator.transfer.queue import WorkQueue
 from migrator.transfer.routes import HostLane, Routes, VolumeGuard
-from migrator.verify.digests import Known, equal_readings, known_of, read_lines, told_of
+from migrator.verify.digests import Known, equal_readings, known_of, read_lines, reported_of
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ReadingParts
@@ -176,7 +176,7 @@ class ContentReader:
     reading: ContentReading
     policy: DigestPolicy
     clock: Clock
-    say: Callable[[EventKind, Severity, str], None]
+    report: Callable[[EventKind, Severity, str], None]
     of_target: bool = False
     copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
     governor: Governor | None = None
@@ -191,7 +191,7 @@ class ContentReader:
     def __post_init__(self) -> None:
         self._routes = Routes(
             clock=self.clock,
-            report=lambda kind, severity, _subject, message: self.say(kind, severity, message),
+            report=lambda kind, severity, _subject, message: self.report(kind, severity, message),
             lanes=[lane for lane in self.readers.lanes if lane.jobs],
             guard=self.readers.guard,
             copies=self.copies,
@@ -266,20 +266,22 @@ class ContentReader:
         closings = self._routes.closings_of(of_brick)
         if of_brick is not None and not await self._routes.quiet_before(of_brick):
             return False
-        way = await lane.way(brick)
-        await self._sync(lane, way)
+        connected = await lane.connect(brick)
+        await self._sync(lane, connected)
         async with task_group() as tasks:
             tokens = [secrets.token_hex(16) for _side in ("source", "target")]
 
             def change(share: int | None) -> None:
                 for token in tokens:
-                    way.executor.limit(token, share)
+                    connected.executor.limit(token, share)
 
             share = None if self.governor is None else self.governor.share_of(group.id)
             if self.governor is not None:
                 self.governor.follow(group.id, change)
             source, target = (
-                tasks.create_task(self._digests(way, some, token, of_target=bool(side), bwlimit_bytes_per_s=share))
+                tasks.create_task(
+                    self._digests(connected, some, token, of_target=bool(side), bwlimit_bytes_per_s=share)
+                )
                 for side, (token, some) in enumerate(zip(tokens, (to_read, known.paths), strict=True))
             )
         if of_brick is not None:
@@ -301,34 +303,40 @@ class ContentReader:
                 paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
             except Refused as error:
                 # A list of a finished pass was removed since: that is no reason against a verification.
-                self._say_once(f"hosts do not read the files of a pass: {error.message}")
+                self._report_once(f"hosts do not read the files of a pass: {error.message}")
                 continue
             output = b""
             if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
                 with suppress(OSError):
                     output = output_of(copied.directory, chunk.number, copied.attempt_id).read_bytes()
             begun_ns = int(listed.of_pass.started_at_s * NS_PER_S)
-            told.append(told_of(paths.columns, output, tree=chunk.tree, clock_ns=begun_ns))
+            told.append(reported_of(paths.columns, output, tree=chunk.tree, clock_ns=begun_ns))
         return known_of(told, self.policy)
 
-    async def _sync(self, lane: HostLane, way: Way) -> None:
+    async def _sync(self, lane: HostLane, connected: ConnectedHost) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""
         synced = self._synced.get(lane.host)
         if synced is None or (synced.done() and (synced.cancelled() or synced.exception() is not None)):
-            self._synced[lane.host] = asyncio.create_task(way.executor.sync())
+            self._synced[lane.host] = asyncio.create_task(connected.executor.sync())
         with ToolFailed.of_files("the target cannot be synced there"):
             await asyncio.shield(self._synced[lane.host])
 
     async def _digests(
-        self, way: Way, paths: Sequence[bytes], token: str, *, of_target: bool, bwlimit_bytes_per_s: int | None
+        self,
+        connected: ConnectedHost,
+        paths: Sequence[bytes],
+        token: str,
+        *,
+        of_target: bool,
+        bwlimit_bytes_per_s: int | None,
     ) -> pa.RecordBatch:
         output = bytearray()
         if paths:
-            completed = await way.executor.digest(
+            completed = await connected.executor.digest(
                 paths,
                 token=token,
                 of_target=of_target,
-                brick=None if of_target else way.brick,
+                brick=None if of_target else connected.brick,
                 bwlimit_bytes_per_s=bwlimit_bytes_per_s,
                 on_stdout=output.extend,
             )
@@ -336,7 +344,7 @@ class ContentReader:
                 raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
         return await asyncio.to_thread(read_lines, output)
 
-    def _say_once(self, message: str) -> None:
+    def _report_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
-            self.say(EventKind.VERIFY_STARTED, Severity.WARNING, message)
+            self.report(EventKind.VERIFY_STARTED, Severity.WARNING, message)

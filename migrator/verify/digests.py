@@ -1,4 +1,4 @@
-"""What hosts read of listed files, as columns of Arrow: no step of Python for each file."""
+"""The digests that hosts report for listed files, as columns of Arrow: no step of Python for each file."""
 
 import re
 from binascii import hexlify, unhexlify
@@ -62,7 +62,7 @@ def proven(files: Sequence[tuple[bytes, int, int, int, int, bytes]]) -> Known:
     return Known(paths, rows, (), sum(facts[1]))
 
 
-def told_of(listed: pa.RecordBatch, output: bytes, *, tree: bytes, clock_ns: int) -> pa.RecordBatch:
+def reported_of(listed: pa.RecordBatch, output: bytes, *, tree: bytes, clock_ns: int) -> pa.RecordBatch:
     """The rows of a chunk but the root of the tree, which is not in the list of a stream, with what its stream told (nulls:
     nothing). `clock_ns`: the source's before the stream began.
     """

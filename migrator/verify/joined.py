@@ -34,7 +34,7 @@ from migrator.verify import model
 # --- Listings
 
 
-class Listing(Struct, frozen=True, kw_only=True):
+class SideListing(Struct, frozen=True, kw_only=True):
     """One side: files with the rows of a catalog, and what could not be read.
 
     The bricks may hold another content than the mount shows of the files that a scan `from_bricks` took from the mount, and
@@ -85,20 +85,20 @@ class ListingWriter:
         """A mount is walked without them."""
 
     async def problems(self, found: WalkProblems) -> None:
-        """Keep them: each path is looked at once more. Raises Refused if there are too many."""
+        """Keep them: each path is looked up once more. Raises Refused if there are too many."""
         self.found_problems += (*found.unreadable, *found.to_ask, *found.strange)
         if len(self.found_problems) > _MOST_PROBLEMS:
             one = self.found_problems[0]
             raise Refused(
                 f"nothing was verified: more than {format_count(_MOST_PROBLEMS)} paths cannot be read",
-                cause=f"as {show(one.path)} ({one.operation}: {one.reason}): servers are down, or the file system is ill",
-                hint="mend it, check with `migrator doctor`, then verify again",
+                cause=f"as {show(one.path)} ({one.operation}: {one.reason}): servers are down, or the file system is damaged",
+                hint="repair it, check with `migrator doctor`, then verify again",
             )
 
-    def close(self) -> Listing:
+    def close(self) -> SideListing:
         """Write the rest. Raises OSError."""
         self._write()
-        return Listing(files=tuple(self._files), problems=tuple(self.found_problems))
+        return SideListing(files=tuple(self._files), problems=tuple(self.found_problems))
 
     def _write(self) -> None:
         file = self.directory / part_name(len(self._files))
@@ -239,7 +239,7 @@ _TAKEN_FROM_MOUNT = "INSERT INTO not_by_brick SELECT path FROM source_rows WHERE
 
 
 class EqualTotals(Struct, frozen=True, kw_only=True):
-    """What was added to the manifest as equal; `carried_*` by an earlier verification. Sizes as in `paths.Tally`."""
+    """Paths added to the manifest as equal; `carried_*` by an earlier verification. Sizes as in `paths.Tally`."""
 
     paths: int
     files: int
@@ -276,8 +276,8 @@ class Joined:
 
     def __init__(
         self,
-        source: Listing,
-        target: Listing,
+        source: SideListing,
+        target: SideListing,
         *,
         trees: Sequence[bytes],
         now: Sequence[str],

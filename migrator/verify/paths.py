@@ -81,7 +81,7 @@ class StorageWait:
 # --- Proof that a path is gone: doubt is no proof
 
 
-def look_or_prove_gone(file_system: ReadablePaths, path: bytes) -> Entry | None:
+def look_up_or_prove_gone(file_system: ReadablePaths, path: bytes) -> Entry | None:
     """The entry that exists now; None if its absence is proven.
 
     An ancestor that is a file or a symlink proves it too. Raises OSError in doubt.
@@ -105,10 +105,10 @@ def _leads_nowhere(file_system: ReadablePaths, path: bytes) -> bool:
     return False
 
 
-# --- Tally: thread-safe counters that feed the manifest
+# --- VerifyTally: thread-safe counters that feed the manifest
 
 
-class Content(Struct, frozen=True):
+class EqualContent(Struct, frozen=True):
     """The digest of content that is equal on both sides, the verification that read it, and whether that was an earlier
     one, or hosts before the comparison.
     """
@@ -119,7 +119,7 @@ class Content(Struct, frozen=True):
     by_hosts: bool = False
 
 
-class Tally:
+class VerifyTally:
     """The counters of one verification, which feed its manifest. Thread-safe.
 
     Every name of a file adds its part of the size, so a file with several names counts once; the sums are rounded down.
@@ -147,7 +147,7 @@ class Tally:
         *,
         differences: Sequence[Difference] = (),
         losses: Sequence[Loss] = (),
-        content: Content | None = None,
+        content: EqualContent | None = None,
         archived: ArchivedMember | None = None,
     ) -> None:
         """Count a path of the source, and add it to the manifest if it arrived without a difference."""
@@ -240,7 +240,7 @@ def _linked(source: Entry, target: Entry | None) -> tuple[LinkedPath, ...]:
     return (linked,)
 
 
-# --- Content comparison by digest; a file with several names is read once
+# --- The comparison of content by digest; a file with several names is read once
 
 
 _REMEMBERED_FILES = 4096
@@ -315,7 +315,7 @@ class ContentComparison:
     def _changed_since(file_system: ReadablePaths, entry: Entry) -> bool:
         """Whether a file has changed since it was listed. If that is unknown, it counts as unread."""
         try:
-            now = look_or_prove_gone(file_system, entry.path)
+            now = look_up_or_prove_gone(file_system, entry.path)
         except OSError:
             return False
         return now is None or now.type is not EntryType.FILE or FileState.of(now) != FileState.of(entry)
@@ -330,7 +330,7 @@ def _changed(entry: Entry, words: str, *, on_source: bool) -> Difference:
 
 
 def compare_links(
-    draft: "ParquetDraft", tally: Tally, capabilities: TargetCapabilities, *, trash: Sequence[str] = ()
+    draft: "ParquetDraft", tally: VerifyTally, capabilities: TargetCapabilities, *, trash: Sequence[str] = ()
 ) -> None:
     """Compare the link groups of both sides, from the names in the draft, and count differences and losses. `trash` are
     files with the rows of the target's trash.
@@ -451,7 +451,7 @@ class PathComparison:
 
     source: ReadablePaths
     target: ReadablePaths
-    tally: Tally
+    tally: VerifyTally
     capabilities: TargetCapabilities
     policy: DigestPolicy
     root_owner: tuple[int, int]
@@ -484,9 +484,9 @@ class PathComparison:
         source: Entry | None = None
         on_source = True
         try:
-            source = look_or_prove_gone(self.source, left.path)
+            source = look_up_or_prove_gone(self.source, left.path)
             on_source = False
-            target = look_or_prove_gone(self.target, left.path)
+            target = look_up_or_prove_gone(self.target, left.path)
         except OSError as error:
             self._unknown(left, source, error, on_source=on_source)
             return
@@ -507,7 +507,7 @@ class PathComparison:
         elif source is not None:
             self._missing(source)
         elif target is not None:
-            self.tally.note([_difference(target.path, DifferenceKind.EXTRA, "none", _extra_words(target))])
+            self.tally.note([_difference(target.path, DifferenceKind.EXTRA, "none", _describe_extra(target))])
         else:
             self.tally.gone()
 
@@ -523,7 +523,7 @@ class PathComparison:
                 yield from (entry.path for entry in block.entries)
 
     def _unknown(self, left: Left, source: Entry | None, error: OSError, *, on_source: bool) -> None:
-        """Count a path that cannot be looked at; expected for a symlink that is too long to be read on the target."""
+        """Count a path that cannot be looked up; expected for a symlink that is too long to be read on the target."""
         problem = problem_of(left.path, "look", error)
         loss = None if source is None else absence(source, self.capabilities)
         if source is not None and loss is not None:
@@ -531,7 +531,7 @@ class PathComparison:
         elif left.now:
             self.tally.unreadable(problem, on_source=on_source)
         else:
-            words, seen = f"cannot be looked at: {problem.reason}", "an earlier scan saw it"
+            words, seen = f"cannot be looked up: {problem.reason}", "an earlier scan listed it"
             self.tally.note([_difference(left.path, DifferenceKind.UNPROVEN, words, seen)])
 
     def _missing(self, source: Entry) -> None:
@@ -545,23 +545,23 @@ class PathComparison:
     def _compare_pair(self, source: Entry, target: Entry, readings: Sequence[ReadContent]) -> None:
         comparison = compare(source, target, self.capabilities)
         same_size = all(one.kind not in _OTHER_CONTENT for one in comparison.differences)
-        content: Content | None = None
+        content: EqualContent | None = None
         if source.type is EntryType.FILE and same_size and is_sampled(source.path, self.policy):
             found = next((one for one in readings if model.is_carried_over(one, source, target)), None)
             if found is None:
                 content = self._read(source, target, comparison)
             else:
                 by_hosts = found.reading.verification == self.reading.verification
-                content = Content(found.digest, found.reading, carried=not by_hosts, by_hosts=by_hosts)
+                content = EqualContent(found.digest, found.reading, carried=not by_hosts, by_hosts=by_hosts)
         self._record(source, target, comparison, content)
 
-    def _read(self, source: Entry, target: Entry, comparison: Comparison) -> Content | None:
+    def _read(self, source: Entry, target: Entry, comparison: Comparison) -> EqualContent | None:
         digest, difference = self._content.compare(source, target)
         while difference is not None and self._may_be_back(difference):
             digest, difference = self._content.compare(source, target)
         if difference is not None:
             comparison.differences.append(difference)
-        return None if digest is None else Content(digest, self.reading)
+        return None if digest is None else EqualContent(digest, self.reading)
 
     def _may_be_back(self, difference: Difference) -> bool:
         """Whether the target's file was unreadable because of lost storage that is back now."""
@@ -573,14 +573,16 @@ class PathComparison:
             return False
         return self.storage.was_lost(stopped=self.stopped.is_set)
 
-    def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None = None) -> None:
+    def _record(
+        self, source: Entry, target: Entry, comparison: Comparison, content: EqualContent | None = None
+    ) -> None:
         self.tally.record(source, target, differences=comparison.differences, losses=comparison.losses, content=content)
 
 
 _OTHER_CONTENT = (DifferenceKind.SIZE, DifferenceKind.TYPE)
 
 
-def _extra_words(target: Entry) -> str:
+def _describe_extra(target: Entry) -> str:
     last = name(target.path)
     if target.type is EntryType.FILE and (last.startswith(TEMPORARY_PREFIX) or _RSYNC_TEMPORARY.fullmatch(last)):
         return f"{target.type.value}, looks like what an interrupted stream left behind"

@@ -46,8 +46,8 @@ from migrator.transfer.bases import part_of
 from migrator.transfer.governor import governed
 from migrator.transfer.model import CopiedChunk, PassRecord
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentReader, Readers
-from migrator.verify.joined import Joined, Left, Listing, ListingWriter
-from migrator.verify.paths import Absences, PathComparison, StorageWait, Tally, compare_links
+from migrator.verify.joined import Joined, Left, ListingWriter, SideListing
+from migrator.verify.paths import Absences, PathComparison, StorageWait, VerifyTally, compare_links
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ReadingParts
@@ -160,7 +160,7 @@ class Verification:
     _by_mount_alone: bool = field(init=False, default=False)
     _batch: Batch = field(init=False)
     _capabilities: TargetCapabilities = field(init=False)
-    _tally: Tally = field(init=False)
+    _tally: VerifyTally = field(init=False)
 
     async def run(self) -> VerificationRecord:
         """Run the stage.
@@ -183,7 +183,7 @@ class Verification:
         self._event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
         name = f"{self.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.policy.algorithm)
-        self._tally = tally = Tally(draft)
+        self._tally = tally = VerifyTally(draft)
         try:
             manifest = await self._compare(draft, number, before)
         except asyncio.CancelledError:
@@ -241,7 +241,7 @@ class Verification:
             )
         if site.capabilities is None:
             raise Refused(
-                "what the target can keep is not known",
+                "the capabilities of the target are unknown",
                 cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
                 hint="run `migrator doctor`",
             )
@@ -274,8 +274,8 @@ class Verification:
             self._event(EventKind.GUARD_REFUSED, Severity.ERROR, message)
             raise Refused(
                 message,
-                cause="a brick or a mount is not as it has to be, so what it shows may not be all",
-                hint="mend it, check with `migrator doctor`, then verify again",
+                cause="a brick or a mount failed its check, so it may not show all files",
+                hint="repair it, check with `migrator doctor`, then verify again",
             )
         return health
 
@@ -311,7 +311,7 @@ class Verification:
         except asyncio.CancelledError:
             raise Interrupted("reading the content was stopped", hint="run the same command again") from None
         except OSError as error:
-            raise MigratorError(f"what was read cannot be kept: {error.strerror or error}") from error
+            raise MigratorError(f"the readings cannot be stored: {error.strerror or error}") from error
 
     @property
     def _hosts_read(self) -> bool:
@@ -343,7 +343,7 @@ class Verification:
             reading=reading,
             policy=self.policy,
             clock=self.clock,
-            say=self._event,
+            report=self._event,
             copies=self._copies,
         )
         copied = await asyncio.to_thread(self._copied, since_s)
@@ -352,7 +352,7 @@ class Verification:
             self.readers.lanes,
             run_id=None,
             clock=self.clock,
-            say=partial(self._event, EventKind.STREAMS_SET),
+            report=partial(self._event, EventKind.STREAMS_SET),
             frozen=self.readers.frozen,
         )
         async with governor as self._content.governor:
@@ -366,10 +366,10 @@ class Verification:
             if one.finished_at_s is None or one.finished_at_s > since_s
         ]
 
-    async def _listings(self, trees: Sequence[bytes], directory: Path) -> tuple[Listing, Listing]:
+    async def _listings(self, trees: Sequence[bytes], directory: Path) -> tuple[SideListing, SideListing]:
         """The source, as a scan of the bricks lists it if that is possible, and the target."""
         if not trees:
-            return Listing(), Listing()
+            return SideListing(), SideListing()
         async with task_group() as group:
             target = group.create_task(self._list(self.target, trees, directory / "target"))
             source = await self._list_from_bricks(trees)
@@ -394,23 +394,23 @@ class Verification:
         return tuple(sorted(marks.paths))
 
     @staticmethod
-    async def _list(side: FileSystem, trees: Sequence[bytes], directory: Path) -> Listing:
+    async def _list(side: FileSystem, trees: Sequence[bytes], directory: Path) -> SideListing:
         """A side as its mount shows it."""
         await asyncio.to_thread(directory.mkdir)
         writer = ListingWriter(directory, trees)
         await walk_mount(LocalProcesses(), native_program().path, side.held_path(), trees=trees, listener=writer)
         return await asyncio.to_thread(writer.close)
 
-    async def _trash(self, draft: "ParquetDraft") -> Listing:
+    async def _trash(self, draft: "ParquetDraft") -> SideListing:
         """The trash of the target, if files of the target have names outside the compared trees. Names that cannot be read
         there explain nothing.
         """
         if not await asyncio.to_thread(draft.has_other_names):
-            return Listing()
+            return SideListing()
         trash = await asyncio.to_thread(self.target.look, TRASH_NAME)
-        return Listing() if trash is None else await self._list(self.target, (TRASH_NAME,), draft.scratch / "trash")
+        return SideListing() if trash is None else await self._list(self.target, (TRASH_NAME,), draft.scratch / "trash")
 
-    async def _list_from_bricks(self, trees: Sequence[bytes]) -> Listing | None:
+    async def _list_from_bricks(self, trees: Sequence[bytes]) -> SideListing | None:
         if self.readers is None or self.readers.scan is None:
             return None
         try:
@@ -418,7 +418,7 @@ class Verification:
             reasons = record.reasons
             if record.whole:
                 files = await asyncio.to_thread(self.manifests.rows_of, record.name)
-                return Listing(files=tuple(files), from_bricks=True)
+                return SideListing(files=tuple(files), from_bricks=True)
         except Interrupted:
             raise
         except MigratorError as error:
@@ -496,8 +496,8 @@ class Verification:
             file = self.manifests.intact(record.manifest or "", digest=record.manifest_digest or "")
         except (Refused, OSError) as error:
             words = error.cause if isinstance(error, Refused) else error.strerror
-            said = f"verification {record.id} cannot be asked what it read: {words or show(str(error).encode())}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{said}; its result is not used")
+            said = f"verification {record.id} cannot be used: its manifest is not readable: {words or show(str(error).encode())}"
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
         self._asked[record.id] = file
         return file
 

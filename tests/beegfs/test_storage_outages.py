@@ -26,7 +26,7 @@ from migrator.report.status import read_status
 from migrator.report.view_status import status_document
 from migrator.site.model import ReapAction
 from migrator.transfer import guards
-from migrator.transfer.context import Invocation
+from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.delta import DeltaPass
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
@@ -288,9 +288,9 @@ async def test_only_the_seed_pass_makes_directories_of_the_plan(
     world: World, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that have gone since its scan would be extra on the target, and change the times of the directory above."""
-    called: list[tuple[Invocation, Collection[bytes]]] = []
+    called: list[tuple[RunInvocation, Collection[bytes]]] = []
 
-    async def lay_out(invocation: Invocation, _: str, trees: Collection[bytes]) -> None:
+    async def lay_out(invocation: RunInvocation, _: str, trees: Collection[bytes]) -> None:
         called.append((invocation, trees))
 
     monkeypatch.setattr(guards, "lay_out", lay_out)

@@ -20,7 +20,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.purge.model import PurgeOutcome
 from migrator.purge.purge import purge
 from migrator.transfer.executors import LocalExecutor
-from migrator.transfer.ports import Way
+from migrator.transfer.ports import ConnectedHost
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentReader, FileGroup, Readers
 from tests.purge.purge_site import PurgeSite, purge_site
@@ -66,7 +66,7 @@ class Hosts:
         async def reach(_: str) -> Host:
             return reached
 
-        async def make_way(_host: Host, brick: str | None) -> Way:
+        async def prepare(_host: Host, brick: str | None) -> ConnectedHost:
             assert brick is None
             executor = Executor(
                 LocalProcesses(),
@@ -75,9 +75,9 @@ class Hosts:
                 compiled=placing(),
                 host=reached.name,
             )
-            return Way(executor=executor, engines={})
+            return ConnectedHost(executor=executor, engines={})
 
-        return HostLane(name, 1, reads_mount=reads_mount, reach=reach, make_way=make_way)
+        return HostLane(name, 1, reads_mount=reads_mount, reach=reach, prepare=prepare)
 
     @asynccontextmanager
     async def readers(self) -> AsyncIterator[Readers]:

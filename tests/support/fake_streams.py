@@ -12,15 +12,15 @@ from migrator.hosts.ports import Command, Completed, HostLost, OnOutput, OnStart
 from migrator.site.model import DIRECT
 from migrator.transfer.executors import Executor
 from migrator.transfer.model import (
+    AttemptVerdict,
     FileProblem,
     FileProblemKind,
-    Outcome,
     StopReason,
     StreamCounters,
+    StreamOutcome,
     StreamView,
-    Verdict,
 )
-from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, StreamReader, Way
+from migrator.transfer.ports import BrickRefused, ChunkWork, ConnectedHost, CopyEngine, StreamReader
 from tests.support.fake_filesystem import FakeFileSystem, Node
 
 
@@ -178,11 +178,13 @@ class FakeReader(StreamReader):
             case _:
                 self._suspect(FileProblemKind.BAD, rest[0], int(rest[1]))
 
-    def outcome(self, completed: Completed) -> Outcome:
-        verdict = {0: Verdict.DONE, 23: Verdict.DONE, -9: Verdict.INTERRUPTED}.get(completed.exit_code, Verdict.RETRY)
+    def outcome(self, completed: Completed) -> StreamOutcome:
+        verdict = {0: AttemptVerdict.DONE, 23: AttemptVerdict.DONE, -9: AttemptVerdict.INTERRUPTED}.get(
+            completed.exit_code, AttemptVerdict.RETRY
+        )
         if self._stop is not None:
-            verdict = Verdict.STOP
-        return Outcome(
+            verdict = AttemptVerdict.STOP
+        return StreamOutcome(
             verdict=verdict,
             counters=self.counters,
             suspects=tuple(self._suspects),
@@ -200,7 +202,7 @@ class FakeLane:
     """The `Lane` port: a host that is there, until `lost` says why it is not."""
 
     executor: Executor
-    engine: Engine
+    engine: CopyEngine
     jobs: int = 2
     bricks: frozenset[str] = frozenset()
     rules: BrickRules | None = None
@@ -219,14 +221,14 @@ class FakeLane:
     def reads(self, brick: str) -> bool:
         return brick in self.bricks
 
-    async def way(self, brick: str | None) -> Way:
+    async def connect(self, brick: str | None) -> ConnectedHost:
         await asyncio.sleep(0)
         self.asked.append(brick)
         if self.lost is not None:
             raise self.lost
         if brick in self.refused:
             raise BrickRefused(f"{brick} is no brick there")
-        return Way(executor=self.executor, engines={DIRECT: self.engine}, brick=self.rules)
+        return ConnectedHost(executor=self.executor, engines={DIRECT: self.engine}, brick=self.rules)
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         if self.lost is not None:

@@ -24,8 +24,8 @@ from migrator.plan.chunk_lists import ListedPaths
 from migrator.transfer.engines import rsync as rsync_program
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.executors import LocalExecutor
-from migrator.transfer.model import Outcome, StreamView, Verdict
-from migrator.transfer.ports import ChunkWork, Engine
+from migrator.transfer.model import AttemptVerdict, StreamOutcome, StreamView
+from migrator.transfer.ports import ChunkWork, CopyEngine
 from tests.support.native_builds import placing
 from tests.support.snapshots import names_of
 
@@ -52,7 +52,7 @@ def engine_of(program: str = "rsync") -> RsyncEngine:
 class Ran:
     """How a chunk ended."""
 
-    outcome: Outcome
+    outcome: StreamOutcome
     completed: Completed
     stdout: bytes
     stderr: bytes
@@ -62,7 +62,7 @@ class Ran:
 class Streams:
     """One source, one target, one engine."""
 
-    engine: Engine
+    engine: CopyEngine
     source_root: Path
     target_root: Path
     capabilities: TargetCapabilities = field(default_factory=TargetCapabilities)
@@ -175,6 +175,6 @@ def copy_tree(streams: Streams, source: Path, *, tree: bytes) -> list[Ran]:
     runs = [streams.run(paths, tree=tree, kind=kind) for paths, kind in order]
     for ran in runs:
         assert ran.completed.exit_code == 0, ran.stderr
-        assert ran.outcome.verdict is Verdict.DONE, (ran.outcome, ran.stderr)
+        assert ran.outcome.verdict is AttemptVerdict.DONE, (ran.outcome, ran.stderr)
         assert not ran.outcome.suspects, ran.outcome.suspects
     return runs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from migrator.site.model import DIRECT
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.ports import Engine
+from migrator.transfer.ports import CopyEngine
 from tests.support.native_builds import built
 from tests.support.streams import engine_of
 
@@ -19,7 +19,7 @@ def direct_engine(*, privileged: bool = True) -> DirectEngine:
     return DirectEngine(program=str(built()).encode(), privileged=privileged, name_seed=SEED)
 
 
-def engine_named(name: str) -> Engine:
+def engine_named(name: str) -> CopyEngine:
     """The built-in engine as `direct`, or that for an rsync."""
     return direct_engine() if name == DIRECT else engine_of(name)
 

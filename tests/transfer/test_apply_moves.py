@@ -24,7 +24,7 @@ def world(scratch: Path) -> Iterator[MoveWorld]:
 
 
 @pytest.mark.parametrize("differs", ["type", "size", "time"])
-def test_what_is_not_as_listed_is_sent_and_the_old_one_goes_to_the_trash(world: MoveWorld, differs: str) -> None:
+def test_a_path_that_is_not_as_listed_is_sent_and_the_old_one_goes_to_the_trash(world: MoveWorld, differs: str) -> None:
     match differs:
         case "type":
             world.file(b"a/inside")
@@ -40,7 +40,7 @@ def test_what_is_not_as_listed_is_sent_and_the_old_one_goes_to_the_trash(world: 
 
 
 @pytest.mark.parametrize("stale", ["file", "directory", "symlink above", "file above"])
-def test_what_stands_in_the_way_goes_to_the_trash(world: MoveWorld, stale: str) -> None:
+def test_an_entry_with_the_new_name_goes_to_the_trash(world: MoveWorld, stale: str) -> None:
     world.file(b"a")
     match stale:
         case "file":
@@ -59,7 +59,7 @@ def test_what_stands_in_the_way_goes_to_the_trash(world: MoveWorld, stale: str) 
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
-def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWorld, code: int) -> None:
+def test_a_path_that_is_on_the_source_again_or_cannot_be_looked_up_stays(world: MoveWorld, code: int) -> None:
     """A path in split-brain is one of those: it holds up neither its tree nor the others of the batch."""
     for name in (b"back", b"odd", b"gone"):
         world.file(name)

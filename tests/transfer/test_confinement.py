@@ -9,7 +9,7 @@ import pytest
 
 from migrator.site.model import DIRECT
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
-from migrator.transfer.model import Verdict
+from migrator.transfer.model import AttemptVerdict
 from tests.fs.test_swaps import Swaps, exchange
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, engine_of, make_trees, rsync_programs
@@ -95,7 +95,7 @@ def test_a_swapped_source_directory_leads_nowhere(
     with Swaps(source / "d", link) as swaps:
         for _ in until(swaps):
             ran = streams.run(names(), tree=TREE)
-            assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
+            assert ran.outcome.verdict in (AttemptVerdict.DONE, AttemptVerdict.RETRY), (ran.completed, ran.stderr)
     arrived = everything_in(target)
     assert set(arrived) <= {OWN}
     copied = {path.name for path in target.rglob("*")} - {"d"}
@@ -145,7 +145,7 @@ def test_a_swapped_target_directory_leads_nowhere(trees: tuple[Path, Path], link
             for number in range(FILES):
                 os.utime(source / "d" / f"f{number}", ns=(swaps.count, swaps.count))
             ran = streams.run(names(), tree=TREE)
-            assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
+            assert ran.outcome.verdict in (AttemptVerdict.DONE, AttemptVerdict.RETRY), (ran.completed, ran.stderr)
     assert (snapshot(os.fsencode(hidden)), snapshot(os.fsencode(target.parents[2] / VICTIM))) == before
     assert not Path("/f0").exists()
     assert not Path("/etc/f0").exists()

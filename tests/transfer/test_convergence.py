@@ -24,8 +24,8 @@ from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, Tree
 from migrator.transfer.model import (
     ConvergenceOutcome,
     Decision,
+    FinishedPass,
     FreezeCheck,
-    PassFacts,
     PassLimits,
     PassRecord,
     Prediction,
@@ -49,7 +49,7 @@ def changed(tree: bytes = ALICE, **by_kind: ChangeTally) -> TreeChanges:
     return TreeChanges(tree=tree, names_before=9, bytes_before=9, by_kind=kinds)
 
 
-SEED = PassFacts(
+SEED = FinishedPass(
     kind=PassKind.SEED,
     number=0,
     scanned_at_s=0.0,
@@ -70,10 +70,10 @@ def delta(
     scan_s: float = 50.0,
     fixed_s: float = 10.0,
     trees: tuple[TreeChanges, ...] | None = None,
-) -> PassFacts:
+) -> FinishedPass:
     """A pass that took what `COST` says."""
     took_s = fixed_s + files * COST.s_per_file + size_bytes * COST.s_per_byte
-    return PassFacts(
+    return FinishedPass(
         kind=PassKind.DELTA,
         number=number,
         scanned_at_s=scanned_at_s,
@@ -90,7 +90,7 @@ FIRST = delta(1, scanned_at_s=7200.0, files=7200)
 SECOND = delta(2, scanned_at_s=FIRST.finished_at_s, files=132)
 
 
-def judged(*passes: PassFacts, earlier_freeze_s: float | None = None, limits: PassLimits = LIMITS) -> Decision:
+def judged(*passes: FinishedPass, earlier_freeze_s: float | None = None, limits: PassLimits = LIMITS) -> Decision:
     return decide(
         passes,
         batch=1,
@@ -103,7 +103,7 @@ def judged(*passes: PassFacts, earlier_freeze_s: float | None = None, limits: Pa
     )
 
 
-def predicted(passes: Sequence[PassFacts], at_s: float, check: FreezeCheck = NO_CHECK) -> Prediction:
+def predicted(passes: Sequence[FinishedPass], at_s: float, check: FreezeCheck = NO_CHECK) -> Prediction:
     found = predict(passes, at_s=at_s, cost=COST, check=check)
     assert found is not None
     return found
@@ -118,7 +118,7 @@ def test_the_freeze_has_its_verification() -> None:
     assert found.next_pass_s == bare.next_pass_s
 
 
-def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
+def test_unsettled_paths_come_with_every_pass_and_are_no_churn() -> None:
     one = delta(1, scanned_at_s=7200.0, files=500, trees=(changed(unsettled=ChangeTally(paths=500)),))
     for later_s in (0.0, 5000.0):
         found = predicted([SEED, one], one.finished_at_s + later_s)
@@ -152,12 +152,12 @@ SHORT = PassLimits(max_freeze_s=60.0, max_delta_passes=5)
         (judged(SEED, FIRST, limits=SHORT, earlier_freeze_s=1.0), ConvergenceOutcome.GO_ON),
     ],
 )
-def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOutcome) -> None:
+def test_another_pass_follows_only_while_it_is_useful(decision: Decision, outcome: ConvergenceOutcome) -> None:
     assert decision.outcome is outcome
     assert decision.go_on is (outcome is ConvergenceOutcome.GO_ON)
 
 
-def of_trees(number: int, scanned_at_s: float, **files: int) -> PassFacts:
+def of_trees(number: int, scanned_at_s: float, **files: int) -> FinishedPass:
     """A delta pass over trees, each with so many files of 1,000 bytes rewritten."""
     trees = tuple(
         changed(b"home/" + user.encode(), rewritten=ChangeTally(paths=count, size_bytes=1000 * count))
@@ -168,7 +168,7 @@ def of_trees(number: int, scanned_at_s: float, **files: int) -> PassFacts:
 
 
 def test_the_freeze_of_a_single_tree() -> None:
-    def freeze_s(passes: Sequence[PassFacts], tree: bytes) -> float | None:
+    def freeze_s(passes: Sequence[FinishedPass], tree: bytes) -> float | None:
         found = predict(passes, tree=tree, at_s=9000.0, cost=COST, check=NO_CHECK)
         return found.freeze_s if found is not None else None
 
@@ -246,12 +246,12 @@ class ChangingSite:
         """What a pass takes behind its scan."""
         return self.about(5.0) + self.about(files * (S_PER_FILE + FILE_BYTES / BYTES_PER_S))
 
-    def passes(self) -> Iterator[PassFacts]:
+    def passes(self) -> Iterator[FinishedPass]:
         """The seed pass, and delta passes one upon the other, without end."""
         kind, number, scanned_at_s, now_s, scan_s, files = PassKind.SEED, 0, 0.0, SEED_PASS_S, self.scan_s, 0
         while True:
             tally = ChangeTally(paths=files, size_bytes=round(files * FILE_BYTES))
-            yield PassFacts(
+            yield FinishedPass(
                 kind=kind,
                 number=number,
                 scanned_at_s=scanned_at_s,
@@ -266,16 +266,16 @@ class ChangingSite:
             files = self.listed(scanned_at_s, now_s)
             scanned_at_s, now_s = now_s, now_s + scan_s + self.transfer_s(files)
 
-    def freeze_s(self, last: PassFacts) -> float:
+    def freeze_s(self, last: FinishedPass) -> float:
         """How long the users wait if they are frozen when the last pass ends: one more pass, and its verification."""
         files = self.listed(last.scanned_at_s, last.finished_at_s)
         return self.about(self.scan_s) + self.transfer_s(files) + self.about(files * CHECK_S_PER_FILE)
 
-    def to_the_end(self, limits: PassLimits) -> tuple[list[PassFacts], Decision]:
+    def to_the_end(self, limits: PassLimits) -> tuple[list[FinishedPass], Decision]:
         """Passes, until a decision says that there is to be no other. Attempts would have told a cost that is a fifth off."""
         off = STREAMS * min(max(self.chance.gauss(1.0, 0.2), 0.5), 2.0)
         cost = TransferCost(s_per_file=S_PER_FILE * off, s_per_byte=off / BYTES_PER_S, streams=STREAMS, basis="")
-        passes: list[PassFacts] = []
+        passes: list[FinishedPass] = []
         earlier_freeze_s = None
         for one in self.passes():
             passes.append(one)

@@ -15,7 +15,7 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import MIB
 from migrator.gluster.model import BrickRules
 from migrator.lab.model import OddFiles
-from migrator.transfer.model import FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import AttemptVerdict, FileProblem, FileProblemKind, StopReason, StreamCounters
 from migrator.transfer.rules import copy_name, marks_name, part_name
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
@@ -51,7 +51,7 @@ def test_onto_a_target_that_keeps_less(
         bad: set[bytes] = set()
         for paths, kind in order:
             ran = made.run(paths, tree=TREE, kind=kind)
-            assert ran.outcome.verdict is Verdict.DONE, ran
+            assert ran.outcome.verdict is AttemptVerdict.DONE, ran
             bad |= {suspect.path for suspect in ran.outcome.suspects}
             ran = by_rsync.run(paths, tree=TREE, kind=kind)
             assert kind is ChunkKind.FILES or not ran.outcome.suspects
@@ -62,7 +62,7 @@ def test_onto_a_target_that_keeps_less(
 
 @pytest.mark.guarantee("kill-9")
 @pytest.mark.parametrize("name", ["direct", "rsync"])
-def test_where_one_sync_does_not_reach_the_disks_each_file_is_synced_before_it_gets_its_name(
+def test_each_file_is_synced_before_it_gets_its_name_if_one_sync_does_not_reach_the_disks(
     scratch: Path, make_xfs: MakeXfs, xfs_source: XfsMount, name: str
 ) -> None:
     if reason := missing_for_fuse():
@@ -79,7 +79,7 @@ def test_where_one_sync_does_not_reach_the_disks_each_file_is_synced_before_it_g
             into = f"{keeps.syncfs_reaches_disks}"
             make_trees(mounted / into, tree=TREE)
             ran = Streams(engine, xfs_source.path, mounted / into, keeps).run(names, tree=TREE)
-            assert ran.outcome.verdict is Verdict.DONE, ran
+            assert ran.outcome.verdict is AttemptVerdict.DONE, ran
             assert unsynced.exists() == keeps.syncfs_reaches_disks
         assert sorted(unsynced.read_bytes().split()) != []
 
@@ -103,7 +103,7 @@ def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target
     ]
     for kind, rows in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):
         outcome = Streams(direct_engine(), xfs_source.path, xfs_target.path).run(rows, tree=TREE, kind=kind).outcome
-        assert (outcome.verdict, outcome.suspects) == (Verdict.DONE, ())
+        assert (outcome.verdict, outcome.suspects) == (AttemptVerdict.DONE, ())
     assert outcome.counters == StreamCounters(files=1), "the content came by ranges"
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
     assert (target / "big").stat().st_blocks <= seen.st_blocks
@@ -163,7 +163,7 @@ def test_a_full_target_stops_everything_and_leaves_nothing_half(scratch: Path, t
     ran = Streams(direct_engine(), scratch / "s", tiny_xfs.path).run(
         [TREE + b"/" + name for name in (b"a", b"b", b"c")], tree=TREE
     )
-    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
+    assert (ran.outcome.verdict, ran.outcome.stop) == (AttemptVerdict.STOP, StopReason.TARGET_FULL)
     assert "home/odd/b: write failed on the target" in ran.outcome.message
     assert not ran.outcome.suspects
     assert {path.name for path in target.iterdir()} == {"a"}
@@ -208,12 +208,12 @@ def test_a_full_target_leaves_nothing_half_of_what_is_in_flight(scratch: Path, t
     ran = Streams(direct_engine(), scratch / "s", tiny_xfs.path).run(
         [TREE + b"/%d" % number for number in range(40)], tree=TREE
     )
-    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
+    assert (ran.outcome.verdict, ran.outcome.stop) == (AttemptVerdict.STOP, StopReason.TARGET_FULL)
     assert not ran.outcome.suspects
     assert all(path.read_bytes() == (source / path.name).read_bytes() for path in target.iterdir())
 
 
-def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
+def test_entries_in_the_way_are_replaced_or_reported(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     for name in ("over-empty", "over-full", "over-link"):
         (source / name).write_text("file")
@@ -226,7 +226,7 @@ def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
     (source / "directory").mkdir()
     (target / "directory").write_text("a file")
     ran = streams.run([TREE + b"/" + path.name.encode() for path in source.iterdir()], tree=TREE)
-    assert ran.outcome.verdict is Verdict.DONE
+    assert ran.outcome.verdict is AttemptVerdict.DONE
     (bad,) = ran.outcome.suspects
     assert (bad.path, bad.kind, bad.errno) == (TREE + b"/over-full", FileProblemKind.BAD, errno.ENOTEMPTY)
     assert (target / "over-full" / "kept").read_text() == "kept"
@@ -269,7 +269,7 @@ def test_without_root_it_does_what_it_may(scratch: Path) -> None:
         (ChunkKind.DIRECTORY_TIMES, [b"closed"]),
     ):
         ran = streams.run([TREE + b"/" + name for name in names], tree=TREE, kind=kind)
-        assert (ran.outcome.verdict, ran.outcome.suspects) == (Verdict.DONE, ())
+        assert (ran.outcome.verdict, ran.outcome.suspects) == (AttemptVerdict.DONE, ())
     assert (target / "closed" / "inner").read_text() == "inner"
     assert (target / "closed").stat().st_mode & 0o7777 == 0o555
     assert (target / "file").stat().st_uid == 1234
@@ -358,7 +358,7 @@ def test_times_are_the_volume_s_and_its_attributes_stay_behind(brick_sides: tupl
         assert not os.listxattr(target / name, follow_symlinks=False)
 
 
-def test_what_is_no_data_overwrites_nothing(brick_sides: tuple[Path, Path, Streams]) -> None:
+def test_link_files_overwrite_nothing(brick_sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = brick_sides
     modes = {"link-to": 0o1000, "moving": 0o3644, "unclear": 0o644}
     for name, mode in modes.items():
@@ -372,7 +372,7 @@ def test_what_is_no_data_overwrites_nothing(brick_sides: tuple[Path, Path, Strea
         (source / name).chmod(mode)
         on_brick(source / name, link_to=name == "stale")
     ran = streams.run(full(*modes, "stale", "sticky"), tree=TREE)
-    assert ran.outcome.verdict is Verdict.DONE
+    assert ran.outcome.verdict is AttemptVerdict.DONE
     assert suspects_of(ran.outcome.suspects) == {name.encode(): FileProblemKind.MOVED for name in modes}
     assert {(target / name).read_text() for name in modes} == {"whole"}
     assert (target / "stale").read_text() == (target / "sticky").read_text() == "content"

@@ -16,7 +16,14 @@ from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Completed
 from migrator.plan.chunk_lists import ListedPaths
 from migrator.transfer.engines.direct import DirectEngine, EndedDirect, PathEvent, judge_direct, parse_event
-from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, StreamView, Verdict
+from migrator.transfer.model import (
+    AttemptVerdict,
+    FileProblemKind,
+    StopReason,
+    StreamCounters,
+    StreamOutcome,
+    StreamView,
+)
 from migrator.transfer.ports import ChunkWork
 
 PATHS = [b"home/alice/one", b"home/alice/two", b"home/alice/three"]
@@ -32,17 +39,17 @@ def work(*paths: ListedPath, **keeps: bool) -> ChunkWork:
     return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=ListedPaths.of(paths).within(TREE), capabilities=keeps_all)
 
 
-def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
+def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> StreamOutcome:
     events: Sequence[PathEvent] = [event for line in lines if (event := parse_event(line)) is not None]
     assert len(events) == len(lines)
     return judge_direct(EndedDirect(exit_code=exit_code, events=events, stderr=stderr, paths=LISTED, counters=COUNTERS))
 
 
-def test_what_became_of_paths() -> None:
+def test_each_line_gives_the_outcome_of_a_path() -> None:
     outcome = judged(
         b"F 0 vanished source 2 open", b"F 1 moved source 0 -", b"F 2 changed source 0 -", stderr=b"not looked at"
     )
-    assert outcome.verdict is Verdict.DONE
+    assert outcome.verdict is AttemptVerdict.DONE
     assert [(problem.path, problem.kind, problem.errno) for problem in outcome.suspects] == [
         (PATHS[0], FileProblemKind.VANISHED, errno.ENOENT),
         (PATHS[1], FileProblemKind.MOVED, None),
@@ -73,7 +80,7 @@ def test_errors_that_concern_more_than_a_file_stop(
 ) -> None:
     lines = [b"F 0 moved source 0 -", b"F 1 bad %s %d %s" % (side, code, operation)]
     outcome = judged(*lines, exit_code=0 if stop is None else 3)
-    assert (outcome.verdict, outcome.stop) == (Verdict.DONE if stop is None else Verdict.STOP, stop)
+    assert (outcome.verdict, outcome.stop) == (AttemptVerdict.DONE if stop is None else AttemptVerdict.STOP, stop)
     kinds = [FileProblemKind.MOVED, FileProblemKind.BAD] if stop is None else []
     assert [problem.kind for problem in outcome.suspects] == kinds
     assert stop is None or outcome.message.startswith("home/alice/two: ")
@@ -81,9 +88,13 @@ def test_errors_that_concern_more_than_a_file_stop(
 
 @pytest.mark.parametrize(
     ("exit_codes", "verdict"),
-    [((-9, 143), Verdict.INTERRUPTED), ((1, 64, 127), Verdict.STOP), ((65, 3, 74, 200), Verdict.RETRY)],
+    [
+        ((-9, 143), AttemptVerdict.INTERRUPTED),
+        ((1, 64, 127), AttemptVerdict.STOP),
+        ((65, 3, 74, 200), AttemptVerdict.RETRY),
+    ],
 )
-def test_other_ends(exit_codes: tuple[int, ...], verdict: Verdict) -> None:
+def test_other_ends(exit_codes: tuple[int, ...], verdict: AttemptVerdict) -> None:
     for exit_code in exit_codes:
         outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
         assert outcome.verdict is verdict
@@ -92,7 +103,7 @@ def test_other_ends(exit_codes: tuple[int, ...], verdict: Verdict) -> None:
 
 def test_a_confinement_that_fails_stops() -> None:
     outcome = judged(exit_code=125, stderr=b"migrator-jail: target-tree: 2: the tree cannot be opened: No such file\n")
-    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
+    assert (outcome.verdict, outcome.stop) == (AttemptVerdict.STOP, StopReason.MOUNT_CHANGED)
 
 
 def record(of: ChunkWork, row: ListedPath) -> bytes:
@@ -162,7 +173,7 @@ def test_output_is_cut_anywhere_and_never_done_if_not_understood(
     for first, end in pairwise([0, *sorted(cuts), None]):
         reader.stdout(output[first:end])
     outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
-    assert outcome.verdict is (Verdict.DONE if bad is None and not rest else Verdict.RETRY)
+    assert outcome.verdict is (AttemptVerdict.DONE if bad is None and not rest else AttemptVerdict.RETRY)
     assert reader.counters == (COUNTERS if b"P 1 2" in lines else StreamCounters())
-    moved = outcome.verdict is Verdict.DONE and GOOD[3] in lines
+    moved = outcome.verdict is AttemptVerdict.DONE and GOOD[3] in lines
     assert [suspect.path for suspect in outcome.suspects] == [PATHS[1]] * moved

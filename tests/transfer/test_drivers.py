@@ -9,8 +9,8 @@ from migrator.core.units import GIB, KIB, MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
 from migrator.transfer.engines import drivers as rules
-from migrator.transfer.engines.drivers import DriverDirectories, Fpsync, Parsyncfp2, rsync_words
-from migrator.transfer.model import StopReason, StreamCounters, StreamView, Verdict
+from migrator.transfer.engines.drivers import DriverDirectories, Fpsync, Parsyncfp2, rsync_options
+from migrator.transfer.model import AttemptVerdict, StopReason, StreamCounters, StreamView
 from migrator.transfer.ports import DriverView, DriverWork
 
 REFUSED_BY_PARSYNCFP2 = re.compile(r"-[a-zA-Z]+[vh]|-[vh]|--del")
@@ -43,7 +43,7 @@ def test_options_pass_the_checks_of_both_and_need_no_quotes(keeps: bool) -> None
         makes_devices=keeps,
         syncfs_reaches_disks=keeps,
     )
-    words = rsync_words(capabilities, recopy=True, bwlimit_bytes_per_s=10 * KIB, privileged=True)
+    words = rsync_options(capabilities, recopy=True, bwlimit_bytes_per_s=10 * KIB, privileged=True)
     assert not any(map(REFUSED_BY_PARSYNCFP2.search, words))
     line = " ".join(words)
     assert not re.search(r"--delete|--recursive|(^|\s)-[^\s-]*r|(^|\s)-[^\s-]*a", line), "fpsync's own check"
@@ -68,16 +68,21 @@ def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
     assert reader.trouble[0] is StopReason.TARGET_FULL
     assert b"No space left" in reader.stderr_tail
 
-    def ended(*lines: bytes) -> Verdict:
+    def ended(*lines: bytes) -> AttemptVerdict:
         reader = FPSYNC.reader(VIEW, tmp_path)
         reader.stdout(b"".join(line + b"\n" for line in lines))
         return reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False)).verdict
 
     (log / "1.stderr").unlink()
     done = b"1795228801 <=== Fpsync completed with%s error%s"
-    assert ended(done % (b"out", b" in 1s.")) is ended(done % (b"", b"s in 2s, see logs:")) is Verdict.DONE
-    assert ended(b"1795228801 <=== Fpart exited with errors", done % (b"", b"s in 2s, see logs:")) is Verdict.RETRY
-    assert ended(b"1795228801 <=== Fpsync interrupted.", b"1795228801 <=== Fpart crawling finished") is Verdict.RETRY
+    assert ended(done % (b"out", b" in 1s.")) is ended(done % (b"", b"s in 2s, see logs:")) is AttemptVerdict.DONE
+    assert (
+        ended(b"1795228801 <=== Fpart exited with errors", done % (b"", b"s in 2s, see logs:")) is AttemptVerdict.RETRY
+    )
+    assert (
+        ended(b"1795228801 <=== Fpsync interrupted.", b"1795228801 <=== Fpart crawling finished")
+        is AttemptVerdict.RETRY
+    )
 
 
 def test_parsyncfp2_is_followed_by_the_logs_of_its_rsyncs(tmp_path: Path) -> None:
@@ -160,22 +165,42 @@ def fpsync(
 @pytest.mark.parametrize(
     ("ended", "verdict", "stop", "message"),
     [
-        (fpsync(1, parts=(IN_THE_WAY,)), Verdict.DONE, None, "1 part with errors: part 1: "),
-        (fpsync(1, parts=(UNREADABLE,)), Verdict.DONE, None, "1 part with errors: part 1: "),
-        (fpsync(0, completed=False, parts=(IN_THE_WAY, FULL)), Verdict.STOP, StopReason.TARGET_FULL, "part 2: "),
-        (fpsync(-15, completed=False, parts=(IN_THE_WAY, FULL)), Verdict.STOP, StopReason.TARGET_FULL, "part 2: "),
-        (fpsync(-9, completed=False), Verdict.INTERRUPTED, None, ""),
-        (fpsync(128 + 15, completed=False), Verdict.INTERRUPTED, None, ""),
-        (fpsync(127, completed=False), Verdict.STOP, StopReason.TOOL_MISSING, ""),
-        (fpsync(1, completed=False, stderr=b"Fpart is missing locally\n"), Verdict.STOP, StopReason.TOOL_MISSING, ""),
-        (fpsync(1, completed=False, stderr=b"rsync not useable locally\n"), Verdict.STOP, StopReason.TOOL_MISSING, ""),
-        (fpsync(125, completed=False, stderr=JAIL % (b"program", 2)), Verdict.STOP, StopReason.TOOL_MISSING, ""),
-        (fpsync(1, completed=False, stderr=b"Invalid options\n" + NO_TERMINAL), Verdict.RETRY, None, "Invalid options"),
-        (fpsync(1, crawl_failed=True), Verdict.RETRY, None, "fpart"),
-        (fpsync(0, completed=False, stderr=b""), Verdict.RETRY, None, "no message"),
+        (fpsync(1, parts=(IN_THE_WAY,)), AttemptVerdict.DONE, None, "1 part with errors: part 1: "),
+        (fpsync(1, parts=(UNREADABLE,)), AttemptVerdict.DONE, None, "1 part with errors: part 1: "),
+        (fpsync(0, completed=False, parts=(IN_THE_WAY, FULL)), AttemptVerdict.STOP, StopReason.TARGET_FULL, "part 2: "),
+        (
+            fpsync(-15, completed=False, parts=(IN_THE_WAY, FULL)),
+            AttemptVerdict.STOP,
+            StopReason.TARGET_FULL,
+            "part 2: ",
+        ),
+        (fpsync(-9, completed=False), AttemptVerdict.INTERRUPTED, None, ""),
+        (fpsync(128 + 15, completed=False), AttemptVerdict.INTERRUPTED, None, ""),
+        (fpsync(127, completed=False), AttemptVerdict.STOP, StopReason.TOOL_MISSING, ""),
+        (
+            fpsync(1, completed=False, stderr=b"Fpart is missing locally\n"),
+            AttemptVerdict.STOP,
+            StopReason.TOOL_MISSING,
+            "",
+        ),
+        (
+            fpsync(1, completed=False, stderr=b"rsync not useable locally\n"),
+            AttemptVerdict.STOP,
+            StopReason.TOOL_MISSING,
+            "",
+        ),
+        (fpsync(125, completed=False, stderr=JAIL % (b"program", 2)), AttemptVerdict.STOP, StopReason.TOOL_MISSING, ""),
+        (
+            fpsync(1, completed=False, stderr=b"Invalid options\n" + NO_TERMINAL),
+            AttemptVerdict.RETRY,
+            None,
+            "Invalid options",
+        ),
+        (fpsync(1, crawl_failed=True), AttemptVerdict.RETRY, None, "fpart"),
+        (fpsync(0, completed=False, stderr=b""), AttemptVerdict.RETRY, None, "no message"),
     ],
 )
-def test_fpsync(ended: rules.EndedDriver, verdict: Verdict, stop: StopReason | None, message: str) -> None:
+def test_fpsync(ended: rules.EndedDriver, verdict: AttemptVerdict, stop: StopReason | None, message: str) -> None:
     outcome = rules.judge_fpsync(ended)
     assert (outcome.verdict, outcome.stop) == (verdict, stop)
     assert message in outcome.message
@@ -196,17 +221,22 @@ NOISE = b"cat: /sys/class/net//statistics/rx_bytes: No such file\n"
 @pytest.mark.parametrize(
     ("ended", "verdict", "stop", "message"),
     [
-        (parsyncfp2(), Verdict.DONE, None, ""),
-        (parsyncfp2(stderr=NOISE), Verdict.DONE, None, ""),
-        (parsyncfp2(stderr=UNREADABLE), Verdict.DONE, None, "with errors"),
-        (parsyncfp2(stderr=NOISE + FULL), Verdict.STOP, StopReason.TARGET_FULL, ""),
-        (parsyncfp2(1, stdout=FATAL), Verdict.RETRY, None, "parsyncfp2 gave up: 1m loadavg on [host] is > [9.1].  "),
-        (parsyncfp2(1, stdout=MISSING), Verdict.STOP, StopReason.TOOL_MISSING, ""),
-        (parsyncfp2(1, stdout=MANY), Verdict.RETRY, None, str(rules.MOST_CHUNKS)),
-        (parsyncfp2(-15), Verdict.INTERRUPTED, None, ""),
+        (parsyncfp2(), AttemptVerdict.DONE, None, ""),
+        (parsyncfp2(stderr=NOISE), AttemptVerdict.DONE, None, ""),
+        (parsyncfp2(stderr=UNREADABLE), AttemptVerdict.DONE, None, "with errors"),
+        (parsyncfp2(stderr=NOISE + FULL), AttemptVerdict.STOP, StopReason.TARGET_FULL, ""),
+        (
+            parsyncfp2(1, stdout=FATAL),
+            AttemptVerdict.RETRY,
+            None,
+            "parsyncfp2 gave up: 1m loadavg on [host] is > [9.1].  ",
+        ),
+        (parsyncfp2(1, stdout=MISSING), AttemptVerdict.STOP, StopReason.TOOL_MISSING, ""),
+        (parsyncfp2(1, stdout=MANY), AttemptVerdict.RETRY, None, str(rules.MOST_CHUNKS)),
+        (parsyncfp2(-15), AttemptVerdict.INTERRUPTED, None, ""),
     ],
 )
-def test_parsyncfp2(ended: rules.EndedDriver, verdict: Verdict, stop: StopReason | None, message: str) -> None:
+def test_parsyncfp2(ended: rules.EndedDriver, verdict: AttemptVerdict, stop: StopReason | None, message: str) -> None:
     outcome = rules.judge_parsyncfp2(ended)
     assert (outcome.verdict, outcome.stop) == (verdict, stop)
     assert message in outcome.message

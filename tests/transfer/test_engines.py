@@ -15,8 +15,8 @@ from migrator.hosts.ports import Completed
 from migrator.lab.model import OddFiles
 from migrator.plan.chunk_lists import ListedPaths
 from migrator.site.model import DRIVERS
-from migrator.transfer.model import StreamCounters, StreamView, Verdict, choose_engine
-from migrator.transfer.ports import ChunkWork, Engine
+from migrator.transfer.model import AttemptVerdict, StreamCounters, StreamView, choose_engine
+from migrator.transfer.ports import ChunkWork, CopyEngine
 from migrator.transfer.rules import seconds_left
 from tests.support.odd_trees import change_odd_tree, make_odd_tree
 from tests.support.run_site import RealSite
@@ -31,8 +31,8 @@ FUTURE_S = 4_000_000_000
 
 
 @pytest.fixture(params=[engine_of, direct_engine], ids=["rsync", "direct"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    made: Engine = request.param()
+def engine(request: pytest.FixtureRequest) -> CopyEngine:
+    made: CopyEngine = request.param()
     return made
 
 
@@ -41,34 +41,37 @@ def work(*names: bytes, kind: ChunkKind = ChunkKind.FILES) -> ChunkWork:
     return ChunkWork(kind=kind, tree=TREE, paths=ListedPaths.of(paths), capabilities=TargetCapabilities())
 
 
-def test_a_bad_end_without_a_word_is_never_done(engine: Engine) -> None:
+def test_a_bad_end_without_a_word_is_never_done(engine: CopyEngine) -> None:
     for exit_code in (*range(1, 256), *range(-64, 0)):
         reader = engine.reader(work(b"one"), VIEW)
         outcome = reader.outcome(Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=False))
-        assert outcome.verdict is not Verdict.DONE, exit_code
+        assert outcome.verdict is not AttemptVerdict.DONE, exit_code
         assert outcome.message
 
 
-def test_endless_complaints_take_bounded_memory_and_are_never_done(engine: Engine) -> None:
+def test_endless_complaints_take_bounded_memory_and_are_never_done(engine: CopyEngine) -> None:
     reader = engine.reader(work(b"one"), VIEW)
     for _ in range(50):
         reader.stderr(b"x" * (1 << 20))
     outcome = reader.outcome(Completed(exit_code=23, stdout=b"", stderr=b"", timed_out=False))
-    assert outcome.verdict is Verdict.RETRY
+    assert outcome.verdict is AttemptVerdict.RETRY
 
 
 @pytest.mark.needs_root
-def test_it_copies_and_a_second_time_it_has_nothing_to_do(engine: Engine, scratch: Path) -> None:
+def test_it_copies_and_a_second_time_it_has_nothing_to_do(engine: CopyEngine, scratch: Path) -> None:
     source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
     (source / "file").write_bytes(b"content")
     streams = Streams(engine, scratch / "s", scratch / "t")
     first = streams.run([TREE + b"/file"], tree=TREE)
-    assert (first.outcome.verdict, first.outcome.counters) == (Verdict.DONE, StreamCounters(files=1, size_bytes=7))
+    assert (first.outcome.verdict, first.outcome.counters) == (
+        AttemptVerdict.DONE,
+        StreamCounters(files=1, size_bytes=7),
+    )
     assert (target / "file").read_bytes() == b"content"
     time.sleep(SETTLED_BEFORE_SCAN_S + 0.1)
     (target / "file").chmod(0o600)  # a ctime that is later than the source's beyond doubt
     second = streams.run([TREE + b"/file"], tree=TREE)
-    assert second.outcome.verdict is Verdict.DONE
+    assert second.outcome.verdict is AttemptVerdict.DONE
     assert second.outcome.counters.size_bytes == 0
 
 

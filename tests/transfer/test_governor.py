@@ -98,7 +98,7 @@ def test_the_load_of_a_host_counts_there_alone() -> None:
     assert dict(rules.decide(state, now, NO_CONTROLS).hosts) == {"gl1": 4, "gl2": 4, "watcher": 0}
 
 
-def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_passed() -> None:
+def test_tuned_limits_replace_given_ones_but_not_those_of_a_window() -> None:
     given_limits = Limits(bwlimit_bytes_per_s=1000, max_latency_s=0.05, max_load=3.0)
     tuned = Controls(tuned=Tuned(limits=Limits(jobs=9, bwlimit_bytes_per_s=500, max_load=4.0), since_s=0.0, by="anna"))
     hosts = {"localhost": 4, "watcher": 0}

@@ -111,7 +111,7 @@ class Target(MountedTarget):
         invocation: Any = SimpleNamespace(
             world=world,
             request=SimpleNamespace(layout=tuple(rules), stall_timeout_s=9.0),
-            say=lambda *words: said.append(words[-1]),
+            report=lambda *words: said.append(words[-1]),
         )
         asyncio.run(lay_out(invocation, "catalog-1", trees))
         return said
@@ -269,7 +269,7 @@ class Storage:
         return [await self.directory(path) for path in paths]
 
 
-def test_what_has_another_layout_is_named() -> None:
+def test_directories_with_another_layout_are_named() -> None:
     big = made(Surprise, kind=SurpriseKind.LAYOUT, tree=TREE, detail=rule_words(LARGE), examples=(TREE + b"/big",))
     of_tree = tuple(
         layout_surprises([made(TreeUsage, tree=UserTree(path=one, user="u")) for one in (TREE, b"work/b")], [HOMES])

@@ -9,7 +9,7 @@ from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles, OddKind
 from migrator.site.model import DIRECT
-from migrator.transfer.model import Verdict
+from migrator.transfer.model import AttemptVerdict
 from tests.conftest import MakeXfs
 from tests.support.entries import acl
 from tests.support.snapshots import snapshot
@@ -64,7 +64,7 @@ def test_the_tree_s_own_directory_stays_closed(scratch: Path, program: str) -> N
         ran = streams.run(
             [TREE, *(TREE + b"/" + name for name in (b"#comment", b";comment", b"plain"))], tree=TREE, kind=kind
         )
-        assert ran.outcome.verdict is Verdict.DONE
+        assert ran.outcome.verdict is AttemptVerdict.DONE
     assert (target.stat().st_mode & 0o7777, target.stat().st_uid) == (0o700, 0)
     assert {path.name for path in target.iterdir()} == {"#comment", ";comment", "plain", "elsewhere"}, (
         "nothing is deleted"
@@ -118,14 +118,14 @@ def test_only_the_attributes_travel_that_the_target_keeps(
     streams = Streams(engine_of(program), mount.path / "s", mount.path / "t", capabilities)
     for _ in range(2):
         ran = streams.run([TREE + b"/it"], tree=TREE, kind=kind)
-        assert (ran.outcome.verdict, ran.stderr) == (Verdict.DONE, b"")
+        assert (ran.outcome.verdict, ran.stderr) == (AttemptVerdict.DONE, b"")
         expected = sorted(name for name in os.listxattr(path) if name.startswith(kept)) if kept else []
         arrived = sorted(os.listxattr(target / "it"))
         # XFS shows its ACLs to root once more, under a name of its own.
         assert [name for name in arrived if not name.startswith("trusted.SGI_")] == expected
         # The target's own are left alone.
         os.setxattr(target / "it", "trusted.own", b"1")
-        assert streams.run([TREE + b"/it"], tree=TREE, kind=kind).outcome.verdict is Verdict.DONE
+        assert streams.run([TREE + b"/it"], tree=TREE, kind=kind).outcome.verdict is AttemptVerdict.DONE
         assert os.getxattr(target / "it", "trusted.own") == b"1"
         os.removexattr(target / "it", "trusted.own")
 

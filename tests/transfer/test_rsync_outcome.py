@@ -24,13 +24,13 @@ from migrator.plan.chunk_lists import ListedPaths
 from migrator.transfer.engines.rsync import ProgressParser, RsyncEngine
 from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, judge_rsync, parse_features
 from migrator.transfer.model import (
+    AttemptVerdict,
     FileProblem,
     FileProblemKind,
-    Outcome,
     StopReason,
     StreamCounters,
+    StreamOutcome,
     StreamView,
-    Verdict,
 )
 from migrator.transfer.ports import ChunkWork
 from tests.conftest import MakeXfs
@@ -58,7 +58,7 @@ ANY = -1
 class Expected:
     """`suspects` by name relative to the tree: kind and errno."""
 
-    verdict: Verdict
+    verdict: AttemptVerdict
     stop: StopReason | None = None
     suspects: tuple[tuple[bytes, FileProblemKind, int | None], ...] = ()
 
@@ -71,7 +71,12 @@ def bad(code: int | None, *names: bytes) -> tuple[tuple[bytes, FileProblemKind, 
     return tuple((name, FileProblemKind.BAD, code) for name in names)
 
 
-DONE, RETRY, STOP, INTERRUPTED = Verdict.DONE, Verdict.RETRY, Verdict.STOP, Verdict.INTERRUPTED
+DONE, RETRY, STOP, INTERRUPTED = (
+    AttemptVerdict.DONE,
+    AttemptVerdict.RETRY,
+    AttemptVerdict.STOP,
+    AttemptVerdict.INTERRUPTED,
+)
 
 
 @dataclass
@@ -340,7 +345,7 @@ _VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 
 def _judge(
     stderr: bytes, *names: bytes, exit_code: int = 23, groups: dict[bytes, int] | None = None, cut: bool = False
-) -> Outcome:
+) -> StreamOutcome:
     return judge_rsync(
         EndedRsync(
             exit_code=exit_code,
@@ -418,7 +423,7 @@ BROKEN_OFF, NOT_USED = (3, 11, 23), (1, 126, 127)
 def test_errors_that_concern_everything_stop(exit_codes: tuple[int, ...], line: bytes, stop: StopReason) -> None:
     for exit_code in exit_codes:
         outcome = _judge(line + b"\n", b"a", b"b", exit_code=exit_code)
-        assert (outcome.verdict, outcome.stop) == (Verdict.STOP, stop)
+        assert (outcome.verdict, outcome.stop) == (AttemptVerdict.STOP, stop)
         assert exit_code not in NOT_USED or "frobnicate" in outcome.message
 
 
@@ -426,7 +431,7 @@ def test_an_io_error_of_the_target_is_not_blamed_on_source_files() -> None:
     source = b'rsync: [sender] read errors mapping "/source/a": Input/output error (5)\n'
     target = b'rsync: [receiver] write failed on "/target/b": Input/output error (5)\n'
     alone = _judge(source, b"a", b"b")
-    assert (alone.verdict, [suspect.path for suspect in alone.suspects]) == (Verdict.DONE, [TREE + b"/a"])
+    assert (alone.verdict, [suspect.path for suspect in alone.suspects]) == (AttemptVerdict.DONE, [TREE + b"/a"])
     both = _judge(source + target, b"a", b"b", exit_code=11)
     assert (both.stop, both.suspects) == (StopReason.IO_ERROR, ())
 
@@ -438,7 +443,7 @@ def test_no_user_stops_the_pool_by_swapping_a_directory() -> None:
         b"ABORTING due to invalid path from sender: d/f0\n"
         b"rsync error: protocol incompatibility (code 2) at generator.c(1320) [generator=3.2.7]\n"
     )
-    assert _judge(stderr, b"d/f0", b"d/f1", exit_code=2).verdict is Verdict.RETRY
+    assert _judge(stderr, b"d/f0", b"d/f1", exit_code=2).verdict is AttemptVerdict.RETRY
 
 
 def _printed(name: bytes) -> bytes:
@@ -500,7 +505,7 @@ def test_no_name_stops_the_pool_or_hides(line: bytes, name: bytes, other: bytes)
     shown = _printed(name)
     stderr = line.replace(b"%s", shown) + b"\n"
     outcome = _judge(stderr, name, other)
-    assert outcome.verdict is Verdict.DONE
+    assert outcome.verdict is AttemptVerdict.DONE
     assert TREE + b"/" + name in {suspect.path for suspect in outcome.suspects}
 
 
@@ -512,14 +517,14 @@ def test_a_name_that_went_while_it_was_sent_leaves_its_other_names_in_doubt() ->
 
 def test_an_unexplained_line_means_another_try() -> None:
     known = b'rsync: [sender] link_stat "/source/a" failed: No such file or directory (2)\n'
-    assert _judge(known, b"a").verdict is Verdict.DONE
-    assert _judge(known, b"a", cut=True).verdict is Verdict.RETRY, "the rest could not be kept"
+    assert _judge(known, b"a").verdict is AttemptVerdict.DONE
+    assert _judge(known, b"a", cut=True).verdict is AttemptVerdict.RETRY, "the rest could not be kept"
     for strange in (
         b"rsync: [receiver] something new: Resource temporarily unavailable (11)\n",
         b'rsync: [receiver] chown "/target/elsewhere" failed: Operation not permitted (1)\n',
         b"segfault\n",
     ):
-        assert _judge(known + strange, b"a").verdict is Verdict.RETRY
+        assert _judge(known + strange, b"a").verdict is AttemptVerdict.RETRY
 
 
 @pytest.mark.parametrize("exit_code", [0, 23])
@@ -529,7 +534,7 @@ def test_a_message_with_the_last_component_alone_concerns_every_path_with_it(exi
         line = b'do_chmod: no symlink-safe chmod for "%s"; mode not set\n' % last
         outcome = _judge(line, b"fifo", b"d/fifo", b"d/other", exit_code=exit_code)
         expected = {TREE + b"/fifo", TREE + b"/d/fifo"}
-        assert outcome.verdict is Verdict.DONE
+        assert outcome.verdict is AttemptVerdict.DONE
         assert {suspect.path for suspect in outcome.suspects} == outcome.refused == expected
 
 
@@ -545,7 +550,7 @@ def test_a_message_about_no_listed_path_concerns_all_of_them_although_the_exit_c
     line: bytes, cut: bool
 ) -> None:
     outcome = _judge(line, b"a", b"d/b", exit_code=0, cut=cut)
-    assert outcome.verdict is Verdict.DONE
+    assert outcome.verdict is AttemptVerdict.DONE
     assert {suspect.path for suspect in outcome.suspects} == outcome.refused == {TREE + b"/a", TREE + b"/d/b"}
 
 
@@ -590,7 +595,7 @@ def _command(*, capabilities: TargetCapabilities = _PLAIN, features: RsyncFeatur
     )
 
 
-def test_what_the_target_keeps_decides() -> None:
+def test_options_follow_the_targets_capabilities() -> None:
     """Options whose effect real copies on one machine (`test_rsync.py`) do not show."""
     plain, beegfs = _command().argv, _command(capabilities=BEEGFS_CAPABILITIES).argv
     assert b"--numeric-ids" in plain

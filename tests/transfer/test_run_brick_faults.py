@@ -149,9 +149,7 @@ def test_a_whole_migration_runs_on_the_brick_servers(work: LabHandle, scratch: P
         runs.assert_equal()
 
 
-def test_what_the_mount_shows_otherwise_than_the_bricks_arrives_as_the_mount_shows_it(
-    work: LabHandle, runs: BrickRuns
-) -> None:
+def test_files_arrive_as_the_mount_shows_them_if_the_bricks_differ(work: LabHandle, runs: BrickRuns) -> None:
     tree = work.source / "work/ann/odd"
     (tree / "old").mkdir(parents=True)
     for number in range(4):
@@ -177,7 +175,7 @@ def test_what_the_mount_shows_otherwise_than_the_bricks_arrives_as_the_mount_sho
 
 
 @pytest.mark.guarantee("far-target")
-def test_where_the_target_is_not_mounted_nothing_is_written(runs: BrickRuns, work: LabHandle) -> None:
+def test_nothing_is_written_on_a_host_without_the_target(runs: BrickRuns, work: LabHandle) -> None:
     host = work.state.hosts[0]
     runs.prepare()
     with work.target_unmounted(host):

@@ -19,7 +19,7 @@ from migrator.hosts.ports import HostLost
 from migrator.ledger.locks import of_brick
 from migrator.operations.run_files import last_heard_s
 from migrator.transfer.model import RunStopped, StopReason
-from migrator.transfer.ports import BrickLook
+from migrator.transfer.ports import BrickReadiness
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import FakeProgress
@@ -28,19 +28,19 @@ from tests.support.run_world import ALICE, LIST, World, in_loop, plan_in_ranges,
 from tests.support.volumes import brick, volume
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"
-QUIET = BrickLook(reasons=(), fingerprint="")
-DRAINING = BrickLook(reasons=("a task is under way on volume vol1: Remove brick",), fingerprint="", lasting=True)
-BUSY = BrickLook(reasons=("the volume's state is not known: glusterd is busy",), fingerprint="")
+QUIET = BrickReadiness(reasons=(), fingerprint="")
+DRAINING = BrickReadiness(reasons=("a task is under way on volume vol1: Remove brick",), fingerprint="", lasting=True)
+BUSY = BrickReadiness(reasons=("the volume's state is not known: glusterd is busy",), fingerprint="")
 
 
 @dataclass
 class Volume:
     """The `BrickGuard` port: looks as they are told, the last one again and again."""
 
-    looks: list[BrickLook] = field(default_factory=lambda: [QUIET])
+    looks: list[BrickReadiness] = field(default_factory=lambda: [QUIET])
     asked: int = 0
 
-    async def look(self) -> BrickLook:
+    async def look(self) -> BrickReadiness:
         self.asked += 1
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
@@ -254,7 +254,7 @@ async def test_the_bricks_of_a_host_are_read_evenly(tmp_path: Path) -> None:
 
 @pytest.mark.guarantee("bricks-and-mount")
 @in_loop
-async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount(world: World) -> None:
+async def test_chunks_read_while_a_drain_began_are_read_again_through_the_mount(world: World) -> None:
     world.bricks = Volume([QUIET, DRAINING])
     await world.run()
     read = read_by(streams_of(world, 0)) | read_by(streams_of(world, 1))
@@ -310,7 +310,7 @@ async def test_bricks_are_read_again_when_the_volume_is_well(world: World) -> No
     before: list[int] = []
 
     class Mended(Volume):
-        async def look(self) -> BrickLook:
+        async def look(self) -> BrickReadiness:
             if self.asked == 2:
                 before.extend(len(streams_of(world, number).streams) for number in (0, 1))
                 well.set()
@@ -330,7 +330,7 @@ async def test_bricks_are_read_again_when_the_volume_is_well(world: World) -> No
 
 
 @in_loop
-async def test_what_was_read_while_the_volume_was_not_well_is_read_again(world: World) -> None:
+async def test_chunks_read_while_the_volume_was_unwell_are_read_again(world: World) -> None:
     """Also where it is well again at the end of the stream."""
     path = min(listed_bricks(world)[ONE])
     bricks = world.bricks = Volume([QUIET, BUSY, QUIET])
@@ -358,7 +358,7 @@ async def test_an_attempt_on_a_host_that_is_away_is_waited_for_until_its_lease_i
     await world.run(dry_run=True)
     chunk = world.leave_attempt("gl1", world.clock.now_s())
     world.more_lanes[0].lost = HostLost("gl1 cannot be reached")
-    with pytest.raises(Refused, match="may still be at work on host gl1"):
+    with pytest.raises(Refused, match="may still run on host gl1"):
         await world.run(lease_s=30.0)
     # While the ledger is held, the directory of a run alone says that it is alive.
     (killed,) = (replace(run, directory=str(tmp_path)) for run in world.ledger.passes.runs_with_attempts())

@@ -26,7 +26,7 @@ from migrator.plan.model import TransferCost
 from migrator.transfer import governor as streams
 from migrator.transfer.governor import LOOK_EVERY_S, Governing
 from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
-from migrator.transfer.ports import BrickLook, ChunkWork
+from migrator.transfer.ports import BrickReadiness, ChunkWork
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import VirtualClock
 from tests.support.run_world import ALICE, World, in_loop, small_world
@@ -166,8 +166,8 @@ async def test_at_the_end_of_a_window_what_is_at_work_ends_and_the_rest_waits_fo
     assert max(one.ended_s or 0.0 for one in governed.streams.work[:4]) > BEGIN_S + 2 * MINUTE_S
     assert 5 * MINUTE_S <= min(begun[4:]) < 6 * MINUTE_S
     assert governed.said[:2] == [
-        "no chunk is begun until minute 1355: outside the windows of [transfer]",
-        "chunks are begun again: up to 2 streams",
+        "no chunk starts until minute 1355: outside the windows of [transfer]",
+        "chunks start again: up to 2 streams",
     ]
     assert governed.records[1].until_s == BEGIN_S + 5 * MINUTE_S
 
@@ -203,7 +203,7 @@ async def test_streams_together_never_pass_their_limit_also_while_it_changes(gov
 
 @in_loop
 async def test_hosts_without_work_get_no_share_of_the_limit(tmp_path: Path) -> None:
-    brick, quiet = "gl1:/bricks/1", BrickLook(reasons=(), fingerprint="")
+    brick, quiet = "gl1:/bricks/1", BrickReadiness(reasons=(), fingerprint="")
     world = small_world(tmp_path, files=16, per_chunk=2, bricks=(brick,))
     governed = Governed(world, Limits(bwlimit_bytes_per_s=1000))
     on_brick = SlowStreams(world.source, world.target, host="gl1", clock=lambda: world.clock)
@@ -230,7 +230,7 @@ async def test_the_share_of_a_running_stream_follows_its_need(governed: Governed
         assert sum(shares) <= 1000 * MIB
         return [share // MIB for share in shares]
 
-    async with streams.governed(governed.governing(), lanes, run_id=None, clock=clock, say=print) as governor:
+    async with streams.governed(governed.governing(), lanes, run_id=None, clock=clock, report=print) as governor:
         assert governor is not None
         for number, host in enumerate(hosts):
             governor.begin(number, host, hosts=hosts)
@@ -261,7 +261,7 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
         (Bound.LATENCY, 1),
     ]
     assert governed.said == [
-        "up to 2 of 4 streams are at work now: small operations on the target take long: the newest probe took 400 ms, "
+        "up to 2 of 4 streams run now: small operations on the target take long: the newest probe took 400 ms, "
         "the limit is 50 ms"
     ]
     later = [one for one in governed.streams.work if one.began_s > BEGIN_S + 130.0]

@@ -60,7 +60,7 @@ async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: World,
 
 
 @in_loop
-async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_and_times_say(world: World) -> None:
+async def test_files_of_a_failed_sync_are_copied_again_whatever_their_size_and_times(world: World) -> None:
     world.target.sync_errors = [errno.EIO]
     with pytest.raises(RunStopped) as caught:
         await world.run(jobs=1)

@@ -14,7 +14,7 @@ from migrator.core.entry import ACL_DEFAULT, SYMLINK_MODE
 from migrator.core.states import ChunkKind
 from migrator.fs.reading import ReadingFileSystem
 from migrator.site.model import DIRECT
-from migrator.transfer.model import Verdict
+from migrator.transfer.model import AttemptVerdict
 from tests.conftest import MakeXfs
 from tests.gluster.walks import run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
@@ -98,7 +98,7 @@ def test_nodes_get_their_modes_whatever_a_chmod_answers(xfs_source: XfsMount, li
         )
         for kind, paths in order:
             ran = streams.run(paths, tree=TREE, kind=kind)
-            assert (ran.outcome.verdict, ran.outcome.suspects) == (Verdict.DONE, ()), ran
+            assert (ran.outcome.verdict, ran.outcome.suspects) == (AttemptVerdict.DONE, ()), ran
             files += ran.outcome.counters.files if kind is ChunkKind.FILES else 0
         return files
 

@@ -39,7 +39,7 @@ def running(site: Site) -> Iterator["subprocess.Popen[str]"]:
         process.communicate(timeout=DEADLINE_S)
 
 
-def test_what_is_set_is_shown_kept_and_put_back(planned: Site) -> None:
+def test_limits_are_shown_kept_and_reset(planned: Site) -> None:
     site = planned
     nothing = asked(site, "tune")
     assert nothing["controls"] == {"hold": None, "tuned": None}

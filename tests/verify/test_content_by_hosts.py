@@ -30,7 +30,7 @@ from migrator.operations.run_files import output_of
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits, StreamCounters
-from migrator.transfer.ports import BrickLook, Way
+from migrator.transfer.ports import BrickReadiness, ConnectedHost
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentReader, Readers
 from migrator.verify.stage import Verification
@@ -58,8 +58,8 @@ class Guard:
     def __init__(self) -> None:
         self.answers: list[tuple[str, ...]] = []
 
-    async def look(self) -> BrickLook:
-        return BrickLook(reasons=self.answers.pop(0) if self.answers else (), fingerprint="f")
+    async def look(self) -> BrickReadiness:
+        return BrickReadiness(reasons=self.answers.pop(0) if self.answers else (), fingerprint="f")
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Site:
         async def reach(_: str) -> Host:
             return LocalHost(name=host)
 
-        async def make_way(reached: Host, brick: str | None) -> Way:
+        async def prepare(reached: Host, brick: str | None) -> ConnectedHost:
             executor = Executor(
                 LocalProcesses(),
                 source_root=world.source_root,
@@ -117,9 +117,9 @@ class Site:
                 compiled=placing(),
                 host=reached.name,
             )
-            return Way(executor=executor, engines={}, brick=None if brick is None else RULES)
+            return ConnectedHost(executor=executor, engines={}, brick=None if brick is None else RULES)
 
-        return HostLane(host, 2, reads_mount=reads_mount, reach=reach, make_way=make_way)
+        return HostLane(host, 2, reads_mount=reads_mount, reach=reach, prepare=prepare)
 
     def readers(self) -> Readers:
         self.begin_pass()
@@ -193,9 +193,7 @@ def test_content_read_ahead_is_not_read_again(site: Site) -> None:
     assert site.given() == []
 
 
-def test_what_was_digested_while_it_was_copied_is_read_on_the_target_only(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_digested_while_copied_are_read_on_the_target_only(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     names, again = (*NAMES, b"late"), b"sub/again"
     for tree in (site.world.tree, site.world.copy):
         os.link(tree / "sub" / "d", tree / "sub" / "again")
@@ -420,7 +418,7 @@ def test_streams_share_the_limit_of_runs_and_wait_while_the_migration_is_paused(
 
         class Told(FakeProgress):
             def event(self, event: Event) -> None:
-                if "no chunk is begun until it is resumed" in event.message:
+                if "no chunk starts until it is resumed" in event.message:
                     told.set()
 
         site.world.progress = Told()

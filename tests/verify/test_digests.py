@@ -7,7 +7,7 @@ from migrator.catalog.model import ContentReading, ListedPath
 from migrator.fs.model import DigestPolicy
 from migrator.fs.rules import is_sampled
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.verify.digests import equal_readings, known_of, read_lines, told_of
+from migrator.verify.digests import equal_readings, known_of, read_lines, reported_of
 
 TREE = b"home/anna"
 READING = ContentReading(verification=7, source_clock_ns=None, target_clock_ns=3)
@@ -61,7 +61,7 @@ def test_files_of_the_same_size_and_digest_on_both_sides_are_equal(
                 expected[row.path] = (of_group.get(row.link_group, lines.get(at)), number, row)
     known = known_of(
         [
-            told_of(ListedPaths.of(some).columns, output(lines), tree=TREE, clock_ns=number)
+            reported_of(ListedPaths.of(some).columns, output(lines), tree=TREE, clock_ns=number)
             for number, (some, lines) in enumerate(listed)
         ],
         policy,

@@ -23,7 +23,7 @@ from migrator.core.units import NS_PER_S
 from migrator.fs.model import DigestPolicy, ScanProblem, SurpriseKind, TargetCapabilities
 from migrator.fs.rules import compare, is_sampled
 from migrator.fs.rules_equality import FileState
-from migrator.verify.joined import Joined, Left, Listing
+from migrator.verify.joined import Joined, Left, SideListing
 from migrator.verify.model import CTIME_MARGIN_NS, is_carried_over
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
@@ -60,10 +60,10 @@ def columns_of(path: bytes, read: ReadContent) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([dict(zip(READINGS_SCHEMA.names, row, strict=True))], schema=READINGS_SCHEMA)
 
 
-def listing(directory: Path, entries: Sequence[Entry], *, of: bytes = TREE) -> Listing:
+def listing(directory: Path, entries: Sequence[Entry], *, of: bytes = TREE) -> SideListing:
     file = directory / f"{len(list(directory.iterdir()))}.parquet"
     write_part(file, pa.Table.from_batches([rows_of(of, entries)]))
-    return Listing(files=(str(file),))
+    return SideListing(files=(str(file),))
 
 
 @st.composite

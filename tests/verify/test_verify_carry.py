@@ -199,7 +199,7 @@ def test_a_manifest_that_is_not_what_the_ledger_knows_is_not_asked(
     record = again(world)
     assert (record.digested_files, record.carried_files) == (5, 0)
     warnings = [event.message for event in world.progress.events if event.severity is Severity.WARNING]
-    assert any("cannot be asked what it read" in message for message in warnings)
+    assert any("its manifest is not readable" in message for message in warnings)
     assert again(world).carried_files == 5
 
 

@@ -28,7 +28,7 @@ from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster import walks
 from migrator.reap.model import archive_directory
-from migrator.verify.joined import Listing, ListingWriter
+from migrator.verify.joined import ListingWriter, SideListing
 from tests.support.catalogs import whole_catalog
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 
@@ -67,7 +67,7 @@ def scan_now(world: World, name: str, *, close: bool = True, scope: tuple[bytes,
     ("scope", "killed", "gone"),
     [((), False, 3), ((), True, 3), ((TREE, OTHER_TREE), False, 3), ((OTHER_TREE, TREE + b"x"), False, 0)],
 )
-def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(
+def test_a_path_of_an_earlier_scan_that_is_absent_is_proven_gone(
     world: World, scope: tuple[bytes, ...], killed: bool, gone: int
 ) -> None:
     """A catalog of other trees is not read."""
@@ -126,7 +126,7 @@ def spoil_listing(monkeypatch: pytest.MonkeyPatch, side: str, without: bytes | N
     """A listing of a side lacks a path and all beneath it, and has problems: a server was away for a moment."""
     plain = ListingWriter.close
 
-    def close(writer: ListingWriter) -> Listing:
+    def close(writer: ListingWriter) -> SideListing:
         if writer.directory.name == side:
             for number, batch in enumerate(writer._batches):
                 kept = [
@@ -150,7 +150,7 @@ def spoil_listing(monkeypatch: pytest.MonkeyPatch, side: str, without: bytes | N
         (None, (TREE, b"", b"home")),
     ],
 )
-def test_what_a_listing_has_not_told_is_looked_at(
+def test_a_path_that_a_listing_lacks_is_looked_up(
     world: World, monkeypatch: pytest.MonkeyPatch, side: str, without: bytes | None, doubts: tuple[bytes, ...]
 ) -> None:
     world.copy_trees()
@@ -172,7 +172,7 @@ def call(*argv: str | Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "sub", "a"])
-def test_what_is_mounted_within_a_tree_is_not_the_users(world: World, path: str) -> None:
+def test_a_file_system_mounted_within_a_tree_is_not_compared(world: World, path: str) -> None:
     world.copy_trees()
     over = world.directory / "over"
     over.mkdir()

@@ -32,7 +32,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_what_cannot_be_read_meanwhile_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_unreadable_during_an_outage_are_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, read = Storage(), type(world.target).digest
 
     def failing(self: object, path: bytes, algorithm: str) -> Digest:

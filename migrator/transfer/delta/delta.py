@@ -25,7 +25,7 @@ from migrator.plan.rules import after_delta, moved_trees
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import bases
 from migrator.transfer.context import PassUnderWay
-from migrator.transfer.delta.extras import search_extras, standing_verification
+from migrator.transfer.delta.extras import open_differences, search_extras
 from migrator.transfer.delta.model import ChangeKind, Changes, WrittenMoves
 from migrator.transfer.delta.moves import carry_out_moves
 from migrator.transfer.delta.rules import deletion_problems, shrunk_trees
@@ -37,7 +37,7 @@ from migrator.transfer.model import (
     PassRecord,
     TreeApart,
 )
-from migrator.transfer.passes import BatchPass
+from migrator.transfer.passes import PassRun
 from migrator.transfer.remaining import remaining
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def found_to_differ(
     """
     found: set[bytes] = set()
     for tree in trees:
-        newest = standing_verification(ledger, plan, batch, tree)
+        newest = open_differences(ledger, plan, batch, tree)
         if newest is not None and newest.manifest is not None:
             paths = differing.differing(newest.manifest, digest=newest.differences_digest)
             found.update(path for path in paths if is_beneath(path, tree))
@@ -97,7 +97,7 @@ class NoTreeLeft(bases.BatchRefused):
 
 
 @dataclass(slots=True, kw_only=True)
-class DeltaPass(BatchPass):
+class DeltaPass(PassRun):
     """One delta pass: a new one, or the last one if it is unfinished. A final pass (`kind`) is always new, and also
     sends the paths that an interrupted one did not. It does not change the state of the batch, because its own
     verification follows.
@@ -123,7 +123,7 @@ class DeltaPass(BatchPass):
                         self.world.lanes,
                         run_id=None,
                         clock=self.world.clock,
-                        say=partial(self.say, EventKind.STREAMS_SET),
+                        report=partial(self.report, EventKind.STREAMS_SET),
                         frozen=True,
                     )
                     self.invocation.governor = await governing.enter_async_context(governor)
@@ -288,7 +288,7 @@ class DeltaPass(BatchPass):
         self.set_apart += apart
         for one in apart:
             message = f"set apart: {show(one.tree)}: {one.reason}; the next pass scans it again"
-            self.say(EventKind.TREES_SET_APART, Severity.WARNING, message)
+            self.report(EventKind.TREES_SET_APART, Severity.WARNING, message)
         left = [tree for tree in trees if tree not in reasons]
         if not left:
             raise NoTreeLeft(
@@ -305,7 +305,7 @@ class DeltaPass(BatchPass):
         """Raises Refused if paths that appear to have vanished may still exist."""
         problems = await self._problems(changes, base, catalog)
         for problem in problems:
-            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
+            self.report(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
         if problems:
             raise Refused(
                 f"batch {self.batch.number}: nothing is renamed or removed on the target: {'; '.join(problems)}",
@@ -338,9 +338,9 @@ class DeltaPass(BatchPass):
             passes.set_state(record.id, PassState.RUNNING, self.world.clock.now_s())
         passes.retry_failed(record.id)
         changes = passes.changes(record.id)
-        words = "nothing changed" if changes is None or changes.nothing else change_words(changes)
+        words = "nothing changed" if changes is None or changes.nothing else describe_changes(changes)
         message = f"{_title(record)} over batch {self.batch.number}: {words}"
-        self.say(EventKind.PASS_STARTED, Severity.INFO, message)
+        self.report(EventKind.PASS_STARTED, Severity.INFO, message)
         return passes.read(record.id)
 
     async def _move(self, record: PassRecord, under_way: PassUnderWay) -> None:
@@ -359,7 +359,7 @@ class DeltaPass(BatchPass):
 _SAID = {ChangeKind.ATTRIBUTES: "with other attributes", ChangeKind.UNSETTLED: "sent to be sure"}
 
 
-def change_words(changes: Changes) -> str:
+def describe_changes(changes: Changes) -> str:
     """The changes, by kind."""
     found = [(kind, changes.tally(kind)) for kind in ChangeKind]
     return ", ".join(

@@ -16,7 +16,7 @@ from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
-from migrator.transfer.context import Invocation
+from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.model import ChangeKind, Changes, ExtrasOfTree, TreeChanges
 from migrator.transfer.delta.rules import shrunk_trees
 
@@ -32,7 +32,7 @@ Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
 async def search_extras(
     extras: "Extras | None",
     *,
-    invocation: Invocation,
+    invocation: RunInvocation,
     plan: Plan,
     batch: Batch,
     base: str,
@@ -69,13 +69,13 @@ async def search_extras(
         subject = f"batch {batch.number}"
         if stay:
             reasons = dict.fromkeys(word for words in against.values() for word in words)
-            message = f"left on the target: {_extras_words(stay)}: {'; '.join((*reasons, *shrunk.values()))}"
-            invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
+            message = f"left on the target: {_describe_extras(stay)}: {'; '.join((*reasons, *shrunk.values()))}"
+            invocation.report(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
         if go:
             await asyncio.to_thread(found.keep, [one.tree for one in go])
             shown = ", ".join(show(tree.tree) for tree in go[:_SHOWN])
-            message = f"to the target's trash: {_extras_words(go)}, in {shown}"
-            invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, message)
+            message = f"to the target's trash: {_describe_extras(go)}, in {shown}"
+            invocation.report(EventKind.PASS_MOVED, Severity.INFO, subject, message)
         return bool(go)
 
     wanted = await asyncio.to_thread(where)
@@ -109,7 +109,7 @@ async def against_trees(
     return {tree: words for tree, words in alone if words}
 
 
-def _extras_words(trees: Sequence[TreeChanges]) -> str:
+def _describe_extras(trees: Sequence[TreeChanges]) -> str:
     names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in trees)
     return f"{several(names, 'path')} that the source has no more, and no pass of this plan removed"
 
@@ -128,7 +128,7 @@ def extras_of(ledger: "TransferLedger", plan: str, batch: int, tree: bytes) -> E
                 # This pass has removed earlier extras. A seed pass removes nothing.
                 if one.kind is not PassKind.SEED and one.state is PassState.DONE:
                     break
-    named = standing_verification(ledger, plan, batch, tree)
+    named = open_differences(ledger, plan, batch, tree)
     return ExtrasOfTree(
         tree=tree,
         brought=tuple(dict.fromkeys(one.catalog for one in passes)),
@@ -138,7 +138,7 @@ def extras_of(ledger: "TransferLedger", plan: str, batch: int, tree: bytes) -> E
     )
 
 
-def standing_verification(ledger: "TransferLedger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
+def open_differences(ledger: "TransferLedger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
     """The newest verification of a tree, if it found differences and no pass after the seed has covered the
     tree since.
     """

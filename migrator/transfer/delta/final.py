@@ -58,7 +58,7 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
     catalog = await deltas.scan([tree.path for tree in batch.trees])
     if not catalog.whole:
         raise Refused(
-            f"what the source of {', '.join(show(tree.path) for tree in batch.trees)} is now could not be read: "
+            f"the source of {', '.join(show(tree.path) for tree in batch.trees)} could not be scanned: "
             + "; ".join(catalog.reasons),
             cause="a part of the source could not be read",
             hint="solve that, then run the same command again",

@@ -25,7 +25,7 @@ from migrator.fs.moving import MovingTarget, Standing
 from migrator.fs.rules import shows_time
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.delta.model import Gone, Rename
-from migrator.transfer.judging import look
+from migrator.transfer.judging import look_up
 from migrator.transfer.model import (
     FileProblem,
     FileProblemKind,
@@ -83,7 +83,7 @@ async def apply_moves(
             cause="the state directory was changed while the pass was in progress",
             hint="bring the state directory back as it was",
         )
-    carrying = _Carrying(under_way, moves, lists, move_list, place)
+    carrying = _MoveList(under_way, moves, lists, move_list, place)
     try:
         await carrying.carry_out()
     except _StepStopped as stopped:
@@ -100,7 +100,7 @@ _StillThere = tuple[Gone, EntryType]
 """A vanished path, and the type of its present entry on the target."""
 
 
-class _Carrying:
+class _MoveList:
     def __init__(
         self, under_way: PassUnderWay, moves: MovingTarget, lists: "MoveListFiles", move_list: str, place: str
     ) -> None:
@@ -176,7 +176,7 @@ class _Carrying:
         """Move one renamed path out of its tree; if that is impossible, record it durably."""
         number, rename = numbered
         staged, missing = self._staged_path(number), self._missing_path(number)
-        with _saying(f"taking {show(rename.old)} out for its new name {show(rename.new)}"):
+        with _stopping_step(f"taking {show(rename.old)} out for its new name {show(rename.new)}"):
             if not self._fresh and (self._moves.look(staged) or self._moves.look(missing)):
                 return
             seen = self._moves.look(rename.old)
@@ -190,7 +190,7 @@ class _Carrying:
         """Put one path under its new name. Any other entry with that name is stale: the name belongs to this path."""
         number, rename = numbered
         staged = self._staged_path(number)
-        with _saying(f"renaming {show(rename.old)} to {show(rename.new)}"):
+        with _stopping_step(f"renaming {show(rename.old)} to {show(rename.new)}"):
             if self._moves.look(staged) is None:
                 if self._moves.look(self._missing_path(number)) is not None:
                     self.moved.to_send.append(rename)
@@ -269,7 +269,7 @@ class _Carrying:
         source = self._world.source
         seen = await self._call(
             "looking at vanished paths on the source",
-            lambda: [look(source, self._location(gone)[1]) for gone, _ in there],
+            lambda: [look_up(source, self._location(gone)[1]) for gone, _ in there],
             stuck=StopReason.DISCONNECTED,
         )
         await self._check_health()
@@ -282,7 +282,7 @@ class _Carrying:
                 # One path that cannot be read, as in a split-brain, holds up no other. Health shows whether all of it fails.
                 reason = stop_reason(entry.errno)
                 if reason is not None and reason is not StopReason.IO_ERROR:
-                    raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_words(entry)}")
+                    raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_reason(entry)}")
                 self.moved.left.append(self._location(gone)[1])
             elif (entry.type is EntryType.DIRECTORY) is not (kind is EntryType.DIRECTORY):
                 # The new source entry of this name cannot be created on the target until this one is gone.
@@ -294,7 +294,7 @@ class _Carrying:
         return proven, again
 
     def _trash_one(self, gone: Gone) -> None:
-        with _saying(f"moving {show(gone.path)}, which vanished, to the trash"):
+        with _stopping_step(f"moving {show(gone.path)}, which vanished, to the trash"):
             if self._moves.trash(self._location(gone)[0], self._place, name=gone.path) is not None:
                 self.moved.trashed += 1
 
@@ -317,31 +317,31 @@ class _Carrying:
 
     async def _call(self, what: str, work: Callable[[], T], *, stuck: StopReason = StopReason.TARGET_STUCK) -> T:
         try:
-            with _saying(what):
+            with _stopping_step(what):
                 return await self._world.blocking(work, timeout_s=self._pass.request.stall_timeout_s)
         except TimeoutError as error:
             raise _StepStopped(stuck, f"{what}: it takes too long") from error
 
     async def _sync(self) -> None:
         try:
-            with _saying("syncing the target"):
+            with _stopping_step("syncing the target"):
                 await self._pass.sync.begun_after_now()
         except TimeoutError as error:
             raise _StepStopped(StopReason.TARGET_STUCK, "syncing the target: it takes too long") from error
 
 
 @contextmanager
-def _saying(what: str) -> Iterator[None]:
+def _stopping_step(what: str) -> Iterator[None]:
     """Turn an error of a system call into a stop of the step; the message names the operation."""
     try:
         yield
     except TimeoutError:
         raise
     except OSError as error:
-        raise _StepStopped(stop_reason(error.errno) or StopReason.TARGET_MOVES, f"{what}: {_words(error)}") from error
+        raise _StepStopped(stop_reason(error.errno) or StopReason.TARGET_MOVES, f"{what}: {_reason(error)}") from error
 
 
-def _words(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
@@ -372,10 +372,12 @@ async def carry_out_moves(
         digest=record.move_list_digest or "",
         place=trash_place(record.started_at_s, batch, record.kind.value, record.number),
     )
-    _say_moved(under_way, title, moved)
+    _report_moved(under_way, title, moved)
     if moved.stop is not None:
         reason, detail = moved.stop
-        words = await under_way.storage.full_words() if reason is StopReason.TARGET_FULL and under_way.storage else ""
+        words = (
+            await under_way.storage.fullest_targets() if reason is StopReason.TARGET_FULL and under_way.storage else ""
+        )
         under_way.stop(reason, f"{detail}; {words}" if words else detail)
         return
     world.ledger.passes.note(record.id, [*_not_renamed(moved), *_left(moved)], world.clock.now_s())
@@ -390,7 +392,7 @@ def only_not_renamed(passes: "PassRecords", pass_id: int) -> bool:
     return bool(changed) and all(problem.reason == _NOT_RENAMED for problem in changed)
 
 
-def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
+def _report_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
     said = [
         f"{several(count, 'path', 'paths')} {what}"
         for count, what in (
@@ -406,7 +408,7 @@ def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
         batch = under_way.batch.number
         severity = Severity.WARNING if moved.left or moved.to_send else Severity.INFO
         message = f"{title} over batch {batch}, on the target: {'; '.join(said)}"
-        under_way.invocation.say(EventKind.PASS_MOVED, severity, f"batch {batch}", message)
+        under_way.invocation.report(EventKind.PASS_MOVED, severity, f"batch {batch}", message)
 
 
 def _not_renamed(moved: Moved) -> list[FileProblem]:

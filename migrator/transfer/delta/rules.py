@@ -12,7 +12,7 @@ from migrator.core.units import format_count, format_size
 from migrator.site.rules_guards import shrink_losses, shrink_remedy
 from migrator.transfer.delta.model import ChangeKind, Changes, TreeChanges
 
-_LOOK = "look at it on the source"
+_LOOK = "check it on the source"
 _RIGHT_ALL_THE_SAME = (
     "if it is right, make a new plan with `migrator plan --activate`, whose passes begin from the source as it is now"
 )
@@ -52,21 +52,21 @@ def shrunk_trees(changes: Changes, max_shrink: float) -> Mapping[bytes, str]:
 
 def _catalog_problems(name: str, whole: bool | None) -> Iterable[str]:
     if whole is None:
-        yield f"whether the catalog {name} is whole is not known: bring it back, or scan again"
+        yield f"the catalog {name} may not be whole: the ledger has no record of its scan. Restore it, or scan again"
     elif not whole:
         yield f"the catalog {name} is not whole, so what it lacks may be there: see `migrator scan`, and scan again"
 
 
 def _brick_problems(changes: Changes, base: str | None, now: str | None, source: str | None) -> Iterable[str]:
     if not base or not now:
-        yield "which bricks the source had when it was scanned is not known: make a new plan with `migrator plan --activate`"
+        yield "the bricks that the source had when it was scanned are unknown: make a new plan with `migrator plan --activate`"
     elif base != now:
         yield (
             f"the source's bricks or options were changed between the catalogs {changes.base} and {changes.now}, so what "
-            f"vanished may have been on a brick that was taken away: look at `gluster volume info`; {_RIGHT_ALL_THE_SAME}"
+            f"vanished may have been on a brick that was removed: see `gluster volume info`; {_RIGHT_ALL_THE_SAME}"
         )
     if not source:
-        yield "which bricks the source has now is not known: see `migrator doctor`"
+        yield "the bricks that the source has now are unknown: see `migrator doctor`"
     elif now and now != source:
         yield f"the source's bricks or options were changed since the catalog {changes.now}: scan again"
 

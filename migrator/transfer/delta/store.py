@@ -352,7 +352,7 @@ class Comparisons:
         unsettled_trees: Collection[bytes] = (),
         leftovers: Collection[bytes] = (),
         reap_list: Path | None = None,
-    ) -> Iterator["Comparison"]:
+    ) -> Iterator["CatalogComparison"]:
         """Compare two closed catalogs. `unsettled` are paths, and `unsettled_trees` whole trees, that are not known to
         have arrived: they are sent again whether they changed or not. `leftovers` are paths that the target may have
         although the base lacks them: they count as paths of the base that changed.
@@ -405,7 +405,7 @@ class Comparisons:
             (rows,) = connection.execute(_WANTED_ROWS).fetchone() or (0,)
             require_room(self._scratch, rows)
             differ = _compare(connection, rows, reap_list)
-            yield Comparison(connection, before.record, after.record, sorted(set(trees)), differ=differ)
+            yield CatalogComparison(connection, before.record, after.record, sorted(set(trees)), differ=differ)
 
 
 def _keep_keys(
@@ -515,7 +515,7 @@ def _segments(sources: Sequence[_Source]) -> Iterator[tuple[bytes, bytes, _Sourc
     yield from close(None)
 
 
-class Comparison:
+class CatalogComparison:
     """Two compared catalogs, for some trees. Queries are out of core, one at a time. Blocking."""
 
     def __init__(

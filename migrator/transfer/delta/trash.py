@@ -10,7 +10,7 @@ from migrator.core.units import format_duration, several
 from migrator.fs.model import trash_place
 from migrator.ledger.model import SiteRecord
 from migrator.transfer import bases
-from migrator.transfer.context import Invocation
+from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.guards import mount_findings
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SUBJECT = "the trash of the target"
 
 
-async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord) -> None:
+async def expire_trash(invocation: RunInvocation, deltas: Deltas, site: SiteRecord) -> None:
     """Remove places older than the retention time, except those of unfinished passes. May be called again.
 
     An event reports the removed places. A failure is only a warning: the run continues, and the next run tries again.
@@ -46,7 +46,7 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
             f"removed {several(expired.places, 'place')} older than {format_duration(deltas.trash_keep_s)}, "
             f"with {several(expired.names, 'name')}"
         )
-        invocation.say(EventKind.TRASH_EXPIRED, Severity.INFO, _SUBJECT, message)
+        invocation.report(EventKind.TRASH_EXPIRED, Severity.INFO, _SUBJECT, message)
     for problem in expired.problems:
         _warn(invocation, problem)
 
@@ -65,5 +65,5 @@ def unfinished_places(ledger: "TransferLedger") -> frozenset[str]:
     )
 
 
-def _warn(invocation: Invocation, message: str) -> None:
-    invocation.say(EventKind.TRASH_EXPIRED, Severity.WARNING, _SUBJECT, message)
+def _warn(invocation: RunInvocation, message: str) -> None:
+    invocation.report(EventKind.TRASH_EXPIRED, Severity.WARNING, _SUBJECT, message)

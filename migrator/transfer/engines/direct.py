@@ -72,7 +72,7 @@ def parse_event(line: bytes) -> PathEvent | None:
     )
 
 
-def judge_direct(ended: EndedDirect) -> model.Outcome:
+def judge_direct(ended: EndedDirect) -> model.StreamOutcome:
     """The verdict, and the files that did not arrive, or not as listed.
 
     STOP for errors that no chunk is to blame for; DONE if the list was processed to its end; RETRY if something remains
@@ -86,16 +86,18 @@ def judge_direct(ended: EndedDirect) -> model.Outcome:
     if (cut := ended.cut_short(description, by_signal=rules.ENDED_BY_SIGNAL, unusable=_UNUSABLE)) is not None:
         return cut
     if ended.exit_code != _LIST_DONE or ended.garbled:
-        return ended.outcome(model.Verdict.RETRY, description)
+        return ended.outcome(model.AttemptVerdict.RETRY, description)
     suspects = tuple(_problem(ended.paths[event.index].path, event) for event in ended.events)
-    return ended.outcome(model.Verdict.DONE, suspects=suspects)
+    return ended.outcome(model.AttemptVerdict.DONE, suspects=suspects)
 
 
-def _stop(ended: EndedDirect) -> model.Outcome | None:
+def _stop(ended: EndedDirect) -> model.StreamOutcome | None:
     """The first error that concerns more than single files."""
     for event in ended.events:
         if (reason := _stop_reason(event)) is not None:
-            return ended.outcome(model.Verdict.STOP, f"{show(ended.paths[event.index].path)}: {_reason(event)}", reason)
+            return ended.outcome(
+                model.AttemptVerdict.STOP, f"{show(ended.paths[event.index].path)}: {_reason(event)}", reason
+            )
     return None
 
 
@@ -137,7 +139,7 @@ def _reason(event: PathEvent) -> str:
 
 def _describe(ended: EndedDirect) -> str:
     said = show(ended.stderr.strip()[-_SHOWN_STDERR_BYTES:])
-    told = "; it told something that is no event" if ended.garbled else ""
+    told = "; it printed a line that is not an event" if ended.garbled else ""
     return f"migrator-native copy ended with {ended.exit_code}{told}" + (f"; {said}" if said else "")
 
 
@@ -229,7 +231,7 @@ class DirectReader(StreamReader):
     def counters(self) -> model.StreamCounters:
         return self._counters
 
-    def outcome(self, completed: Completed) -> model.Outcome:
+    def outcome(self, completed: Completed) -> model.StreamOutcome:
         return judge_direct(
             EndedDirect(
                 exit_code=completed.exit_code,

@@ -19,7 +19,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.transfer.engines.rsync import ProgressParser, bandwidth, capability_options
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED, Ended, EndedRsync, judge_rsync
-from migrator.transfer.model import Outcome, StopReason, StreamCounters, StreamView, Verdict
+from migrator.transfer.model import AttemptVerdict, StopReason, StreamCounters, StreamOutcome, StreamView
 from migrator.transfer.ports import TAIL_BYTES, DriverView, DriverWork, Kept, Lines, StreamReader
 
 _STOPPING = (
@@ -62,36 +62,36 @@ def stop_of(parts: Sequence[PartLog], view: StreamView) -> tuple[StopReason, str
     """The first error that no file is to blame for, with the stream's message; None if there is none."""
     for part in parts:
         outcome = _judge_stream(part.stderr, view, exit_code=_PARTIAL)
-        if outcome.verdict is Verdict.STOP and outcome.stop in _STOPPING:
+        if outcome.verdict is AttemptVerdict.STOP and outcome.stop in _STOPPING:
             return outcome.stop, f"{part}{outcome.message}"
     return None
 
 
-def _judge_stream(stderr: bytes, view: StreamView, *, exit_code: int) -> Outcome:
+def _judge_stream(stderr: bytes, view: StreamView, *, exit_code: int) -> StreamOutcome:
     nothing = StreamCounters()
     return judge_rsync(
         EndedRsync(exit_code=exit_code, stderr=stderr, stderr_cut=True, tree=b"", names=(), view=view, counters=nothing)
     )
 
 
-def _cut_short(name: str, ended: EndedDriver) -> Outcome | None:
+def _cut_short(name: str, ended: EndedDriver) -> StreamOutcome | None:
     """The outcome of a run that ended by the confinement, an error that no file is to blame for, or a signal."""
     if ended.exit_code == JAIL_FAILED:
         jail = _judge_stream(ended.stderr, ended.view, exit_code=JAIL_FAILED)
         return ended.outcome(jail.verdict, jail.message, jail.stop)
     if (stop := stop_of(ended.parts, ended.view)) is not None:
-        return ended.outcome(Verdict.STOP, stop[1], stop[0])
+        return ended.outcome(AttemptVerdict.STOP, stop[1], stop[0])
     if ended.timed_out or ended.exit_code < 0 or ended.exit_code > _SIGNALLED:
-        return ended.outcome(Verdict.INTERRUPTED, f"{name} was ended with {ended.exit_code}")
+        return ended.outcome(AttemptVerdict.INTERRUPTED, f"{name} was ended with {ended.exit_code}")
     return None
 
 
-def _done(ended: EndedDriver) -> Outcome:
+def _done(ended: EndedDriver) -> StreamOutcome:
     """DONE; the message names the parts with errors, and quotes the end of the output of the first few."""
     if not ended.parts:
-        return ended.outcome(Verdict.DONE)
+        return ended.outcome(AttemptVerdict.DONE)
     shown = "; ".join(f"{part}{show(part.stderr[-_SHOWN_BYTES:].strip())}" for part in ended.parts[:_SHOWN_PARTS])
-    return ended.outcome(Verdict.DONE, f"{several(len(ended.parts), 'part')} with errors: {shown}")
+    return ended.outcome(AttemptVerdict.DONE, f"{several(len(ended.parts), 'part')} with errors: {shown}")
 
 
 # fpsync 1.5.1 and 1.7 exit with 0, or with 1 for everything else: a usage error, a missing program, an interruption, a
@@ -107,7 +107,7 @@ _FPSYNC_MISSING = re.compile(rb"Fpart is missing|not use?able locally|Cannot (?:
 _NOISE = re.compile(rb".*set: can't access tty; job control turned off")
 
 
-def judge_fpsync(ended: EndedDriver) -> Outcome:
+def judge_fpsync(ended: EndedDriver) -> StreamOutcome:
     """STOP for errors that no file is to blame for, INTERRUPTED if a signal ended it, RETRY if it is incomplete; DONE
     otherwise, with a message if parts left any.
     """
@@ -117,10 +117,10 @@ def judge_fpsync(ended: EndedDriver) -> Outcome:
     printed = b"\n".join(lines)[-_SHOWN_BYTES:]
     if ended.exit_code in _UNUSABLE or _FPSYNC_MISSING.search(printed):
         message = f"fpsync ended with {ended.exit_code}: {show(printed)}"
-        return ended.outcome(Verdict.STOP, message, StopReason.TOOL_MISSING)
+        return ended.outcome(AttemptVerdict.STOP, message, StopReason.TOOL_MISSING)
     if not ended.completed or ended.crawl_failed:
         why = "fpart could not read everything" if ended.crawl_failed else show(printed) or "no message"
-        return ended.outcome(Verdict.RETRY, f"fpsync is incomplete (exit code {ended.exit_code}): {why}")
+        return ended.outcome(AttemptVerdict.RETRY, f"fpsync is incomplete (exit code {ended.exit_code}): {why}")
     return _done(ended)
 
 
@@ -154,7 +154,7 @@ def parsyncfp2_problem(script: bytes) -> str | None:
     return f"parsyncfp2 {shown} copies to no mounted file system: {needed} is needed"
 
 
-def judge_parsyncfp2(ended: EndedDriver) -> Outcome:
+def judge_parsyncfp2(ended: EndedDriver) -> StreamOutcome:
     """STOP for errors that no file is to blame for, INTERRUPTED if a signal ended it, RETRY if it gave up; DONE
     otherwise, with a message if its rsyncs left any. `parts` are not used: the messages are on its standard error.
     """
@@ -166,12 +166,12 @@ def judge_parsyncfp2(ended: EndedDriver) -> Outcome:
     fatal = _FATAL.search(printed)
     if ended.exit_code in _UNUSABLE or _HELPER_MISSING.search(printed):
         message = f"parsyncfp2 ended with {ended.exit_code}: {show(fatal[1] if fatal else ended.stderr[-200:])}"
-        return ended.outcome(Verdict.STOP, message, StopReason.TOOL_MISSING)
+        return ended.outcome(AttemptVerdict.STOP, message, StopReason.TOOL_MISSING)
     if _TOO_MANY.search(printed):
-        return ended.outcome(Verdict.RETRY, f"parsyncfp2 gave up: it takes no more than {MOST_CHUNKS} chunks")
+        return ended.outcome(AttemptVerdict.RETRY, f"parsyncfp2 gave up: it takes no more than {MOST_CHUNKS} chunks")
     if fatal or ended.exit_code:
         why = show(fatal[1]) if fatal else f"exit code {ended.exit_code}"
-        return ended.outcome(Verdict.RETRY, f"parsyncfp2 gave up: {why}")
+        return ended.outcome(AttemptVerdict.RETRY, f"parsyncfp2 gave up: {why}")
     return _done(ended)
 
 
@@ -187,7 +187,7 @@ def chunk_size_for(size_bytes: int, wished_bytes: int) -> int:
 _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
 
 
-def rsync_words(
+def rsync_options(
     capabilities: TargetCapabilities, *, recopy: bool, bwlimit_bytes_per_s: int | None, privileged: bool
 ) -> list[str]:
     """The options of the file chunks that follow, in short letters: both drivers refuse some long names.
@@ -295,7 +295,7 @@ class DriverReader(StreamReader):
     def counters(self) -> StreamCounters:
         return StreamCounters(files=self._files, size_bytes=self._size_bytes)
 
-    def _look_for_trouble(self, part: PartLog) -> None:
+    def _find_trouble(self, part: PartLog) -> None:
         self.trouble = self.trouble or stop_of((part,), self._view)
 
     def _ended(self, completed: Completed) -> EndedDriver:
@@ -365,7 +365,7 @@ class Fpsync(Driver):
     def command(self, work: DriverWork, view: DriverView) -> Command:
         fpsync, _, rsync = self.files
         limit = work.bwlimit_bytes_per_s
-        words = rsync_words(
+        words = rsync_options(
             work.capabilities,
             recopy=work.recopy,
             bwlimit_bytes_per_s=None if limit is None else limit // work.jobs,
@@ -417,7 +417,7 @@ class FpsyncReader(DriverReader):
         half = TAIL_BYTES // 2
         return self._stderr.last(half) + self._last_complaint[-half:]
 
-    def outcome(self, completed: Completed) -> Outcome:
+    def outcome(self, completed: Completed) -> StreamOutcome:
         ended, parts = self._ended(completed), self._complaints()
         ended = replace(ended, parts=parts, completed=self._completed, crawl_failed=self._crawl_failed)
         return judge_fpsync(ended)
@@ -439,7 +439,7 @@ class FpsyncReader(DriverReader):
             self._size_bytes += parser.counters.size_bytes
         if complaint := read_head(self._log(number, "stderr"), _PART_STDERR_BYTES):
             self._last_complaint = complaint
-            self._look_for_trouble(PartLog(number=number, stderr=complaint))
+            self._find_trouble(PartLog(number=number, stderr=complaint))
 
     def _complaints(self) -> tuple[PartLog, ...]:
         found = sorted(
@@ -478,7 +478,7 @@ class Parsyncfp2(Driver):
 
     def command(self, work: DriverWork, view: DriverView) -> Command:
         """Always start a new run: resuming one needs the number of its next chunk, which is not known for certain."""
-        words = rsync_words(
+        words = rsync_options(
             work.capabilities, recopy=work.recopy, bwlimit_bytes_per_s=None, privileged=self._privileged
         )
         options = (*words, "--log-file-format=%i_%l")
@@ -538,7 +538,7 @@ class Parsyncfp2Reader(DriverReader):
             log.hand_out(lines.add)
         return super().counters
 
-    def outcome(self, completed: Completed) -> Outcome:
+    def outcome(self, completed: Completed) -> StreamOutcome:
         return judge_parsyncfp2(replace(self._ended(completed), stdout=self._stdout.content))
 
     def _logged(self, line: bytes) -> None:
@@ -549,7 +549,7 @@ class Parsyncfp2Reader(DriverReader):
 
     def _message(self, line: bytes) -> None:
         if line.startswith(b"rsync"):
-            self._look_for_trouble(PartLog(number=None, stderr=line))
+            self._find_trouble(PartLog(number=None, stderr=line))
 
 
 # Finding fpsync, parsyncfp2 and their dependencies on this host.

@@ -14,7 +14,7 @@ from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.transfer.engines import rules_rsync as rules
-from migrator.transfer.model import Outcome, StreamCounters, StreamView
+from migrator.transfer.model import StreamCounters, StreamOutcome, StreamView
 from migrator.transfer.ports import ChunkWork, Lines, StreamReader
 
 # Querying rsync's capabilities.
@@ -149,7 +149,7 @@ class RsyncReader(StreamReader):
     def counters(self) -> StreamCounters:
         return self._progress.counters
 
-    def outcome(self, completed: Completed) -> Outcome:
+    def outcome(self, completed: Completed) -> StreamOutcome:
         listed = self._work.paths
         names = listed.names(self._work.tree)
         groups = listed.columns.column("link_group").to_pylist()

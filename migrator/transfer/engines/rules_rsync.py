@@ -306,27 +306,27 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     def outcome(
         self,
-        verdict: model.Verdict,
+        verdict: model.AttemptVerdict,
         message: str = "",
         stop: model.StopReason | None = None,
         *,
         suspects: tuple[model.FileProblem, ...] = (),
         refused: frozenset[bytes] = frozenset(),
-    ) -> model.Outcome:
-        return model.Outcome(
+    ) -> model.StreamOutcome:
+        return model.StreamOutcome(
             verdict=verdict, counters=self.counters, suspects=suspects, refused=refused, stop=stop, message=message
         )
 
     def cut_short(
         self, description: str, *, by_signal: Container[int], unusable: Container[int]
-    ) -> model.Outcome | None:
+    ) -> model.StreamOutcome | None:
         """The outcome if a time limit, a signal or an unusable program explains the end; None otherwise."""
         if self.timed_out:
-            return self.outcome(model.Verdict.RETRY, "the stream ran into its time limit")
+            return self.outcome(model.AttemptVerdict.RETRY, "the stream ran into its time limit")
         if self.exit_code < 0 or self.exit_code in by_signal:
-            return self.outcome(model.Verdict.INTERRUPTED, description)
+            return self.outcome(model.AttemptVerdict.INTERRUPTED, description)
         if self.exit_code in unusable:
-            return self.outcome(model.Verdict.STOP, description, model.StopReason.TOOL_MISSING)
+            return self.outcome(model.AttemptVerdict.STOP, description, model.StopReason.TOOL_MISSING)
         return None
 
 
@@ -348,26 +348,26 @@ def jail_message(stderr: bytes) -> Message | None:
     return next((message for message in parse_messages(stderr) if message.kind is MessageKind.JAIL), None)
 
 
-def judge_jail(message: Message, paths: Iterable[bytes], counters: model.StreamCounters) -> model.Outcome:
+def judge_jail(message: Message, paths: Iterable[bytes], counters: model.StreamCounters) -> model.StreamOutcome:
     """`paths` are those that the stream was given, relative to the source root."""
     text = show(message.text)
     suspects: tuple[model.FileProblem, ...] = ()
     stop = stop_reason(message.errno) or (model.StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
-    verdict = model.Verdict.STOP
+    verdict = model.AttemptVerdict.STOP
     if stop is None and message.step == "source-tree":
         # The tree is gone or was replaced by something else: every path needs a look-up.
         verdict, kind = (
-            model.Verdict.DONE,
+            model.AttemptVerdict.DONE,
             model.FileProblemKind.VANISHED if message.errno in GONE else model.FileProblemKind.BAD,
         )
         suspects = tuple(model.FileProblem(path=path, kind=kind, errno=message.errno, reason=text) for path in paths)
     elif stop is None and message.step in ("source-root", "target-root", "target-tree"):
         stop = model.StopReason.MOUNT_CHANGED
     elif stop is None and message.errno in _PASSING:
-        verdict = model.Verdict.RETRY
+        verdict = model.AttemptVerdict.RETRY
     elif stop is None:
         stop = model.StopReason.TOOL_MISSING
-    return model.Outcome(verdict=verdict, counters=counters, suspects=suspects, stop=stop, message=text)
+    return model.StreamOutcome(verdict=verdict, counters=counters, suspects=suspects, stop=stop, message=text)
 
 
 # The outcome of rsync, from its exit code and its standard error.
@@ -392,7 +392,7 @@ class EndedRsync(Ended, frozen=True, kw_only=True):
     stderr_cut: bool = False
 
 
-def judge_rsync(ended: EndedRsync) -> model.Outcome:
+def judge_rsync(ended: EndedRsync) -> model.StreamOutcome:
     """The verdict, and the files that did not arrive according to rsync.
 
     STOP for errors that no chunk is to blame for; DONE if every complaint is about listed files, or about unknown ones
@@ -410,12 +410,12 @@ def judge_rsync(ended: EndedRsync) -> model.Outcome:
         return cut
     if ended.exit_code == _SUCCESS or ended.exit_code in _PER_FILE:
         return _judge_files(ended, listed, messages, description)
-    return ended.outcome(model.Verdict.RETRY, description)
+    return ended.outcome(model.AttemptVerdict.RETRY, description)
 
 
 def _judge_files(
     ended: EndedRsync, listed: ListedNames, messages: Sequence[Message], description: str
-) -> model.Outcome:
+) -> model.StreamOutcome:
     suspects: dict[bytes, model.FileProblem] = {}
     refused: set[bytes] = set()
     never_listed: set[bytes] = set()
@@ -435,13 +435,13 @@ def _judge_files(
                 never_listed.add(name)
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
-        return ended.outcome(model.Verdict.RETRY, description)
+        return ended.outcome(model.AttemptVerdict.RETRY, description)
     for name in listed.all() if unexplained else ():
         path, kind = join(ended.tree, name), model.FileProblemKind.BAD
         suspects.setdefault(name, model.FileProblem(path=path, kind=kind, errno=None, reason=unexplained))
         refused.add(path)
     return ended.outcome(
-        model.Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed), refused=frozenset(refused)
+        model.AttemptVerdict.DONE, suspects=_with_other_names(ended, suspects, never_listed), refused=frozenset(refused)
     )
 
 
@@ -472,14 +472,14 @@ def _with_other_names(
     return (*suspects.values(), *others)
 
 
-def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> model.Outcome | None:
+def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> model.StreamOutcome | None:
     """The first error that concerns more than single files. An EIO for a listed source file costs only that file."""
     for message in messages:
         reason = _stop_reason(message)
         if reason is model.StopReason.IO_ERROR and message.side is Side.SOURCE and listed.meant_by(message):
             continue
         if reason is not None:
-            return ended.outcome(model.Verdict.STOP, _shown(ended, message), reason)
+            return ended.outcome(model.AttemptVerdict.STOP, _shown(ended, message), reason)
     return None
 
 

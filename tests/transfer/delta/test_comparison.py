@@ -24,7 +24,7 @@ from migrator.reap.model import PlanReap, Savings
 from migrator.reap.store import ReapListFiles
 from migrator.site.model import ReapAction
 from migrator.transfer.delta.model import ChangeKind, Changes, ExtrasOfTree
-from migrator.transfer.delta.store import Comparison, Comparisons, Extras
+from migrator.transfer.delta.store import CatalogComparison, Comparisons, Extras
 from tests.support.catalogs import closed_catalogs, write_catalog
 from tests.support.entries import reap_row
 from tests.transfer.delta import changing_trees
@@ -74,7 +74,7 @@ class World:
         self._base = copy.deepcopy(self.source).entries(**options)
 
     @contextmanager
-    def _open(self, base: Sequence[Entry], now: Sequence[Entry], **settings: Any) -> Iterator[Comparison]:
+    def _open(self, base: Sequence[Entry], now: Sequence[Entry], **settings: Any) -> Iterator[CatalogComparison]:
         self._times += 1
         catalogs = self._catalogs / str(self._times)
         for name, entries in (("base", base), ("now", now)):
@@ -195,16 +195,14 @@ def test_one_change(world: World, path: bytes, facts: dict[str, object], kind: s
         ({"mtime_ns": SETTLED_NS + 10**18}, False),
     ],
 )
-def test_what_was_changed_just_before_the_scan_is_unsettled(
-    world: World, times: dict[str, object], unsettled: bool
-) -> None:
+def test_a_change_just_before_the_scan_is_unsettled(world: World, times: dict[str, object], unsettled: bool) -> None:
     rows = change(change(one_file(world), F, **times), A + b"/d", **times)
     seen = world.compare(base=rows, now=rows)
     assert seen.kinds() == ({"unsettled": 1} if unsettled else {})
     assert seen.files == ({F} if unsettled else set())
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_catalogs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     source = Source(TREES)
     source.make(A + b"/file", FILE, 10)
     source.make(B + b"/file", FILE, 10)
@@ -264,7 +262,7 @@ def reaped(world: World, tmp_path: Path) -> Path:
     return reap_list(tmp_path / "it's plans", one_file(world), F)
 
 
-def test_what_is_reaped_is_sent_only_when_it_is_unsettled_by_name(world: World, reaped: Path) -> None:
+def test_reaped_paths_are_sent_only_if_they_are_unsettled_by_name(world: World, reaped: Path) -> None:
     assert world.compare(reap_list=reaped).changes.nothing
     assert world.compare(reap_list=reaped, unsettled_trees=[A]).files == {OTHER}
     assert world.compare(reap_list=reaped, unsettled=[F]).files == {F}

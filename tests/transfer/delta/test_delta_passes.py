@@ -90,7 +90,7 @@ def test_every_kind_of_change_arrives_and_nothing_else_is_sent(site: RealSite) -
 
 
 @pytest.mark.guarantee("trash")
-def test_what_is_old_in_the_trash_is_removed_and_what_is_not_stays(site: RealSite) -> None:
+def test_only_old_places_of_the_trash_are_removed(site: RealSite) -> None:
     (site.source.path / "home" / "ann" / "files" / "vanished").unlink()
     deltas(site, "--deltas", "1")
     trash = site.target.path / TRASH
@@ -148,7 +148,7 @@ def unmount_the_source(site: RealSite) -> str:
     [lose_most, lose_all_that_is_in_it, lose_the_tree, hide_a_directory, hide_the_source, unmount_the_source],
     ids=lambda lose: lose.__name__,
 )
-def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
+def test_doubtful_deletions_are_refused_and_the_target_stays_as_it_is(
     site: RealSite, lose: Callable[[RealSite], str]
 ) -> None:
     before, names = standing(site.target.path), sorted(site.target.path.rglob("*"))
@@ -189,7 +189,7 @@ def sent(damaged: RealSite) -> int:
     return int(delta["files"])
 
 
-def test_what_was_found_to_differ_is_sent_once_more(damaged: RealSite) -> None:
+def test_paths_that_were_found_to_differ_are_sent_once_more(damaged: RealSite) -> None:
     target = damaged.target.path / "home" / "ann"
     content = (target / "damaged").read_bytes()
     rewrite(target / "damaged", content[:-1] + b"!")

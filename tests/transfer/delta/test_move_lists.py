@@ -54,7 +54,7 @@ def gone(number: int, name: bytes = b"x") -> Gone:
     return Gone(tree=b"t\xff", path=b"t\xff/%d" % number + name)
 
 
-def test_what_is_written_is_read_back_in_order(lists: MoveListFiles) -> None:
+def test_a_written_list_is_read_back_in_order(lists: MoveListFiles) -> None:
     renames = [rename(number, name) for number, name in enumerate(HOSTILE)]
     vanished = [gone(number, name) for number, name in enumerate(HOSTILE)]
     written = lists.write(NAME, iter(renames), iter(vanished))
@@ -138,12 +138,12 @@ def test_ordinary_changes_are_no_problem(one: TreeChanges) -> None:
     ("changes", "said"),
     [
         ({"base_whole": False}, "the catalog scan-1 is not whole"),
-        ({"base_whole": None}, "whether the catalog scan-1 is whole is not known"),
+        ({"base_whole": None}, "the catalog scan-1 may not be whole"),
         ({"base_fingerprint": "e"}, "changed between the catalogs scan-1 and scan-2"),
-        ({"base_fingerprint": ""}, "when it was scanned is not known"),
-        ({"now_fingerprint": None}, "when it was scanned is not known"),
+        ({"base_fingerprint": ""}, "when it was scanned are unknown"),
+        ({"now_fingerprint": None}, "when it was scanned are unknown"),
         ({"source_fingerprint": "g"}, "changed since the catalog scan-2"),
-        ({"source_fingerprint": None}, "which bricks the source has now is not known"),
+        ({"source_fingerprint": None}, "the bricks that the source has now are unknown"),
         ({"source_problems": ("brick 1 is down",)}, "brick 1 is down"),
         ({"source_problems": ("a task is under way",)}, "a task is under way"),
         ({"mount_problems": ("the target is not mounted",)}, "the target is not mounted"),
