@@ -52,7 +52,7 @@ from migrator.transfer.context import World
 
 if TYPE_CHECKING:
     from migrator.verify.content import Readers
-    from migrator.verify.stage import Verification
+    from migrator.verify.verify import Verification
 
 # ---
 # Archives of reaped files

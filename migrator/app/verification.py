@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
     from migrator.transfer.context import World
     from migrator.verify.content import Readers
-    from migrator.verify.stage import Verification
+    from migrator.verify.verify import Verification
 
 
 def archive_folders(wiring: Wiring, ledger: "MigrationLedger") -> MountedArchiveFolders:
@@ -47,7 +47,7 @@ def verification(
     progress: Progress,
 ) -> "Verification":
     """A verification of this site."""
-    from migrator.verify.stage import Verification
+    from migrator.verify.verify import Verification
 
     return Verification(
         plan=plan,

@@ -19,9 +19,9 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.site import SiteHosts
 from migrator.site.model import DRIVERS
 from migrator.transfer.bases import choose_plan
-from migrator.transfer.governor import Tuning
 from migrator.transfer.model import GoverningFacts, Limits, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
+from migrator.transfer.tuning import Tuning
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger

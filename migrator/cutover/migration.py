@@ -28,7 +28,7 @@ from migrator.transfer.records import TransferLedger
 from migrator.transfer.run_hooks import RunHooks, RunStep
 
 if TYPE_CHECKING:
-    from migrator.verify.stage import Verification
+    from migrator.verify.verify import Verification
 
 # Both directions.
 

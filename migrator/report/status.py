@@ -35,9 +35,9 @@ from migrator.report.rules_milestones import is_copied, milestones, tree_courses
 from migrator.report.rules_next import next_steps
 from migrator.site.config import Site
 from migrator.transfer.delta.model import ChangeKind, Changes
-from migrator.transfer.governor import read_governing
 from migrator.transfer.model import PassRecord
 from migrator.transfer.rules_governor import governing_blockers
+from migrator.transfer.tuning import read_governing
 
 if TYPE_CHECKING:
     from migrator.report.records import ReportLedger

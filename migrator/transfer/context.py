@@ -2,22 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from migrator.beegfs.model import LaidOut, LayoutRule
-from migrator.beegfs.rules import fullest_words, lost_targets
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.clock import Clock
-from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
-from migrator.core.tasks import Blocking, SharedCall, drop_error, to_the_end
+from migrator.core.tasks import Blocking, SharedCall
 from migrator.fs.kinds.model import Answer
 from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
@@ -27,164 +24,18 @@ from migrator.ledger.locks import Locks
 from migrator.operations.run_files import RunDirectory
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
+from migrator.transfer.confirmations import Confirmations
 from migrator.transfer.executors import Executor
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason, StreamCounters
 from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
+from migrator.transfer.storage_watch import StorageWatch
 
 if TYPE_CHECKING:
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.transfer.records import TransferLedger
     from migrator.transfer.routes import HostLane, VolumeGuard
-
-# Confirmation of an attempt after its stream: the sync of its files, and the health check of the volume. Streams do not
-# wait for it; the slot starts its next chunk meanwhile.
-
-
-class Confirmations:
-    """Confirmations in flight. Their number is limited, so that streams do not run far ahead of a slow sync.
-
-    All methods belong to one event loop. `settled` and the next `begin` raise the error of a failed confirmation.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._room = asyncio.Semaphore(limit)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: BaseException | None = None
-
-    async def begin(self, confirmation: Callable[[], Coroutine[Any, Any, None]], abandoned: Callable[[], None]) -> None:
-        """Start a confirmation when there is room. If it is cancelled, even before its start, `abandoned` is called
-        instead.
-        """
-        try:
-            await self._room.acquire()
-        except asyncio.CancelledError:
-            abandoned()
-            raise
-        task = asyncio.ensure_future(confirmation())
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, abandoned))
-        self._raise_failure()
-
-    async def settled(self) -> None:
-        """Return when no confirmation is in flight. Raises the error of a failed one."""
-        await self._over()
-        self._raise_failure()
-
-    def cancel(self) -> None:
-        """Cancel all confirmations in flight, except the caller's own."""
-        for task in self._tasks - {asyncio.current_task()}:
-            task.cancel()
-
-    async def end(self) -> None:
-        """Cancel all confirmations in flight, and wait for their end even through repeated cancellation. May be called
-        again.
-        """
-        self.cancel()
-        await to_the_end(self._over())
-
-    async def _over(self) -> None:
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _ended(self, abandoned: Callable[[], None], task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._room.release()
-        if task.cancelled():
-            abandoned()
-        elif (error := task.exception()) is not None and self._failure is None:
-            self._failure = error
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-
-
-# Polling the target's storage targets while streams run: if a server is down, streams stall instead of failing.
-
-
-QUIET_S = 5.0
-"""A stream that is quiet for twice this time triggers a poll."""
-LOOK_EVERY_S = 5.0
-"""Minimum interval from the start of one poll to the next; a poll costs the management service almost nothing."""
-
-
-class StorageWatch:
-    """The storage targets that are lost now (`lost`: sentences; empty: none known). It reports newly lost targets, and
-    when all are back. A failed poll changes nothing; the next one waits longer for the answer.
-    """
-
-    def __init__(self, storage: StorageTargets, invocation: "RunInvocation", subject: str) -> None:
-        self._storage = storage
-        self._clock = invocation.world.clock
-        self._invocation = invocation
-        self._subject = subject
-        self._call = SharedCall(self._ask)
-        self._looking: asyncio.Task[None] | None = None
-        self._next_s = 0.0
-        self._names: frozenset[str] = frozenset()
-        self._late = False
-        self.lost: tuple[str, ...] = ()
-
-    async def look(self) -> tuple[str, ...]:
-        """`lost`, after a poll that starts now, and a longer one if that fails: it decides who is to blame for a failure."""
-        await self._call.begun_after_now()
-        if self._late:
-            await self._call.begun_after_now()
-        return self.lost
-
-    def begin(self) -> None:
-        """Poll in the background, if the last poll started long enough ago."""
-        now_s = self._clock.monotonic_s()
-        if now_s < self._next_s:
-            return
-        if self._looking is not None:
-            if not self._looking.done():
-                return
-            self._looking.result()  # raises errors of this program; those of the tool are handled in `_ask`
-        self._next_s = now_s + LOOK_EVERY_S
-        self._looking = asyncio.create_task(self._call.begun_after_now())
-
-    async def fullest_targets(self) -> str:
-        """The full targets, or the fullest ones, after a write failed for lack of space; empty if unknown."""
-        try:
-            return fullest_words((await self._storage.look()).targets)
-        except ToolFailed:
-            return ""
-
-    async def close(self) -> None:
-        """End a poll in flight. May be called again."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
-            drop_error(self._looking)
-            self._looking = None
-        self._call.abandon()
-
-    async def _ask(self) -> None:
-        try:
-            seen = await self._storage.look(patient=self._late)
-        except ToolFailed:
-            self._late = True
-            return
-        self._late = False
-        self.lost = lost_targets(seen)
-        # The text changes with every poll, since it has the time of the last contact. The set of targets does not.
-        names = frozenset(words.partition(":")[0] for words in self.lost)
-        new = tuple(words for words in self.lost if words.partition(":")[0] not in self._names)
-        told, self._names = self._names, names
-        if new:
-            message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
-            self._invocation.report(EventKind.STORAGE_LOST, Severity.ERROR, self._subject, message)
-        elif told and not names:
-            message = "all storage targets of the target answer again"
-            self._invocation.report(EventKind.STORAGE_BACK, Severity.INFO, self._subject, message)
-
-
-# The ports of a run, and its pass.
-
 
 _CONFIRMATIONS = 64
 """The number of attempts that may wait for confirmation; after a crash, a run copies at most these again."""

@@ -1,30 +1,23 @@
-"""Watching streams: samples, snapshots, stalls, and capacity."""
+"""Watching streams: samples for the ledger, snapshots for the screen, and stalled streams."""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from migrator.beegfs.model import StorageSample
-from migrator.beegfs.tool import look_at_storage
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
-from migrator.core.tasks import beside, told
-from migrator.core.units import DAY_S, HOUR_S
-from migrator.fs.model import CapacitySample, Side
+from migrator.core.tasks import told
 from migrator.hosts.ports import Activity
-from migrator.transfer.context import QUIET_S, PassUnderWay, World
+from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCounters
 from migrator.transfer.rules import rates, seconds_left
+from migrator.transfer.storage_watch import QUIET_S
 
 if TYPE_CHECKING:
     from migrator.transfer.ports import StreamReader
     from migrator.transfer.stream import Stream
-
-# Samples for the ledger, snapshots for the screen, and stalled streams.
-
 
 _RECENT_S = 60.0
 _ANSWER_WITHIN_S = 5.0
@@ -243,52 +236,3 @@ def _progress_of(stream: "Stream", counters: StreamCounters, now_s: float) -> St
 
 def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
     return StreamCounters(files=max(one.files - other.files, 0), size_bytes=max(one.size_bytes - other.size_bytes, 0))
-
-
-# Measuring the free space of both sides during a run, for reports.
-
-EVERY_S = 1.0 * HOUR_S
-"""Sufficient for a migration of weeks."""
-
-_TIMEOUT_S = 20.0
-_LAST_TIMEOUT_S = 5.0
-
-
-@asynccontextmanager
-async def capacity_watch(world: World) -> AsyncIterator[None]:
-    """Sample both sides at the start of the block, every hour, and at its regular end. A side that does not answer is
-    omitted: nothing waits for it.
-    """
-
-    async def watch() -> None:
-        while True:
-            await _sample(world, _TIMEOUT_S)
-            await world.clock.sleep(EVERY_S)
-
-    async with beside(watch(), "the watch of free space"):
-        yield
-    await _sample(world, _LAST_TIMEOUT_S)
-
-
-async def _sample(world: World, timeout_s: float) -> None:
-    samples = []
-    for side, filesystem in ((Side.SOURCE, world.source), (Side.TARGET, world.target)):
-        try:
-            seen = await world.blocking(filesystem.capacity, timeout_s=timeout_s)
-        except (OSError, TimeoutError):
-            continue
-        samples.append(
-            CapacitySample(
-                side=side,
-                at_s=world.clock.now_s(),
-                total_bytes=seen.total_bytes,
-                free_bytes=seen.free_bytes,
-                total_inodes=seen.total_inodes,
-                free_inodes=seen.free_inodes,
-            )
-        )
-    world.ledger.later(partial(world.ledger.capacity.add, samples))
-    if (storage := (await look_at_storage(world.storage)).seen) is not None:
-        at_s = world.clock.now_s()
-        sample = StorageSample(day=int(at_s // DAY_S), at_s=at_s, targets=storage.targets)
-        world.ledger.later(partial(world.ledger.capacity.add_storage, sample))

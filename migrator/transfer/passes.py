@@ -20,15 +20,16 @@ from migrator.gluster.rules import copies
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.site.rules_guards import health_problems
-from migrator.transfer import guards
+from migrator.transfer import guards, layouts
 from migrator.transfer import model as transfer
-from migrator.transfer.context import PassUnderWay, RunInvocation, StorageWatch, World
+from migrator.transfer.context import PassUnderWay, RunInvocation, World
 from migrator.transfer.copier import copy_chunks
 from migrator.transfer.judging import look_up
 from migrator.transfer.model import PassRecord
 from migrator.transfer.remaining import remaining
 from migrator.transfer.routes import Routes
 from migrator.transfer.rules import stop_reason
+from migrator.transfer.storage_watch import StorageWatch
 
 
 class Ready(Struct, frozen=True, kw_only=True):
@@ -95,10 +96,10 @@ class PassRun:
                 world.target.make_parents(path, like)
 
             with refused_if_unwritable(tree.path):
-                is_new = await guards.wants_stripes(self.invocation, tree.path)
+                is_new = await layouts.wants_stripes(self.invocation, tree.path)
                 await world.blocking(make, timeout_s=self.timeout_s)
             if is_new:
-                await guards.set_stripes(self.invocation, tree.path)
+                await layouts.set_stripes(self.invocation, tree.path)
 
     async def carry_out(
         self,
@@ -189,7 +190,9 @@ class PassRun:
             health=SharedCall(health),
             left_alone=self.left_alone,
             storage=(
-                StorageWatch(world.storage, self.invocation, f"batch {self.batch.number}") if world.storage else None
+                StorageWatch(world.storage, world.clock, self.invocation.report, f"batch {self.batch.number}")
+                if world.storage
+                else None
             ),
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from migrator.core.errors import MigratorError
+from migrator.core.events import EventKind, Severity
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from migrator.plan.chunk_lists import ListedPaths
     from migrator.transfer.engines.drivers import Driver, DriverDirectories
     from migrator.transfer.executors import Executor, LocalExecutor
+
+Report = Callable[[EventKind, Severity, str, str], None]
+"""Reports an event: its kind, severity, subject and message."""
 
 # Engines turn a chunk into a command, and its output into an outcome. Executors run that command on a host, confined.
 

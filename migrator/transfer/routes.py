@@ -16,7 +16,7 @@ from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost
 from migrator.scan.rules import held_bricks, reasons_against_bricks, task_changes
-from migrator.transfer.ports import BrickReadiness, ConnectedHost
+from migrator.transfer.ports import BrickReadiness, ConnectedHost, Report
 
 if TYPE_CHECKING:
     from migrator.hosts.slurm import SlurmHosts
@@ -105,10 +105,6 @@ def _shared_checks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[Bric
         return found
 
     return SharedCall(look)
-
-
-Report = Callable[[EventKind, Severity, str, str], None]
-"""Reports an event: its kind, severity, subject and message."""
 
 
 @dataclass(slots=True, kw_only=True)

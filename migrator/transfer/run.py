@@ -21,13 +21,13 @@ from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
+from migrator.transfer.capacity import capacity_watch
 from migrator.transfer.context import LOG, RunInvocation, World
 from migrator.transfer.convergence import check_of_trees, judge_passes
 from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan
 from migrator.transfer.delta.trash import expire_trash
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import read_plan
-from migrator.transfer.meter import capacity_watch
 from migrator.transfer.model import PassRecord
 from migrator.transfer.preview import preview_batch
 from migrator.transfer.recovery import recover

@@ -4,7 +4,7 @@ from migrator.core import states
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
 from migrator.plan.rules import unverified
-from migrator.transfer import guards
+from migrator.transfer import layouts
 from migrator.transfer import model as transfer
 from migrator.transfer.bases import refusals_of_batch
 from migrator.transfer.context import PassUnderWay
@@ -39,7 +39,7 @@ class SeedPass(PassRun):
             trees = [tree.path for tree in self.batch.trees]
             with refused_if_unwritable(trees[0]):
                 # Not in later passes: they would make directories again that have gone since the plan's scan.
-                await guards.lay_out(self.invocation, self.plan.catalog, trees)
+                await layouts.lay_out(self.invocation, self.plan.catalog, trees)
             return await self.carry_out(
                 self._start(left),
                 ready,

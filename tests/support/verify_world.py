@@ -24,7 +24,7 @@ from migrator.fs.ports import Digest
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.plan.model import Batch, Plan
-from migrator.verify.stage import Verification
+from migrator.verify.verify import Verification
 from tests.support.fakes import FakeProgress
 from tests.support.plans import small_plan
 from tests.support.records import site_record

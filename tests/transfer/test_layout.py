@@ -28,7 +28,7 @@ from migrator.plan.layout import layout_problems
 from migrator.plan.model import Plan, Surprise, TreeUsage
 from migrator.plan.rules_surprises import layout_surprises
 from migrator.plan.store import CatalogQueryFiles
-from migrator.transfer.guards import lay_out
+from migrator.transfer.layouts import lay_out
 from tests.support.catalogs import directory, invented, write_catalog
 from tests.support.making import made
 

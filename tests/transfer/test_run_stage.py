@@ -14,7 +14,7 @@ from migrator.core.progress import RunProgress
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
 from migrator.ledger.locks import of_call, of_tree
-from migrator.transfer.context import Confirmations
+from migrator.transfer.confirmations import Confirmations
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_chunks, small_world

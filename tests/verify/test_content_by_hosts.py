@@ -33,7 +33,7 @@ from migrator.transfer.model import Limits, StreamCounters
 from migrator.transfer.ports import BrickReadiness, ConnectedHost
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentReader, Readers
-from migrator.verify.stage import Verification
+from migrator.verify.verify import Verification
 from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import built, missing_for_native, placing
 from tests.support.verify_world import TREE, World, verify_world

@@ -65,7 +65,7 @@ def test_a_file_that_was_given_short_and_has_not_changed_is_read_again(
         return plain(path, algorithm)
 
     monkeypatch.setattr(world.source, "digest", digest)
-    monkeypatch.setattr("migrator.verify.paths._PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("migrator.verify.mounted_content._PAUSES_S", (0.0, 0.0))
     record = world.verify()
     assert (len(record.differences), reads) == ((0, times + 1) if times < 3 else (1, 3))
 

@@ -45,9 +45,12 @@ from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
 from migrator.transfer.governor import governed
 from migrator.transfer.model import CopiedChunk, PassRecord
+from migrator.verify.absences import Absences
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentReader, Readers
 from migrator.verify.joined import Joined, Left, ListingWriter, SideListing
-from migrator.verify.paths import Absences, PathComparison, StorageWait, VerifyTally, compare_links
+from migrator.verify.paths import PathComparison
+from migrator.verify.storage_wait import StorageWait
+from migrator.verify.tally import VerifyTally, compare_links
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ReadingParts
