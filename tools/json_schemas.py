@@ -28,14 +28,14 @@ from migrator.cutover.model_calls import CutoverSummary
 from migrator.doctor.model import ConfigurationCheck, TuningReport
 from migrator.lab.churn import ChurnSummary
 from migrator.lab.model import LabState
-from migrator.plan.limits import LimitsSeen
+from migrator.plan.limits import LimitReadings
 from migrator.plan.model import UsageRanking
 from migrator.plan.rules_what_if import Sizing
 from migrator.plan.stage import PlanResult
 from migrator.purge.model import PurgeSummary
 from migrator.reap.model import ReapReport, Released, Restored, TreeArchived
 from migrator.render.metrics import MetricFamily
-from migrator.report.model import ReportFacts, StatusFacts
+from migrator.report.model import MigrationStatus, ReportFacts
 from migrator.report.serve import Listening
 from migrator.site.init import InitResult
 from migrator.transfer.model import GoverningFacts, RunSummary
@@ -76,7 +76,7 @@ DOCUMENTS: dict[str, Any] = {
     "doctor": tuple[Finding, ...] | TuningReport,
     "config check": ConfigurationCheck,
     "scan": CatalogRecord,
-    "plan": PlanResult | UsageRanking | LimitsSeen | Sizing,
+    "plan": PlanResult | UsageRanking | LimitReadings | Sizing,
     "run": RunSummary,
     "tune": GoverningFacts,
     "pause": GoverningFacts,
@@ -92,7 +92,7 @@ DOCUMENTS: dict[str, Any] = {
     "cutover": CutoverSummary,
     "rollback": CutoverSummary,
     "purge": PurgeSummary,
-    "status": StatusFacts,
+    "status": MigrationStatus,
     "report": ReportFacts,
     "metrics": tuple[MetricFamily, ...],
     "serve": Listening,

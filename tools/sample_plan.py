@@ -12,13 +12,13 @@ from migrator.plan import model as plan
 from migrator.plan.document import write_document
 from migrator.plan.rules_forecast import Growth
 from migrator.plan.schedule.model import (
-    BatchFacts,
     CopyTally,
     DrainCopying,
-    Placed,
+    PlacedContent,
     Schedule,
-    ScheduleFacts,
-    SubvolumeFacts,
+    ScheduledBatch,
+    ScheduledSubvolume,
+    ScheduleInput,
 )
 from migrator.plan.schedule.rules import assumptions, make_schedule
 from migrator.plan.schedule.rules_drains import assumed_drain_cost, slower_in_drains
@@ -92,21 +92,21 @@ def batch(number: int, usages: tuple[plan.TreeUsage, ...]) -> plan.Batch:
 
 
 BRICKS = 4
-NO_FILES = Placed(size_bytes=(0,) * BRICKS, files=(0,) * BRICKS)
+NO_FILES = PlacedContent(size_bytes=(0,) * BRICKS, files=(0,) * BRICKS)
 
 
-def spread(one: plan.Batch) -> Placed:
+def spread(one: plan.Batch) -> PlacedContent:
     """A batch as Gluster spreads it: evenly."""
-    return Placed(size_bytes=(one.size_bytes // BRICKS,) * BRICKS, files=(one.files // BRICKS,) * BRICKS)
+    return PlacedContent(size_bytes=(one.size_bytes // BRICKS,) * BRICKS, files=(one.files // BRICKS,) * BRICKS)
 
 
 def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
     """Two servers with two bricks each; what is cleared is added to the target."""
     size_bytes, drains = 6 * TIB, assumed_drain_cost()
     used_bytes = sum(one.size_bytes for one in batches) // BRICKS
-    facts = ScheduleFacts(
+    facts = ScheduleInput(
         subvolumes=tuple(
-            SubvolumeFacts(
+            ScheduledSubvolume(
                 number=number + 1,
                 bricks=(f"gl{number // 2 + 1}:/data/brick{number % 2 + 1}",),
                 hosts=(f"gl{number // 2 + 1}",),
@@ -117,7 +117,7 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
             for number in range(BRICKS)
         ),
         batches=tuple(
-            BatchFacts(
+            ScheduledBatch(
                 number=one.number,
                 placed=spread(one),
                 target_bytes=one.size_bytes,

@@ -28,7 +28,7 @@ from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.cutover.writers import brick_writers, open_on_bricks
 from migrator.gluster import looks
 from migrator.gluster.changes import GlusterVolumeCommands
@@ -118,7 +118,7 @@ async def _room(wiring: Wiring) -> TargetRoom:
     """The size of the target; unknown parts are None."""
     storage = wiring.storage_targets()
     # The size by statfs remains known.
-    seen = None if storage is None else await told(storage.look())
+    seen = None if storage is None else await result_or_none(storage.look())
     # A target that is only registered takes no files.
     online = (TargetKind.STORAGE, Reachability.ONLINE)
     known = None if seen is None else sum((one.kind, one.reachability) == online for one in seen.targets)

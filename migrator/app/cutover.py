@@ -43,10 +43,10 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.purge.call import PurgePorts
 from migrator.purge.files import MountedPlaces
-from migrator.reap.archive import ArchivingWorld, Rows
+from migrator.reap.archive import ArchivePorts, Rows
 from migrator.reap.files import MemberReader
 from migrator.reap.model import ReapRow
-from migrator.reap.restore import RestoringWorld
+from migrator.reap.restore import RestorePorts
 from migrator.site.model import ReapAction
 from migrator.transfer.context import World
 
@@ -66,9 +66,9 @@ def archiving_world(
     *,
     ledger: MigrationLedger,
     progress: Progress,
-) -> ArchivingWorld:
+) -> ArchivePorts:
     """The ports of `reap archive`."""
-    return ArchivingWorld(
+    return ArchivePorts(
         source=source,
         target=target,
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
@@ -88,13 +88,13 @@ def restoring_world(
     capabilities: TargetCapabilities | None,
     ledger: MigrationLedger,
     progress: Progress,
-) -> RestoringWorld:
+) -> RestorePorts:
     """The ports of `reap restore`. `to` is an existing directory; None: the target, whose `capabilities` are known.
     Raises UsageError if `to` is no directory.
     """
     if to is not None and not to.is_dir():
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
-    return RestoringWorld(
+    return RestorePorts(
         folders=archive_folders(wiring, ledger),
         destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
         capabilities=(capabilities if to is None else None) or TargetCapabilities(),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, reached
 from migrator.bench.hosts import HostWorkloads
-from migrator.bench.model import Place, host_of, mount_of
-from migrator.bench.stage import BenchmarkWorld
+from migrator.bench.model import MeasuredFileSystem, host_of, mount_of
+from migrator.bench.stage import BenchmarkPorts
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.paths import show
 from migrator.core.progress import Progress
@@ -56,12 +56,12 @@ def benchmark_script(python: bytes) -> tuple[bytes, ...]:
 @asynccontextmanager
 async def benchmark_world(
     wiring: Wiring, ledger: "MigrationLedger", progress: Progress
-) -> AsyncIterator[BenchmarkWorld]:
+) -> AsyncIterator[BenchmarkPorts]:
     """The ports of benchmarks, for the length of the block. Raises UsageError."""
     # This machine too, even if site.toml does not name it.
     specs = {THIS_HOST: HostSpec()} | host_specs(wiring.site)
     async with reached(wiring.site, specs) as hosts:
-        yield BenchmarkWorld(
+        yield BenchmarkPorts(
             workloads=HostWorkloads(hosts, benchmark_script),
             records=ledger.benchmarks,
             locks=wiring.locks(),
@@ -73,11 +73,11 @@ async def benchmark_world(
         )
 
 
-def place_of(wiring: Wiring, word: str) -> Place:
+def place_of(wiring: Wiring, word: str) -> MeasuredFileSystem:
     """A value of `--on`: `source`, `target`, or a directory that is not a user's. Raises UsageError."""
     roots = {SOURCE: wiring.source_root, TARGET: wiring.target_root}
     if word in roots:
-        return Place(label=word, root=roots[word])
+        return MeasuredFileSystem(label=word, root=roots[word])
     root = os.fsencode(word)
     if not root.startswith(b"/"):
         raise UsageError(
@@ -90,14 +90,14 @@ def place_of(wiring: Wiring, word: str) -> Place:
         there = _with_real_parent(os.path.normpath(known))
         relative = os.path.relpath(os.path.realpath(root), there)
         if relative == b".":
-            return Place(label=label, root=known)
+            return MeasuredFileSystem(label=label, root=known)
         if relative != b".." and not relative.startswith(b"../"):
             raise UsageError(
                 f"--on {show(root)} lies in the {label}",
                 cause="scans would list the files created there, and users who work there could replace them",
                 hint=f"give --on {label}: it is the same file system",
             )
-    return Place(label=show(root), root=root)
+    return MeasuredFileSystem(label=show(root), root=root)
 
 
 def _with_real_parent(path: bytes) -> bytes:
@@ -119,7 +119,7 @@ def host_names(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found)) or (THIS_HOST,)
 
 
-def _not_expected(wiring: Wiring, ledger: "MigrationLedger", place: Place) -> tuple[str, ...]:
+def _not_expected(wiring: Wiring, ledger: "MigrationLedger", place: MeasuredFileSystem) -> tuple[str, ...]:
     """Why the mounted file system is not the one that `init` recorded; None for other directories, which have no
     record.
     """
@@ -132,7 +132,7 @@ def _not_expected(wiring: Wiring, ledger: "MigrationLedger", place: Place) -> tu
     return mount_problems(recorded, _mounted(wiring, place.label), where=f"the {place.label}")
 
 
-async def _not_there(hosts: SiteHosts, ledger: "MigrationLedger", name: str, place: Place) -> str | None:
+async def _not_there(hosts: SiteHosts, ledger: "MigrationLedger", name: str, place: MeasuredFileSystem) -> str | None:
     """Why another host lacks the source or the target at the same path, or a host at the path of its `HOST:/PATH`. This
     machine was checked before.
     """

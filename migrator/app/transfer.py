@@ -30,7 +30,7 @@ from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Host, HostFacts
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import SiteHosts, names
-from migrator.ledger.call import say
+from migrator.ledger.event_log import emit_event
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.site.config import Site
@@ -236,7 +236,7 @@ async def run_world(
 
         def waits(held: LockHeld) -> bool:
             shown = EventKind.LEDGER_HELD, Severity.WARNING, "ledger", f"{held.message}: results wait for it"
-            loop.call_soon_threadsafe(partial(say, world, *shown, run_id=None, log=LOG))
+            loop.call_soon_threadsafe(partial(emit_event, world, *shown, run_id=None, log=LOG))
             return call is None or not call.cancelling()
 
         with ledger.written_aside(waits):

@@ -97,14 +97,14 @@ class LaidOut(Struct, frozen=True, kw_only=True):
     rule: LayoutRule | None
 
 
-class DirectoryFacts(Struct, frozen=True, kw_only=True):
+class DirectorySettings(Struct, frozen=True, kw_only=True):
     """The settings for new files in a directory; `storage_pool` is the number of the pool of their targets."""
 
     stripe: StripeSettings
     storage_pool: int | None = None
 
 
-class StorageSeen(Struct, frozen=True, kw_only=True):
+class StorageState(Struct, frozen=True, kw_only=True):
     """A snapshot: every target, and the storage pool of the user trees, if known. `unanswered` are the kinds of targets
     of which an unknown server does not answer.
     """

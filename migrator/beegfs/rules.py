@@ -90,24 +90,24 @@ SILENT_AFTER_S = 40.0
 another minute after it is lost."""
 
 
-def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
+def target_problems(seen: model.StorageState) -> tuple[str, ...]:
     """Why files on the target may be unreadable; none if every storage and metadata target is online, good, and in
     contact.
 
     Unknown states count as problems, and so does an answer without targets of either kind.
     """
     problems = [
-        f"{one.shown}: {state_words(one)}"
+        f"{one.shown}: {describe_target_state(one)}"
         for one in seen.targets
         if is_lost(one) or one.consistency is not model.Consistency.GOOD
     ]
-    return (*_missing(seen), *problems, *_unanswered_words(seen))
+    return (*_missing(seen), *problems, *_describe_unanswered(seen))
 
 
-def lost_targets(seen: model.StorageSeen) -> tuple[str, ...]:
+def lost_targets(seen: model.StorageState) -> tuple[str, ...]:
     """The targets whose server does not answer, with the reason for that assumption. Streams that write to them stall."""
-    found = (f"{one.shown}: {state_words(one)}" for one in seen.targets if is_lost(one))
-    return (*found, *_unanswered_words(seen))
+    found = (f"{one.shown}: {describe_target_state(one)}" for one in seen.targets if is_lost(one))
+    return (*found, *_describe_unanswered(seen))
 
 
 def is_lost(target: model.StorageTarget) -> bool:
@@ -120,7 +120,7 @@ ROOM_LAGS_S = 80
 """How old the reported room of a target may be (8.3.1, as recorded)."""
 
 
-def state_words(target: model.StorageTarget) -> str:
+def describe_target_state(target: model.StorageTarget) -> str:
     """Reachability, consistency, and the time since the last contact."""
     words = ["state not known" if target.reachability is None else target.reachability.value]
     if target.consistency is not model.Consistency.GOOD:
@@ -132,7 +132,7 @@ def state_words(target: model.StorageTarget) -> str:
     return ", ".join(words)
 
 
-def room_words(target: model.StorageTarget) -> str:
+def describe_target_space(target: model.StorageTarget) -> str:
     """Room and pool of one target."""
     words = [] if target.free_bytes is None else [f"{format_size(target.free_bytes)} free"]
     if target.kind is model.TargetKind.METADATA and target.free_inodes is not None:
@@ -141,7 +141,7 @@ def room_words(target: model.StorageTarget) -> str:
     return ", ".join(words)
 
 
-def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
+def describe_fullest(targets: Sequence[model.StorageTarget]) -> str:
     """The targets to check after a write that found no room: those outside the normal pool; if all are in it, the
     fullest of either kind. Empty if there are no targets.
     """
@@ -153,11 +153,11 @@ def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
             *sorted(storage, key=lambda one: one.free_bytes or 0)[:1],
             *sorted(metadata, key=lambda one: one.free_inodes or 0)[:1],
         ]
-    words = "; ".join(f"{one.shown}: {room_words(one)}" for one in tight)
+    words = "; ".join(f"{one.shown}: {describe_target_space(one)}" for one in tight)
     return f"{words} (BeeGFS reports room and pools up to {ROOM_LAGS_S} s late: less may be free now)" if words else ""
 
 
-def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:
+def room_of(capacity: Capacity, seen: model.StorageState) -> Capacity:
     """The room that new files really have: never more than df shows.
 
     By `even_room` over the storage targets of the best pool. Inodes are the fewest free of any metadata target of the
@@ -204,7 +204,7 @@ def metadata_problems(forecast: Sequence[model.MetadataForecast], largest: tuple
         )
 
 
-def emergency_problems(seen: model.StorageSeen) -> tuple[str, ...]:
+def emergency_problems(seen: model.StorageState) -> tuple[str, ...]:
     """Reasons why no, or hardly any, file can be made: all targets of one kind that trees may use are in the emergency
     pool.
     """
@@ -220,7 +220,7 @@ def emergency_problems(seen: model.StorageSeen) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def stripe_words(stripe: model.StripeSettings) -> str:
+def describe_stripe(stripe: model.StripeSettings) -> str:
     """The settings as in events."""
     words = [] if stripe.targets is None else [f"over {stripe.targets} storage targets"]
     if stripe.chunk_bytes is not None:
@@ -229,7 +229,7 @@ def stripe_words(stripe: model.StripeSettings) -> str:
     return " ".join(words)
 
 
-def _missing(seen: model.StorageSeen) -> tuple[str, ...]:
+def _missing(seen: model.StorageState) -> tuple[str, ...]:
     return tuple(
         f"BeeGFS names no {kind.value} target, so nothing is known of them"
         for kind in model.TargetKind
@@ -237,7 +237,7 @@ def _missing(seen: model.StorageSeen) -> tuple[str, ...]:
     )
 
 
-def _unanswered_words(seen: model.StorageSeen) -> tuple[str, ...]:
+def _describe_unanswered(seen: model.StorageState) -> tuple[str, ...]:
     return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
 
 
@@ -252,7 +252,7 @@ _NOT_KNOWN = (
 )
 
 
-def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "", hint: str = "") -> list[Finding]:
+def check_storage_targets(seen: model.StorageState | None, failure_words: str = "", hint: str = "") -> list[Finding]:
     """The findings. `seen` is None if the tool failed, for the reason `failure_words`."""
     if seen is None:
         fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
@@ -262,7 +262,7 @@ def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "
         failure(
             _CHECK, words, "see whether BeeGFS's management service knows its servers, and ask each of them by hand"
         )
-        for words in (*_missing(seen), *_unanswered_words(seen))
+        for words in (*_missing(seen), *_describe_unanswered(seen))
     ]
     if findings:
         return findings
@@ -289,14 +289,14 @@ def check_quota(limits: int, problem: str | None, licence_problem: str | None = 
 
 
 def _check(target: model.StorageTarget) -> Finding | None:
-    told = f"{target.shown}: {state_words(target)}"
+    told = f"{target.shown}: {describe_target_state(target)}"
     if is_lost(target):
         return failure(
             _CHECK, told, f"start BeeGFS's server on {target.node} again, or mend the network to it; its log tells more"
         )
     if target.consistency is not model.Consistency.GOOD:
         return failure(_CHECK, told, "see to the resync of its mirror group; what lies on it may be older")
-    room = f"{target.shown}: {room_words(target)}"
+    room = f"{target.shown}: {describe_target_space(target)}"
     if target.pool is model.CapacityPool.EMERGENCY:
         fix = "free or add space there, or move files to other targets (`beegfs entry migrate`): BeeGFS avoids it"
         return failure(_CHECK, room, fix)
@@ -338,14 +338,14 @@ class OwnerNeed(Struct, frozen=True, kw_only=True):
         return f"uid {self.uid} (tree of {first_of(self.users, 3)})"
 
 
-class QuotaWords(Struct, frozen=True, kw_only=True):
+class QuotaFindings(Struct, frozen=True, kw_only=True):
     """Sentences: `problems` about limits that would be exceeded, `warnings` about limits that are nearly reached."""
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota], *, spread: int) -> QuotaWords:
+def quota_findings(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota], *, spread: int) -> QuotaFindings:
     """Whether the need of each owner fits within the limits. `spread` is the most storage targets of a new file: a file
     takes at least one chunk file, and at most that many. A user who is beyond a limit but needs nothing is no
     problem.
@@ -369,10 +369,10 @@ def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota
                 problems.append(f"{one.shown} would be beyond the user's hard limit on the target: {words}, and {more}")
             elif limit is not None and used + most > NEARLY * limit:
                 warnings.append(f"{one.shown} will have little room on the target: {words}, and {more}")
-    return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
+    return QuotaFindings(problems=tuple(problems), warnings=tuple(warnings))
 
 
-def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQuota]) -> QuotaWords:
+def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQuota]) -> QuotaFindings:
     """Whether these owners can work on the target: a user at the limit cannot write."""
     problems: list[str] = []
     warnings: list[str] = []
@@ -382,7 +382,7 @@ def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQ
             problems.append(f"{one.shown} could write nothing on the target: {words}; raise the limit there")
         elif limit is not None and used > NEARLY * limit:
             warnings.append(f"{one.shown} has little room on the target: {words}")
-    return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
+    return QuotaFindings(problems=tuple(problems), warnings=tuple(warnings))
 
 
 def _limits(quota: model.UserQuota) -> tuple[tuple[int, int | None, str], tuple[int, int | None, str]]:

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
-from migrator.beegfs.rules import stripe_words
+from migrator.beegfs.model import DirectorySettings, LayoutRule, StripeSettings
+from migrator.beegfs.rules import describe_stripe
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.units import format_size
 
@@ -47,15 +47,15 @@ def completed(rule: LayoutRule | None, whole: StripeSettings) -> StripeSettings:
     )
 
 
-def rule_words(rule: LayoutRule) -> str:
+def describe_layout_rule(rule: LayoutRule) -> str:
     """The rule for people."""
     where = (
         "" if rule.larger_than_bytes is None else f"directories of files above {format_size(rule.larger_than_bytes)}: "
     )
-    return f"{where}new files {stripe_words(rule.stripe)}"
+    return f"{where}new files {describe_stripe(rule.stripe)}"
 
 
-def has_settings(facts: DirectoryFacts, stripe: StripeSettings, pools: Mapping[str, int]) -> bool:
+def has_settings(facts: DirectorySettings, stripe: StripeSettings, pools: Mapping[str, int]) -> bool:
     """Whether a directory has all settings that are wanted."""
     return (
         stripe.targets in (None, facts.stripe.targets)
@@ -96,4 +96,4 @@ def check_layout(
     if unlicensed and (licensed := [pool for pool in named if pools.get(pool, DEFAULT_POOL) != DEFAULT_POOL]):
         fix = "install a licence (`beegfs license`), or take pool out of [[target.layout]]"
         findings.append(warning(check, f"rules name storage pool {', '.join(licensed)}{unlicensed}", fix))
-    return findings or [ok(check, "; ".join(map(rule_words, rules)))]
+    return findings or [ok(check, "; ".join(map(describe_layout_rule, rules)))]

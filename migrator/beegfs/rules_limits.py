@@ -77,7 +77,7 @@ def state_of(limit: OwnerLimit, quota: UserQuota | None, *, moved: bool) -> Limi
     return LimitState.USED_UP if quota.used_bytes >= limit.size_bytes else LimitState.DUE
 
 
-def limit_words(limit: OwnerLimit, quota: UserQuota | None, state: LimitState) -> str:
+def describe_limit(limit: OwnerLimit, quota: UserQuota | None, state: LimitState) -> str:
     """A limit and its state, as a sentence."""
     words = f"uid {limit.uid} ({', '.join(map(show, limit.trees))}): the limit of {format_size(limit.size_bytes)} "
     match state:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.beegfs import rules, version7, version8
-from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
+from migrator.beegfs.model import DirectorySettings, StorageState, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.beegfs.rules_layout import has_settings
 from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import ToolFailed
@@ -27,7 +27,7 @@ class StorageTargets(Protocol):
     guards something is repeated with a longer timeout if the answer is late, for up to two minutes.
     """
 
-    async def look(self, *, patient: bool = False) -> StorageSeen:
+    async def look(self, *, patient: bool = False) -> StorageState:
         """Every target with its states and its room. Room lags by 40 to 80 s, states by more. Calls may overlap. If not
         `patient`, there is one attempt: the result is only shown, or polled. Raises ToolFailed without a tool, without an
         answer, or for a malformed one.
@@ -36,10 +36,10 @@ class StorageTargets(Protocol):
     async def problems(self) -> tuple[str, ...]:
         """Sentences: why files on the target may be unreadable. A failed question is a problem."""
 
-    async def directory(self, path: bytes) -> DirectoryFacts:
+    async def directory(self, path: bytes) -> DirectorySettings:
         """The settings for new files in a directory, by its absolute path. Raises ToolFailed."""
 
-    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectorySettings]:
         """The settings of up to `PATHS_AT_ONCE` directories, in any order: one command of version 8. Raises ToolFailed."""
 
     async def pools(self) -> Mapping[str, int]:
@@ -120,17 +120,17 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             hint="install it, or name it in [target] beegfs",
         )
 
-    async def look(self, *, patient: bool = False) -> StorageSeen:
+    async def look(self, *, patient: bool = False) -> StorageState:
         if self._is_7:
             metadata, storage = await asyncio.gather(
                 self._look_7(TargetKind.METADATA, patient=patient), self._look_7(TargetKind.STORAGE, patient=patient)
             )
-            found = StorageSeen(
+            found = StorageState(
                 targets=(*metadata.targets, *storage.targets), unanswered=(*metadata.unanswered, *storage.unanswered)
             )
         else:
             listed = await self._output(*version8.LIST, timeout_s=self.times.list_s, patient=patient)
-            found = StorageSeen(targets=version8.parse_targets(listed))
+            found = StorageState(targets=version8.parse_targets(listed))
         return replace(found, storage_pool=await self._storage_pool(found, patient=patient))
 
     async def problems(self) -> tuple[str, ...]:
@@ -139,13 +139,13 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         except ToolFailed as error:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
-    async def directory(self, path: bytes) -> DirectoryFacts:
+    async def directory(self, path: bytes) -> DirectorySettings:
         return (await self.directories((path,)))[0]
 
-    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectorySettings]:
         return await self._directories(paths, patient=True)
 
-    async def _directories(self, paths: Sequence[bytes], *, patient: bool) -> Sequence[DirectoryFacts]:
+    async def _directories(self, paths: Sequence[bytes], *, patient: bool) -> Sequence[DirectorySettings]:
         ask = partial(self._output, patient=patient)
         if self._is_7:
             return [version7.parse_directory(await ask("--getentryinfo", paths=(path,))) for path in paths]
@@ -172,10 +172,10 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             failures: list[str] = []
             if self._is_7:
                 for path in some:
-                    words = version7.stripe_words(stripe, (await self.directory(path)).stripe, number)
+                    words = version7.stripe_arguments(stripe, (await self.directory(path)).stripe, number)
                     failures += await self._change(*words, paths=(path,))
             else:
-                failures += await self._change(*version8.stripe_words(stripe, number), paths=some)
+                failures += await self._change(*version8.stripe_arguments(stripe, number), paths=some)
             for path, found in zip(some, await self.directories(some), strict=True):
                 if not has_settings(found, stripe, pools):
                     other = f"{found.stripe.targets} targets, chunks of {found.stripe.chunk_bytes} bytes, pool {found.storage_pool}"
@@ -242,9 +242,9 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
                 some = uids[start : start + version7.AT_ONCE]
                 failures += await self._change(
                     *(
-                        version7.limit_words(some, limit_bytes, chunk_files, number)
+                        version7.limit_arguments(some, limit_bytes, chunk_files, number)
                         if self._is_7
-                        else version8.limit_words(some, limit_bytes, number)
+                        else version8.limit_arguments(some, limit_bytes, number)
                     )
                 )
         after = await self.quotas(size_bytes)
@@ -255,7 +255,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
                 hint="try the command by hand: `beegfs quota set-limits`, or `beegfs-ctl --setquota` of BeeGFS 7",
             )
 
-    async def _storage_pool(self, seen: StorageSeen, *, patient: bool) -> int | None:
+    async def _storage_pool(self, seen: StorageState, *, patient: bool) -> int | None:
         """The storage pool of the root of the user trees, if there are several pools; queried once, since it rarely
         changes.
         """
@@ -271,7 +271,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         pool = self._pools[self.root]
         return pool if pool in known else None
 
-    async def _look_7(self, kind: TargetKind, *, patient: bool) -> StorageSeen:
+    async def _look_7(self, kind: TargetKind, *, patient: bool) -> StorageState:
         """The targets with their room, if all servers answer in time. Otherwise only the states: unreachable servers
         count as not answering. If all are reachable, one of them still does not answer, so its kind is `unanswered`.
         """
@@ -282,7 +282,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         if not with_room.timed_out:
             server_down = with_room.exit_code != 0 and version7.SERVER_DOWN in with_room.stderr
             output = with_room.stdout if server_down else self._whole(with_room)
-            return StorageSeen(targets=version7.parse_targets(output, kind, with_room=True))
+            return StorageState(targets=version7.parse_targets(output, kind, with_room=True))
         timeout_s = self.times.states_s
         states, reached = await asyncio.gather(
             self._output("--listtargets", nodes, "--state", timeout_s=timeout_s, patient=patient),
@@ -293,7 +293,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             replace(one, answers=False) if one.node in silent else one
             for one in version7.parse_targets(states, kind, with_room=False)
         )
-        return StorageSeen(targets=targets, unanswered=() if any(map(rules.is_lost, targets)) else (kind,))
+        return StorageState(targets=targets, unanswered=() if any(map(rules.is_lost, targets)) else (kind,))
 
     @property
     def _is_7(self) -> bool:
@@ -359,10 +359,10 @@ def _is_licence(stderr: bytes) -> bool:
 # One snapshot of the storage targets, for guards and `doctor`: failures are part of the result, not raised.
 
 
-class StorageLook(Struct, frozen=True, kw_only=True):
+class StorageReading(Struct, frozen=True, kw_only=True):
     """The snapshot, or why there is none (`failure`). `asked` False: the target has no storage targets."""
 
-    seen: StorageSeen | None = None
+    seen: StorageState | None = None
     failure: str = ""
     hint: str = ""
     asked: bool = True
@@ -391,26 +391,26 @@ class StorageLook(Struct, frozen=True, kw_only=True):
 
 async def words_for_full(storage: StorageTargets | None) -> str:
     """After a write that failed for lack of room: the full storage targets, or the fullest; empty if unknown."""
-    targets = (await look_at_storage(storage)).targets
-    return rules.fullest_words(targets) if targets else ""
+    targets = (await read_storage(storage)).targets
+    return rules.describe_fullest(targets) if targets else ""
 
 
-async def look_at_storage(storage: StorageTargets | None, *, patient: bool = False) -> StorageLook:
+async def read_storage(storage: StorageTargets | None, *, patient: bool = False) -> StorageReading:
     """The snapshot; `storage` None: no query, and no program is started. `patient`: it guards something, so a late answer
     is waited for, for up to two minutes.
     """
     if storage is None:
-        return StorageLook(asked=False)
+        return StorageReading(asked=False)
     try:
-        return StorageLook(seen=await storage.look(patient=patient))
+        return StorageReading(seen=await storage.look(patient=patient))
     except ToolFailed as error:
-        return StorageLook(failure=error.message, hint=error.hint)
+        return StorageReading(failure=error.message, hint=error.hint)
 
 
 # The users' limits on the target, for guards and `plan`: failures are part of the result, not raised.
 
 
-class QuotaLook(Struct, frozen=True, kw_only=True):
+class QuotaReading(Struct, frozen=True, kw_only=True):
     """The users with limits, by uid; `failure` is the reason if they are unknown. `spread` is the largest number of
     storage targets of a new file.
     """
@@ -420,13 +420,13 @@ class QuotaLook(Struct, frozen=True, kw_only=True):
     failure: str = ""
 
 
-async def look_at_quotas(storage: StorageTargets | None, root: bytes, uids: Collection[int]) -> QuotaLook:
+async def read_quotas(storage: StorageTargets | None, root: bytes, uids: Collection[int]) -> QuotaReading:
     """Query these users once; `root` is the directory of their trees. `storage` None: no query."""
     if storage is None or not uids:
-        return QuotaLook()
+        return QuotaReading()
     try:
         quotas = {uid: one for uid, one in (await storage.quotas(uids)).items() if one.limited}
         spread = (await storage.directory(root)).stripe.targets or 1 if quotas else 1
     except ToolFailed as error:
-        return QuotaLook(failure=error.message)
-    return QuotaLook(quotas=quotas, spread=spread)
+        return QuotaReading(failure=error.message)
+    return QuotaReading(quotas=quotas, spread=spread)

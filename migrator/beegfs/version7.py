@@ -70,13 +70,13 @@ def parse_targets(output: bytes, kind: model.TargetKind, *, with_room: bool) -> 
     return tuple(found)
 
 
-def parse_directory(output: bytes) -> model.DirectoryFacts:
+def parse_directory(output: bytes) -> model.DirectorySettings:
     """`--getentryinfo` of a directory. Raises ToolFailed."""
     text = output.decode("utf-8", "replace")
     targets, chunk, pool = _TARGETS.search(text), _CHUNK.search(text), _POOL.search(text)
     if targets is None or chunk is None:
         raise ToolFailed("`beegfs-ctl --getentryinfo` told no stripe pattern")
-    return model.DirectoryFacts(
+    return model.DirectorySettings(
         stripe=model.StripeSettings(
             targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * UNITS[chunk.group(2)]
         ),
@@ -84,7 +84,7 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
     )
 
 
-def stripe_words(stripe: model.StripeSettings, now: model.StripeSettings, pool: int | None) -> tuple[str, ...]:
+def stripe_arguments(stripe: model.StripeSettings, now: model.StripeSettings, pool: int | None) -> tuple[str, ...]:
     """The arguments that set these settings of a directory. Number and size are both required."""
     numbers = (f"--chunksize={stripe.chunk_bytes or now.chunk_bytes}", f"--numtargets={stripe.targets or now.targets}")
     return ("--setpattern", *numbers, *(() if pool is None else (f"--storagepoolid={pool}",)))
@@ -171,7 +171,9 @@ def words(uids: Collection[int], pool: int | None) -> tuple[str, ...]:
     return ("--getquota", "--uid", "--list", listed, "--csv", *of_pool)
 
 
-def limit_words(uids: Collection[int], size_bytes: int, chunk_files: int | None, pool: int | None) -> tuple[str, ...]:
+def limit_arguments(
+    uids: Collection[int], size_bytes: int, chunk_files: int | None, pool: int | None
+) -> tuple[str, ...]:
     """The arguments that set one limit of bytes. The other limit has to be named too: "unlimited" if there is none."""
     of_pool = () if pool is None else (f"--storagepoolid={pool}",)
     count = "unlimited" if chunk_files is None else chunk_files

@@ -79,17 +79,17 @@ def parse_targets(output: bytes) -> tuple[model.StorageTarget, ...]:
     return tuple(_target(row) for row in _rows(output, _TargetRow))
 
 
-def parse_directories(output: bytes) -> list[model.DirectoryFacts]:
+def parse_directories(output: bytes) -> list[model.DirectorySettings]:
     """The directories of `entry info`, in its order. Raises ToolFailed."""
     return [_directory(row) for row in _rows(output, _EntryRow)]
 
 
-def _directory(row: _EntryRow) -> model.DirectoryFacts:
+def _directory(row: _EntryRow) -> model.DirectorySettings:
     stripe = _STRIPE.fullmatch(row.stripe_pattern)
     if stripe is None:
         raise ToolFailed(f"`beegfs entry info` told a stripe pattern that is not known: {row.stripe_pattern!r}")
     pool = _POOL_NUMBER.fullmatch(row.storage_pool)
-    return model.DirectoryFacts(
+    return model.DirectorySettings(
         stripe=model.StripeSettings(
             targets=int(stripe.group(1)), chunk_bytes=int(stripe.group(2)) * UNITS[stripe.group(3)]
         ),
@@ -97,7 +97,7 @@ def _directory(row: _EntryRow) -> model.DirectoryFacts:
     )
 
 
-def stripe_words(stripe: model.StripeSettings, pool: int | None) -> tuple[str, ...]:
+def stripe_arguments(stripe: model.StripeSettings, pool: int | None) -> tuple[str, ...]:
     """The arguments that set these settings of directories; others stay."""
     given = (("--num-targets", stripe.targets), ("--chunk-size", stripe.chunk_bytes), ("--pool", pool))
     return ("entry", "set", *(str(word) for flag in given if flag[1] is not None for word in flag))
@@ -241,7 +241,7 @@ def pool_number(defaults: bytes, pool: int | None) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def limit_words(uids: Collection[int], size_bytes: int, pool: int | None) -> tuple[str, ...]:
+def limit_arguments(uids: Collection[int], size_bytes: int, pool: int | None) -> tuple[str, ...]:
     """The arguments that set one limit of bytes."""
     listed = ",".join(map(str, uids))
     return ("quota", "set-limits", f"s:{pool}", "--uid", listed, "--space", str(size_bytes))

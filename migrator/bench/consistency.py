@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.bench.far_consistency import STATES
-from migrator.bench.hosts import HostWorkloads, Seen, WorkDirectory
+from migrator.bench.hosts import ConsistencyResult, HostWorkloads, WorkDirectory
 from migrator.core.tasks import task_group
 from migrator.hosts.process import cancel_all
 
@@ -37,12 +37,12 @@ class Checks(Struct, frozen=True, kw_only=True):
     starts: Callable[[], Awaitable[float]]
     patience_ms: int = PATIENCE_MS
 
-    async def check(self, words: Sequence[str]) -> Seen:
+    async def check(self, words: Sequence[str]) -> ConsistencyResult:
         """The check of a step: its name, and its numbers."""
         name, numbers = words[1], [int(word) for word in words[2:]]
         if name in STATES:
             return await self._states(name, *numbers)
-        checks: dict[str, Callable[..., Awaitable[Seen]]] = {
+        checks: dict[str, Callable[..., Awaitable[ConsistencyResult]]] = {
             "replace-under-readers": self._replaced_under_readers,
             "append-together": self._appended_together,
             "lock": self._locked,
@@ -55,22 +55,24 @@ class Checks(Struct, frozen=True, kw_only=True):
     def _writer(self) -> WorkDirectory:
         return self.views[0]
 
-    async def _on(self, view: WorkDirectory, *argvs: Sequence[object], start_at_s: float | None = None) -> Seen:
+    async def _on(
+        self, view: WorkDirectory, *argvs: Sequence[object], start_at_s: float | None = None
+    ) -> ConsistencyResult:
         lanes = [tuple(map(str, argv)) for argv in argvs]
         return _together(view, await self.workloads.check(view, lanes, start_at_s=start_at_s, token=self.token))
 
-    async def _on_others(self, *argv: object) -> Seen:
+    async def _on_others(self, *argv: object) -> ConsistencyResult:
         """A check by all views but the first, at once."""
         return _joined(await _at_once(self._on(view, argv) for view in self.views[1:]))
 
-    async def _on_all(self, argvs: Callable[[int], Iterable[Sequence[object]]]) -> list[Seen]:
+    async def _on_all(self, argvs: Callable[[int], Iterable[Sequence[object]]]) -> list[ConsistencyResult]:
         """What each view does, by its number, from an agreed time on."""
         start_at_s = await self.starts()
         return await _at_once(
             self._on(view, *argvs(number), start_at_s=start_at_s) for number, view in enumerate(self.views)
         )
 
-    async def _states(self, name: str, count: int) -> Seen:
+    async def _states(self, name: str, count: int) -> ConsistencyResult:
         path, number = f"files-{self.run}", STATES.index(name)
         seen = []
         # First that there is nothing, since some clients keep what they were told.
@@ -81,7 +83,7 @@ class Checks(Struct, frozen=True, kw_only=True):
                 break
         return _joined(seen)
 
-    async def _replaced_under_readers(self, count: int) -> Seen:
+    async def _replaced_under_readers(self, count: int) -> ConsistencyResult:
         path = f"replaced-{self.run}"
         await self._on(self._writer, ("@replace", path, 0, 0))
         readies = [f"reading-{self.run}-{number}" for number in range(1, len(self.views))]
@@ -95,7 +97,7 @@ class Checks(Struct, frozen=True, kw_only=True):
             await self._on(self._writer, ("@replace", path, 1, count))
         return _joined([reader.result() for reader in readers])
 
-    async def _appended_together(self, count: int) -> Seen:
+    async def _appended_together(self, count: int) -> ConsistencyResult:
         path = f"appended-{self.run}"
         await self._on_all(
             lambda number: [("@append", path, number * _APPENDERS + lane, count) for lane in range(_APPENDERS)]
@@ -104,7 +106,7 @@ class Checks(Struct, frozen=True, kw_only=True):
         argv = ("@see-records", path, lanes, count, self.patience_ms)
         return _joined(await _at_once(self._on(view, argv) for view in self.views))
 
-    async def _locked(self, whole_file: int) -> Seen:
+    async def _locked(self, whole_file: int) -> ConsistencyResult:
         path, ready = f"lock-{whole_file}-{self.run}", f"held-{whole_file}-{self.run}"
 
         async def hold() -> None:
@@ -123,7 +125,7 @@ class Checks(Struct, frozen=True, kw_only=True):
         free = [await self._on(view, ("@lock", path, whole_file, 0, self.patience_ms)) for view in self.views[1:]]
         return _joined([refused, *free])
 
-    async def _raced(self, directories: int, count: int) -> Seen:
+    async def _raced(self, directories: int, count: int) -> ConsistencyResult:
         path = f"race-{directories}-{self.run}"
         await self._on(self._writer, ("@change", path, 0, 0))
         await self._on_others("@see", path, 0, 1, self.patience_ms)
@@ -138,9 +140,9 @@ class Checks(Struct, frozen=True, kw_only=True):
             )
             if len(made) != 1 or failed:
                 problems.append(f"{name}: made by {' and '.join(made) or 'none'}{failed}")
-        return Seen(checked=count, wrong=len(problems), evidence=tuple(problems))
+        return ConsistencyResult(checked=count, wrong=len(problems), evidence=tuple(problems))
 
-    async def _small_writers(self, writers: int, each: int) -> Seen:
+    async def _small_writers(self, writers: int, each: int) -> ConsistencyResult:
         path = f"small-{self.run}"
         await self._on(self._writer, ("@change", path, 0, 0))
         await self._on_others("@see", path, 0, 1, self.patience_ms)
@@ -155,10 +157,10 @@ class Checks(Struct, frozen=True, kw_only=True):
         total = len(self.views) * writers
         argv = ("@see-small", path, total, each, self.patience_ms)
         seen = await _at_once(self._on(view, argv) for view in self.views)
-        return _joined([Seen(wrong=failed, evidence=tuple(failures)), *seen])
+        return _joined([ConsistencyResult(wrong=failed, evidence=tuple(failures)), *seen])
 
 
-async def _at_once(works: Iterable[Coroutine[Any, Any, Seen]]) -> list[Seen]:
+async def _at_once(works: Iterable[Coroutine[Any, Any, ConsistencyResult]]) -> list[ConsistencyResult]:
     async with task_group() as group:
         tasks = [group.create_task(work) for work in works]
     return [task.result() for task in tasks]
@@ -168,15 +170,15 @@ def _named(code: int) -> str:
     return errno.errorcode.get(code, str(code))
 
 
-def _together(view: WorkDirectory, lanes: Sequence[Seen]) -> Seen:
+def _together(view: WorkDirectory, lanes: Sequence[ConsistencyResult]) -> ConsistencyResult:
     """What the lanes of a view saw; the evidence names its host."""
     joined = _joined(lanes)
     outcomes = {name: code for one in lanes for name, code in one.outcomes.items()}
     return replace(joined, evidence=tuple(f"{view.host}: {words}" for words in joined.evidence), outcomes=outcomes)
 
 
-def _joined(found: Sequence[Seen]) -> Seen:
-    return Seen(
+def _joined(found: Sequence[ConsistencyResult]) -> ConsistencyResult:
+    return ConsistencyResult(
         checked=sum(one.checked for one in found),
         late=sum(one.late for one in found),
         wrong=sum(one.wrong for one in found),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from migrator.bench.model import HostRun, Place, Step, host_of, mount_of
+from migrator.bench.model import HostRun, MeasuredFileSystem, Step, host_of, mount_of
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
 from migrator.fs.model import BENCH_NAME
@@ -22,7 +22,7 @@ _GRACE_S = 5.0
 _Answer = TypeVar("_Answer")
 
 
-class RootSeen(msgspec.Struct, frozen=True, kw_only=True):
+class RootState(msgspec.Struct, frozen=True, kw_only=True):
     """A file system on a host: its type, and the room for users other than root. `free_inodes` is None if it does not
     report them. `device` is its number there until it is unmounted. `left` are the names in its directory of
     benchmarks; `programs` are the requested ones that the host has.
@@ -40,7 +40,7 @@ class WorkDirectory(Struct, frozen=True, kw_only=True):
     """The work directory of one host: `part` in the directory `name` in the directory of benchmarks of a file system."""
 
     host: str
-    place: Place
+    place: MeasuredFileSystem
     name: str
 
     @property
@@ -64,7 +64,7 @@ class _Performed(msgspec.Struct, frozen=True):
     lanes: list[_Lane]
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ConsistencyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a check of `consistency` saw: how much was right only later, by at most `seconds`, or stayed `wrong`.
     `outcomes` are error numbers by name, 0 for success.
     """
@@ -87,10 +87,10 @@ class HostWorkloads:
         self._script = script
         self._clock_offsets_s: dict[str, float] = {}
 
-    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
+    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootState:
         """The file system, its room, leftovers in it, and which of the programs the host has."""
         question = {"do": "look", "root": mount_of(host, root).decode("latin-1"), "programs": sorted(programs)}
-        return await self._ask(host, question, RootSeen)
+        return await self._ask(host, question, RootState)
 
     async def make(self, directory: WorkDirectory) -> float:
         """Make the directory, accessible to this user only; returns the host's load average. May be called again."""
@@ -125,14 +125,14 @@ class HostWorkloads:
 
     async def check(
         self, directory: WorkDirectory, lanes: Sequence[Sequence[str]], *, start_at_s: float | None, token: str
-    ) -> list[Seen]:
+    ) -> list[ConsistencyResult]:
         """Run functions at once, as `perform`, in the directory that all hosts share."""
         question = {"keeps_output": True, "synced": False, "seed": 0, "lanes": lanes, **_where(directory), "part": "."}
         seen, _ = await self._performed(question, directory.host, start_at_s, token)
         if problem := next((lane.problem for lane in seen.lanes if lane.problem), ""):
             raise ToolFailed(f"host {directory.host}: {problem}")
         try:
-            return [msgspec.json.decode(lane.output, type=Seen) for lane in seen.lanes]
+            return [msgspec.json.decode(lane.output, type=ConsistencyResult) for lane in seen.lanes]
         except msgspec.DecodeError as error:
             raise ToolFailed(f"host {directory.host}: the answer of a check cannot be read: {error}") from error
 

@@ -27,7 +27,7 @@ class SuiteName(StrEnum):
     CONSISTENCY = "consistency"
 
 
-class Unit(StrEnum):
+class FigureUnit(StrEnum):
     """The unit of a figure."""
 
     SECONDS = "s"
@@ -38,7 +38,7 @@ class Unit(StrEnum):
     @property
     def more_is_better(self) -> bool:
         """Rates are better when higher, times when shorter."""
-        return self in (Unit.BYTES_PER_S, Unit.OPERATIONS_PER_S)
+        return self in (FigureUnit.BYTES_PER_S, FigureUnit.OPERATIONS_PER_S)
 
 
 class Reference(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Step(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     lanes: tuple[tuple[str, ...], ...]
-    unit: Unit | None = None
+    unit: FigureUnit | None = None
     size_bytes: int = 0
     synced: bool = False
     programs: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Suite(Struct, frozen=True, kw_only=True):
     need_inodes: int
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class MeasuredFileSystem(Struct, frozen=True, kw_only=True):
     """A measured file system: `label` is `source`, `target` or the path; `root` is the directory on every host."""
 
     label: str
@@ -133,7 +133,7 @@ class BenchmarkRecord(Struct, frozen=True, kw_only=True):
     scale: float
     seed: int
     runs: int
-    places: tuple[Place, ...]
+    places: tuple[MeasuredFileSystem, ...]
     hosts: tuple[str, ...]
     token: str
     state: BenchmarkState
@@ -168,7 +168,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     place: str
     run: int
     step: str
-    unit: Unit
+    unit: FigureUnit
     value: float
     by_host: Mapping[str, float]
     at_s: float
@@ -185,7 +185,7 @@ class BenchmarkRequest(Struct, frozen=True, kw_only=True):
     """
 
     suites: tuple[SuiteName, ...]
-    places: tuple[Place, ...]
+    places: tuple[MeasuredFileSystem, ...]
     hosts: tuple[str, ...]
     runs: int = DEFAULT_RUNS
     scale: float = DEFAULT_SCALE
@@ -198,7 +198,7 @@ class BenchmarkRequest(Struct, frozen=True, kw_only=True):
 class PlaceRoom(Struct, frozen=True, kw_only=True):
     """The room of one file system, and the need of the largest suite on all hosts together. None: not reported."""
 
-    place: Place
+    place: MeasuredFileSystem
     need_bytes: int
     free_bytes: int
     need_inodes: int
@@ -257,6 +257,6 @@ class BenchmarkListing(Struct, frozen=True, kw_only=True):
     benchmarks: tuple[BenchmarkRecord, ...]
 
 
-def scale_words(scale: float) -> str:
+def format_scale(scale: float) -> str:
     """A scale for people: `scale 0.01 (1 % of the published sizes)`."""
     return f"scale {scale:g} ({scale * 100:g} % of the published sizes)"

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.bench.model import BenchmarkResult, BenchmarkState, HostRun, Reference, Step, Suite, SuiteName, Unit
+from migrator.bench.model import BenchmarkResult, BenchmarkState, FigureUnit, HostRun, Reference, Step, Suite, SuiteName
 from migrator.bench.suites import suite
 from migrator.core.statistics import Factor, Series, factor_between, series
 from migrator.core.units import format_count, format_factor
@@ -23,7 +23,7 @@ _APART_S = 0.1
 """Hosts whose starts are further apart did not start together."""
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class StepFigures(Struct, frozen=True, kw_only=True):
     """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the
     other measurements, sums if the step is a check, which has a `verdict` and its `evidence` too.
     """
@@ -59,8 +59,8 @@ class StepComparison(Struct, frozen=True, kw_only=True):
 
     step: str
     title: str
-    unit: Unit
-    sides: tuple[Side, ...]
+    unit: FigureUnit
+    sides: tuple[StepFigures, ...]
     contrasts: tuple[Contrast, ...]
     published: tuple[Reference, ...]
 
@@ -126,7 +126,7 @@ def _step(step: Step, group: Sequence[BenchmarkResult]) -> StepComparison | None
             middle = fsum if step.is_check else median
             details = {name: middle(one.details[name] for one in found if name in one.details) for name in names}
             figures, load = series([one.value for one in found]), series([one.load_average for one in found])
-            side = Side(label=label, figures=figures, load=load, details=details)
+            side = StepFigures(label=label, figures=figures, load=load, details=details)
             if step.is_check:
                 evidence = tuple(f"run {one.run}: {words}" for one in found for words in one.evidence)
                 side = replace(side, verdict=_verdict(side), evidence=evidence)
@@ -143,7 +143,7 @@ def _step(step: Step, group: Sequence[BenchmarkResult]) -> StepComparison | None
     )
 
 
-def _verdict(side: Side) -> str:
+def _verdict(side: StepFigures) -> str:
     """What a check found over all runs."""
     checked, late, wrong = (round(side.details[name]) for name in ("checked", "late", "wrong"))
     if wrong:
@@ -153,7 +153,7 @@ def _verdict(side: Side) -> str:
     return f"at once: all {format_count(checked)}"
 
 
-def _contrasts(unit: Unit, sides: Sequence[Side]) -> Iterator[Contrast]:
+def _contrasts(unit: FigureUnit, sides: Sequence[StepFigures]) -> Iterator[Contrast]:
     for base, other in combinations(sides, 2):
         # Speed is proportional to a rate, and inversely proportional to a time.
         ones, twos = (base, other) if unit.more_is_better else (other, base)
@@ -187,11 +187,11 @@ def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[
             yield f"benchmark {result.record.id}: hosts began up to {late_s:.1f} s apart"
 
 
-def _is_short(unit: Unit, value: float, size_bytes: int) -> bool:
+def _is_short(unit: FigureUnit, value: float, size_bytes: int) -> bool:
     """Whether the figure of a step shows that it ended almost at once."""
-    if unit is Unit.SECONDS:
+    if unit is FigureUnit.SECONDS:
         return value < _SHORT_S
-    return unit is Unit.BYTES_PER_S and size_bytes < value * _SHORT_S
+    return unit is FigureUnit.BYTES_PER_S and size_bytes < value * _SHORT_S
 
 
 # Figures
@@ -236,16 +236,16 @@ def figure(step: Step, hosts: Sequence[HostRun]) -> tuple[float, Mapping[str, fl
     details = _together([lane for host in hosts for lane in host.lanes])
     moved = step.size_bytes * len(hosts) / max(1e-9, *(host.elapsed_s for host in hosts))
     match step.unit:
-        case Unit.SECONDS:
+        case FigureUnit.SECONDS:
             by_host = {host.host: host.elapsed_s for host in hosts}
             value = fmean(by_host.values())
             if step.size_bytes:
                 details["bytes_per_s"] = moved
-        case Unit.BYTES_PER_S:
+        case FigureUnit.BYTES_PER_S:
             by_host = {host.host: step.size_bytes / max(host.elapsed_s, 1e-9) for host in hosts}
             value = moved
         case _:
-            name = "operations_per_s" if step.unit is Unit.OPERATIONS_PER_S else "mean_ms"
+            name = "operations_per_s" if step.unit is FigureUnit.OPERATIONS_PER_S else "mean_ms"
             by_host = {host.host: _together(host.lanes).get(name, 0.0) for host in hosts}
             value = details.get(name, 0.0)
     if not all(by_host.values()):

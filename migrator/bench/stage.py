@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from migrator.bench import model
 from migrator.bench.consistency import PATIENCE_MS, Checks
-from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
+from migrator.bench.hosts import HostWorkloads, RootState, WorkDirectory
 from migrator.bench.records import BenchmarkRecords
 from migrator.bench.rules import figure
 from migrator.bench.suites import room_problems, suite
@@ -30,7 +30,7 @@ _ROUND_TRIPS = 4
 """The agreed start is this many round trips ahead: until then the script must be sent and started on every host."""
 
 
-class BenchmarkWorld(Struct, frozen=True, kw_only=True):
+class BenchmarkPorts(Struct, frozen=True, kw_only=True):
     """The ports. `not_expected` returns why a place's file system is not the recorded one: nothing is written then.
     `not_there` does so for a host, and returns None if it is; it raises HostLost, ToolFailed, UsageError.
     """
@@ -40,8 +40,8 @@ class BenchmarkWorld(Struct, frozen=True, kw_only=True):
     locks: Locks
     progress: Progress
     clock: Clock
-    not_expected: Callable[[model.Place], tuple[str, ...]]
-    not_there: Callable[[str, model.Place], Awaitable[str | None]]
+    not_expected: Callable[[model.MeasuredFileSystem], tuple[str, ...]]
+    not_there: Callable[[str, model.MeasuredFileSystem], Awaitable[str | None]]
     tokens: Callable[[], str]
     patience_ms: int = PATIENCE_MS
 
@@ -51,7 +51,7 @@ class BenchmarkWorld(Struct, frozen=True, kw_only=True):
         )
 
 
-async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld) -> model.BenchmarkSummary:
+async def run_benchmarks(request: model.BenchmarkRequest, ports: BenchmarkPorts) -> model.BenchmarkSummary:
     """Run suites on file systems, A B A B, and record every figure; a dry run only checks.
 
     Leftovers of killed calls are removed first. A failed suite does not prevent the others; it is in the summary.
@@ -68,12 +68,12 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
             hint="give two of site.toml, as --hosts gl1,gl2, or a second mount of this machine, as --hosts localhost --hosts "
             "localhost:/mnt/second",
         )
-    with nullcontext() if request.dry_run else world.locks.hold("benchmarks", LOCK):
-        await _require_recorded(request, world)
-        removed = () if request.dry_run else await _remove_left(request, world)
+    with nullcontext() if request.dry_run else ports.locks.hold("benchmarks", LOCK):
+        await _require_recorded(request, ports)
+        removed = () if request.dry_run else await _remove_left(request, ports)
         programs = {name for planned in suites for step in planned.steps for name in step.programs}
         seen = {
-            (host, place.label): await world.workloads.look(host, place.root, programs)
+            (host, place.label): await ports.workloads.look(host, place.root, programs)
             for host in request.hosts
             for place in request.places
         }
@@ -104,7 +104,7 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
         devices = {where: look.device for where, look in seen.items()}
         results, failures = [], []
         for planned, notes in possible:
-            record = world.records.start(
+            record = ports.records.start(
                 model.BenchmarkRecord(
                     id=0,
                     suite=planned.name,
@@ -113,34 +113,34 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
                     runs=request.runs,
                     places=places,
                     hosts=request.hosts,
-                    token=world.tokens(),
+                    token=ports.tokens(),
                     state=model.BenchmarkState.RUNNING,
-                    started_at_s=world.clock.now_s(),
+                    started_at_s=ports.clock.now_s(),
                 )
             )
-            bench = _Bench(record=record, suite=planned, world=world, devices=devices)
+            bench = _Bench(record=record, suite=planned, ports=ports, devices=devices)
             record, failure = await _recorded(bench, (*notes, *_same_mounts(planned, request, devices)))
             failures += [f"{planned.name}: {failure}"] if failure else []
-            measurements = tuple(world.records.measurements(record.id))
+            measurements = tuple(ports.records.measurements(record.id))
             results.append(model.BenchmarkResult(record=record, measurements=measurements))
         return replace(summary, results=tuple(results), failures=tuple(failures))
 
 
-async def clean_up(places: Sequence[model.Place], host: str, world: BenchmarkWorld) -> model.Cleaning:
+async def clean_up(places: Sequence[model.MeasuredFileSystem], host: str, ports: BenchmarkPorts) -> model.Cleaning:
     """Remove leftovers of killed calls of this site from these file systems, and from all that the ledger has. `host`
     reads the places. May be called again. Raises LockHeld.
     """
-    with world.locks.hold("remove what benchmarks have left", LOCK):
-        return await _clean(places, host, world)
+    with ports.locks.hold("remove what benchmarks have left", LOCK):
+        return await _clean(places, host, ports)
 
 
-async def _require_recorded(request: model.BenchmarkRequest, world: BenchmarkWorld) -> None:
+async def _require_recorded(request: model.BenchmarkRequest, ports: BenchmarkPorts) -> None:
     """Raises Refused if a file system is not the recorded one. Otherwise a run would fill and measure the directory
     below an unmounted one.
     """
     for place in request.places:
-        there = {host: await world.not_there(host, place) for host in request.hosts}
-        found = [*world.not_expected(place), *(f"host {host}: {problem}" for host, problem in there.items() if problem)]
+        there = {host: await ports.not_there(host, place) for host in request.hosts}
+        found = [*ports.not_expected(place), *(f"host {host}: {problem}" for host, problem in there.items() if problem)]
         if found:
             raise Refused(
                 f"{place.shown} is not the file system that was recorded: {'; '.join(found)}",
@@ -148,15 +148,15 @@ async def _require_recorded(request: model.BenchmarkRequest, world: BenchmarkWor
             )
 
 
-async def _remove_left(request: model.BenchmarkRequest, world: BenchmarkWorld) -> tuple[str, ...]:
-    cleaning = await _clean(request.places, request.hosts[0], world)
+async def _remove_left(request: model.BenchmarkRequest, ports: BenchmarkPorts) -> tuple[str, ...]:
+    cleaning = await _clean(request.places, request.hosts[0], ports)
     for problem in cleaning.left:
-        world.report(EventKind.BENCHMARK_LEFT, "bench", f"was left: {problem}", Severity.WARNING)
+        ports.report(EventKind.BENCHMARK_LEFT, "bench", f"was left: {problem}", Severity.WARNING)
     return cleaning.removed
 
 
 def _room(
-    request: model.BenchmarkRequest, suites: Sequence[model.Suite], seen: Mapping[tuple[str, str], RootSeen]
+    request: model.BenchmarkRequest, suites: Sequence[model.Suite], seen: Mapping[tuple[str, str], RootState]
 ) -> tuple[model.PlaceRoom, ...]:
     """The room on the host with the least: a path may be another file system on each."""
     found = []
@@ -176,7 +176,7 @@ def _room(
 
 
 def _without_missing(
-    planned: model.Suite, seen: Mapping[tuple[str, str], RootSeen]
+    planned: model.Suite, seen: Mapping[tuple[str, str], RootState]
 ) -> tuple[model.Suite, tuple[str, ...]]:
     """The suite without steps whose programs a host lacks, and the names of these."""
     kept, notes = [], []
@@ -209,18 +209,18 @@ def _same_mounts(
 
 async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[model.BenchmarkRecord, str]:
     """Run a suite and record its result; returns why it failed, or an empty text."""
-    world, record = bench.world, bench.record
+    ports, record = bench.ports, bench.record
     state, failure = model.BenchmarkState.DONE, ""
     try:
         await bench.run()
     except MigratorError as error:
         state, failure = model.BenchmarkState.FAILED, error.message
-        world.report(EventKind.BENCHMARK_FAILED, bench.suite.name, failure, Severity.ERROR)
+        ports.report(EventKind.BENCHMARK_FAILED, bench.suite.name, failure, Severity.ERROR)
         notes = (*notes, failure)
     except asyncio.CancelledError:
-        world.records.finish(record.id, model.BenchmarkState.INTERRUPTED, at_s=world.clock.now_s(), notes=notes)
+        ports.records.finish(record.id, model.BenchmarkState.INTERRUPTED, at_s=ports.clock.now_s(), notes=notes)
         raise
-    return world.records.finish(record.id, state, at_s=world.clock.now_s(), notes=notes), failure
+    return ports.records.finish(record.id, state, at_s=ports.clock.now_s(), notes=notes), failure
 
 
 class _Bench(Struct, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class _Bench(Struct, frozen=True, kw_only=True):
 
     record: model.BenchmarkRecord
     suite: model.Suite
-    world: BenchmarkWorld
+    ports: BenchmarkPorts
     devices: Mapping[tuple[str, str], int]
 
     async def run(self) -> None:
@@ -236,14 +236,14 @@ class _Bench(Struct, frozen=True, kw_only=True):
         for run in range(1, self.record.runs + 1):
             for place in self.record.places:
                 words = f"run {run} of {self.record.runs} on {place.shown}: {self.suite.sizes}"
-                self.world.report(EventKind.BENCHMARK_RUN, self.suite.name, words)
+                self.ports.report(EventKind.BENCHMARK_RUN, self.suite.name, words)
                 await self._measure(place, run)
 
-    async def _measure(self, place: model.Place, run: int) -> None:
+    async def _measure(self, place: model.MeasuredFileSystem, run: int) -> None:
         """Run each step once, and record it at once. All files are removed again, also after an error or
         cancellation.
         """
-        workloads = self.world.workloads
+        workloads = self.ports.workloads
         directories = [WorkDirectory(host=host, place=place, name=self.record.directory) for host in self.record.hosts]
         await self._require_same(place)
         try:
@@ -257,13 +257,13 @@ class _Bench(Struct, frozen=True, kw_only=True):
         finally:
             await to_the_end(self._remove(directories))
 
-    async def _require_same(self, place: model.Place) -> None:
+    async def _require_same(self, place: model.MeasuredFileSystem) -> None:
         """A file system may have been unmounted in the hours since the start; the directory below would be filled and
         measured.
         """
-        problems = [*self.world.not_expected(place)]
+        problems = [*self.ports.not_expected(place)]
         for host in self.record.hosts:
-            seen = await self.world.workloads.look(host, place.root, ())
+            seen = await self.ports.workloads.look(host, place.root, ())
             if seen.device != self.devices[host, place.label]:
                 problems.append(f"on host {host} another file system is mounted there")
         if problems:
@@ -279,7 +279,7 @@ class _Bench(Struct, frozen=True, kw_only=True):
         if step.unit is None:
             await self._perform(step, directories, None)
             return
-        workloads, start_at_s = self.world.workloads, None
+        workloads, start_at_s = self.ports.workloads, None
         dropping = (workloads.drop_caches(directory, step) for directory in directories)
         cold = all(await asyncio.gather(*dropping))
         if len(directories) > 1:
@@ -291,7 +291,7 @@ class _Bench(Struct, frozen=True, kw_only=True):
         except ValueError as error:
             raise ToolFailed(f"{step.title} on {place.shown}: {error}") from error
         begun = [one.began_at_s for one in hosts]
-        self.world.records.measured(
+        self.ports.records.measured(
             self.record.id,
             model.Measurement(
                 place=place.label,
@@ -300,7 +300,7 @@ class _Bench(Struct, frozen=True, kw_only=True):
                 unit=step.unit,
                 value=value,
                 by_host=by_host,
-                at_s=self.world.clock.now_s(),
+                at_s=self.ports.clock.now_s(),
                 details=details,
                 load_average=load_average,
                 cold=cold,
@@ -310,9 +310,9 @@ class _Bench(Struct, frozen=True, kw_only=True):
 
     async def _start_at_s(self, directories: Sequence[WorkDirectory]) -> float:
         """The next time at which all hosts can start."""
-        round_trip_s = self.world.workloads.round_trip_s
+        round_trip_s = self.ports.workloads.round_trip_s
         trips = await asyncio.gather(*(round_trip_s(directory.host) for directory in directories))
-        return self.world.clock.now_s() + _LEAD_S + _ROUND_TRIPS * max(trips)
+        return self.ports.clock.now_s() + _LEAD_S + _ROUND_TRIPS * max(trips)
 
     async def _check(
         self, step: model.Step, run: int, directories: Sequence[WorkDirectory], load_average: float
@@ -321,24 +321,24 @@ class _Bench(Struct, frozen=True, kw_only=True):
         first = (run - 1) % len(directories)
         views = (*directories[first:], *directories[:first])
         checks = Checks(
-            workloads=self.world.workloads,
+            workloads=self.ports.workloads,
             views=views,
             run=run,
             token=self.record.token,
             starts=lambda: self._start_at_s(directories),
-            patience_ms=self.world.patience_ms,
+            patience_ms=self.ports.patience_ms,
         )
         found = await checks.check(step.lanes[0])
-        self.world.records.measured(
+        self.ports.records.measured(
             self.record.id,
             model.Measurement(
                 place=views[0].place.label,
                 run=run,
                 step=step.name,
-                unit=model.Unit.SECONDS,
+                unit=model.FigureUnit.SECONDS,
                 value=found.seconds,
                 by_host={},
-                at_s=self.world.clock.now_s(),
+                at_s=self.ports.clock.now_s(),
                 details={"checked": found.checked, "late": found.late, "wrong": found.wrong},
                 load_average=load_average,
                 evidence=found.evidence,
@@ -355,7 +355,7 @@ class _Bench(Struct, frozen=True, kw_only=True):
         self, step: model.Step, directories: Sequence[WorkDirectory], start_at_s: float | None
     ) -> list[model.HostRun]:
         seed, token = self.record.seed, self.record.token
-        perform = self.world.workloads.perform
+        perform = self.ports.workloads.perform
         async with task_group() as group:
             tasks = [
                 group.create_task(perform(one, step, seed=seed, start_at_s=start_at_s, token=token))
@@ -369,9 +369,9 @@ class _Bench(Struct, frozen=True, kw_only=True):
         """
         for directory in directories:
             try:
-                await self.world.workloads.remove(directory)
+                await self.ports.workloads.remove(directory)
             except MigratorError as error:
-                self.world.report(
+                self.ports.report(
                     EventKind.BENCHMARK_LEFT,
                     self.suite.name,
                     f"the work directory cannot be removed: {error.message}; `migrator bench clean` tries again",
@@ -379,46 +379,46 @@ class _Bench(Struct, frozen=True, kw_only=True):
                 )
 
 
-async def _clean(places: Sequence[model.Place], host: str, world: BenchmarkWorld) -> model.Cleaning:
+async def _clean(places: Sequence[model.MeasuredFileSystem], host: str, ports: BenchmarkPorts) -> model.Cleaning:
     """End the processes of killed calls, then remove their directories. The caller holds the lock."""
     removed: list[str] = []
     left: list[str] = []
-    own = {record.directory: record for record in world.records.all()}
+    own = {record.directory: record for record in ports.records.all()}
     for record in own.values():
         if record.state is model.BenchmarkState.RUNNING:
-            left += await _end(record, world, removed)
+            left += await _end(record, ports, removed)
     for place in places:
-        if reasons := world.not_expected(place):
+        if reasons := ports.not_expected(place):
             left.append("; ".join(reasons))
             continue
         try:
-            seen = await world.workloads.look(host, place.root, ())
+            seen = await ports.workloads.look(host, place.root, ())
         except MigratorError as error:
             left.append(f"{place.shown}: {error.message}")
             continue
         for name in seen.left:
             shown = _shown(place, name)
             if name in own:
-                await world.workloads.remove(WorkDirectory(host=host, place=place, name=name))
+                await ports.workloads.remove(WorkDirectory(host=host, place=place, name=name))
                 removed.append(shown)
             else:
                 left.append(f"{shown} is another site's")
     return model.Cleaning(removed=tuple(dict.fromkeys(removed)), left=tuple(left))
 
 
-async def _end(record: model.BenchmarkRecord, world: BenchmarkWorld, removed: list[str]) -> list[str]:
+async def _end(record: model.BenchmarkRecord, ports: BenchmarkPorts, removed: list[str]) -> list[str]:
     """The reason why a benchmark could not be ended. While its processes live, its directory stays."""
     problems = []
     for host in record.hosts:
         try:
-            if not await world.workloads.end(host, record.token):
+            if not await ports.workloads.end(host, record.token):
                 problems.append(f"benchmark {record.id}: a process on {host} cannot be ended")
                 continue
             for place in record.places:
-                if reasons := world.not_expected(place):
+                if reasons := ports.not_expected(place):
                     problems.append(f"benchmark {record.id}: {'; '.join(reasons)}")
                     continue
-                seen = await world.workloads.look(host, place.root, ())
+                seen = await ports.workloads.look(host, place.root, ())
                 if place.filesystem not in ("", seen.filesystem):
                     problems.append(
                         f"benchmark {record.id}: {place.shown} was {place.filesystem}, and is {seen.filesystem} on {host} now: "
@@ -426,15 +426,15 @@ async def _end(record: model.BenchmarkRecord, world: BenchmarkWorld, removed: li
                     )
                     continue
                 # Also if the directory of benchmarks is empty: the call may have been killed at that moment.
-                await world.workloads.remove(WorkDirectory(host=host, place=place, name=record.directory))
+                await ports.workloads.remove(WorkDirectory(host=host, place=place, name=record.directory))
                 if record.directory in seen.left:
                     removed.append(_shown(place, record.directory))
         except MigratorError as error:
             problems.append(f"benchmark {record.id}: {error.message}")
     if not problems:
-        world.records.finish(record.id, model.BenchmarkState.INTERRUPTED, at_s=world.clock.now_s())
+        ports.records.finish(record.id, model.BenchmarkState.INTERRUPTED, at_s=ports.clock.now_s())
     return problems
 
 
-def _shown(place: model.Place, name: str) -> str:
+def _shown(place: model.MeasuredFileSystem, name: str) -> str:
     return f"{show(place.root)}/{show(BENCH_NAME)}/{name}"

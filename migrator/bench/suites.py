@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from migrator.bench.model import PlaceRoom, Reference, Step, Suite, SuiteName, Unit
+from migrator.bench.model import FigureUnit, PlaceRoom, Reference, Step, Suite, SuiteName
 from migrator.core.units import format_count, format_size
 
 _NEED_MARGIN = 1.5
@@ -81,7 +81,7 @@ def _step(one: Mapping[str, Any], amounts: Mapping[str, int], shown: Mapping[str
         name=one.get("name", ""),
         title=one.get("title", "prepare").format(**shown),
         lanes=tuple(tuple(word.format(**amounts, lane=lane) for word in words) for lane in range(one.get("lanes", 1))),
-        unit=Unit(one["unit"]) if "unit" in one else None,
+        unit=FigureUnit(one["unit"]) if "unit" in one else None,
         size_bytes=amounts[moved] * bytes_each if moved else 0,
         synced=one.get("synced", False),
         programs=tuple(one.get("programs", () if words[0].startswith("@") else words[:1])),

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.bench.model import BenchmarkState, Measurement, Place, SuiteName, Unit
+from migrator.bench.model import BenchmarkState, FigureUnit, MeasuredFileSystem, Measurement, SuiteName
 from migrator.ledger.tables import Base, EnumText, JsonText
 
 
@@ -17,7 +17,7 @@ class BenchmarkRow(Base):
     scale: Mapped[float]
     seed: Mapped[int]
     runs: Mapped[int]
-    places: Mapped[tuple[Place, ...]] = mapped_column(JsonText(tuple[Place, ...]))
+    places: Mapped[tuple[MeasuredFileSystem, ...]] = mapped_column(JsonText(tuple[MeasuredFileSystem, ...]))
     hosts: Mapped[tuple[str, ...]] = mapped_column(JsonText(tuple[str, ...]))
     token: Mapped[str]
     state: Mapped[BenchmarkState] = mapped_column(EnumText(BenchmarkState))
@@ -38,5 +38,5 @@ class BenchmarkMeasurementRow(Base):
     step: Mapped[str] = mapped_column(primary_key=True)
     at_s: Mapped[float]
     value: Mapped[float]
-    unit: Mapped[Unit] = mapped_column(EnumText(Unit))
+    unit: Mapped[FigureUnit] = mapped_column(EnumText(FigureUnit))
     document: Mapped[Measurement] = mapped_column(JsonText(Measurement))

@@ -28,7 +28,7 @@ _INSTALLED = ("/usr/", "/bin/")
 _PYTHON = "/usr/bin/python3"
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ReaderReply(msgspec.Struct, frozen=True):
     files: list[str] | None = None
     test: str = ""
     run: int = 0
@@ -106,13 +106,13 @@ class _Reader:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             try:
-                self._add(msgspec.json.decode(line, type=_Answer))
+                self._add(msgspec.json.decode(line, type=_ReaderReply))
             except (msgspec.DecodeError, ValueError) as error:
                 raise ToolFailed(
                     f"the measurement of a user tree answers in an unknown way: {show(line[:200])}"
                 ) from error
 
-    def _add(self, answer: _Answer) -> None:
+    def _add(self, answer: _ReaderReply) -> None:
         if answer.files is not None:
             self.files = [name.encode("latin-1") for name in answer.files]
             return

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from migrator.bench import model
-from migrator.bench.rules import Side, StepComparison, SuiteComparison, compare
+from migrator.bench.rules import StepComparison, StepFigures, SuiteComparison, compare
 from migrator.bench.suites import publications
 from migrator.core.statistics import Series
 from migrator.core.units import GIB, KIB, MIB, format_count, format_size, several
@@ -13,18 +13,18 @@ from migrator.render import document as doc
 
 _RATES = ((GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1, "B/s"))
 _PUBLISHED_IN = {
-    model.Unit.SECONDS: "s",
-    model.Unit.MILLISECONDS: "ms",
-    model.Unit.BYTES_PER_S: "MB/s",
-    model.Unit.OPERATIONS_PER_S: "ops/s",
+    model.FigureUnit.SECONDS: "s",
+    model.FigureUnit.MILLISECONDS: "ms",
+    model.FigureUnit.BYTES_PER_S: "MB/s",
+    model.FigureUnit.OPERATIONS_PER_S: "ops/s",
 }
 _DETAILS = {
-    "bytes_per_s": ("rate", model.Unit.BYTES_PER_S),
-    "p50_ms": ("p50", model.Unit.MILLISECONDS),
-    "p90_ms": ("p90", model.Unit.MILLISECONDS),
-    "p99_ms": ("p99", model.Unit.MILLISECONDS),
-    "p999_ms": ("p99.9", model.Unit.MILLISECONDS),
-    "max_ms": ("longest", model.Unit.MILLISECONDS),
+    "bytes_per_s": ("rate", model.FigureUnit.BYTES_PER_S),
+    "p50_ms": ("p50", model.FigureUnit.MILLISECONDS),
+    "p90_ms": ("p90", model.FigureUnit.MILLISECONDS),
+    "p99_ms": ("p99", model.FigureUnit.MILLISECONDS),
+    "p999_ms": ("p99.9", model.FigureUnit.MILLISECONDS),
+    "max_ms": ("longest", model.FigureUnit.MILLISECONDS),
     "reads": ("reads", None),
 }
 
@@ -60,7 +60,7 @@ def summary_document(summary: model.BenchmarkSummary) -> doc.Document:
         note = "Commands that begin with @ are functions of the script that is sent to hosts."
         steps = ((planned.name, step) for planned in summary.suites for step in planned.steps)
         parts = (("Room", (room, *alerts(summary.notes))), ("Steps", [doc.records("", _STEP, steps, note=note)]))
-        return doc.page("Benchmarks, dry run", *parts, subtitle=model.scale_words(summary.scale))
+        return doc.page("Benchmarks, dry run", *parts, subtitle=model.format_scale(summary.scale))
     # A finished suite without figures has the reason in its notes; errors of the others follow at the end.
     told = [
         result for result in summary.results if result.measurements or result.record.state is model.BenchmarkState.DONE
@@ -100,7 +100,7 @@ def listing_document(listing: model.BenchmarkListing) -> doc.Document:
         "Benchmarks",
         ("Suites", [doc.records("", _SUITE, listing.suites)]),
         ("What was run", [doc.records("", _RECORD, listing.benchmarks), *none]),
-        subtitle=model.scale_words(listing.scale),
+        subtitle=model.format_scale(listing.scale),
     )
 
 
@@ -113,14 +113,14 @@ def cleaning_document(cleaning: model.Cleaning) -> doc.Document:
 def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> doc.Document:
     """The measurements, suite by suite; with charts if there is room."""
     parts = ((doc.clean(f"{one.suite}: {one.title}"), comparison_blocks(one, charts=charts)) for one in comparisons)
-    scales = dict.fromkeys(model.scale_words(comparison.scale) for comparison in comparisons)
+    scales = dict.fromkeys(model.format_scale(comparison.scale) for comparison in comparisons)
     return doc.page("Benchmarks", *parts, subtitle=", ".join(scales))
 
 
-_MEASURED: doc.Cells[tuple[StepComparison, Side]] = (
+_MEASURED: doc.Cells[tuple[StepComparison, StepFigures]] = (
     (doc.wide("test"), lambda found: found[0].title),
     (doc.text("on"), lambda found: found[1].label),
-    (doc.figure("median (range)"), lambda found: figure_words(found[1].figures, found[0].unit)),
+    (doc.figure("median (range)"), lambda found: format_median(found[1].figures, found[0].unit)),
     (doc.figure("runs"), lambda found: format_count(found[1].figures.count)),
     (doc.figure("load"), lambda found: _in_unit(found[1].load, 1, "")),
     (doc.wide("also"), lambda found: _details(found[1].details, found[0].unit)),
@@ -132,7 +132,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
     yield doc.facts(
         [
             ("benchmark", ", ".join(map(str, comparison.benchmarks))),
-            ("scale", f"{model.scale_words(comparison.scale)}: {comparison.sizes}"),
+            ("scale", f"{model.format_scale(comparison.scale)}: {comparison.sizes}"),
             ("runs", f"{several(comparison.runs, 'run')} on each file system, in turns"),
             ("hosts", f"{', '.join(comparison.hosts)}, at {doc.when(comparison.started_at_s)}"),
         ]
@@ -180,11 +180,11 @@ def _verdicts(comparison: SuiteComparison) -> Iterator[doc.Block]:
         yield doc.table("Evidence", [doc.wide("check"), doc.text("on"), doc.wide("what was seen")], evidence)
 
 
-def _details(details: Mapping[str, float], unit: model.Unit) -> str:
+def _details(details: Mapping[str, float], unit: model.FigureUnit) -> str:
     return ", ".join(
-        f"{words} {value_words(details[name], counted) if counted else format_count(round(details[name]))}"
+        f"{words} {format_figure(details[name], counted) if counted else format_count(round(details[name]))}"
         for name, (words, counted) in _DETAILS.items()
-        if name in details and not (name == "bytes_per_s" and unit is model.Unit.BYTES_PER_S)
+        if name in details and not (name == "bytes_per_s" and unit is model.FigureUnit.BYTES_PER_S)
     )
 
 
@@ -194,11 +194,11 @@ def _bars(comparison: SuiteComparison) -> Iterator[doc.Block]:
     groups = [
         (
             f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better",
-            [(side.label, side.figures.median, figure_words(side.figures, step.unit)) for side in step.sides],
+            [(side.label, side.figures.median, format_median(side.figures, step.unit)) for side in step.sides],
         )
         for step in comparison.steps
     ]
-    yield from doc.bars(f"{comparison.suite} at {model.scale_words(comparison.scale)}", " ".join(said), groups)
+    yield from doc.bars(f"{comparison.suite} at {model.format_scale(comparison.scale)}", " ".join(said), groups)
 
 
 def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:
@@ -223,7 +223,7 @@ def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:
             *(doc.figure(f"{label}, here") for label in labels),
         ],
         rows,
-        note=f"Theirs are at scale 1 on their machines, ours at {model.scale_words(comparison.scale)} on these: they show orders of "
+        note=f"Theirs are at scale 1 on their machines, ours at {model.format_scale(comparison.scale)} on these: they show orders of "
         "magnitude and ratios, and nothing finer.",
     )
     for key in dict.fromkeys(reference.publication for step in comparison.steps for reference in step.published):
@@ -235,30 +235,30 @@ def _own(step: StepComparison, label: str) -> str:
     for side in step.sides:
         if side.label == label:
             # Decimal, as the published ones.
-            decimal = step.unit is model.Unit.BYTES_PER_S
-            return _in_unit(side.figures, 1e-6, "MB/s") if decimal else figure_words(side.figures, step.unit)
+            decimal = step.unit is model.FigureUnit.BYTES_PER_S
+            return _in_unit(side.figures, 1e-6, "MB/s") if decimal else format_median(side.figures, step.unit)
     return doc.NONE
 
 
-def figure_words(values: Series, unit: model.Unit) -> str:
+def format_median(values: Series, unit: model.FigureUnit) -> str:
     """A median with its range, as `81.0 s (79.4 to 84)`."""
     return _in_unit(values, *_scaled(values.median, unit))
 
 
-def value_words(value: float, unit: model.Unit) -> str:
+def format_figure(value: float, unit: model.FigureUnit) -> str:
     """A value with its unit."""
     factor, name = _scaled(value, unit)
     return f"{_digits(value * factor)} {name}"
 
 
-def _scaled(value: float, unit: model.Unit) -> tuple[float, str]:
+def _scaled(value: float, unit: model.FigureUnit) -> tuple[float, str]:
     """The factor for display, and the name of the resulting unit."""
-    if unit is model.Unit.BYTES_PER_S:
+    if unit is model.FigureUnit.BYTES_PER_S:
         step, name = next((one for one in _RATES if value >= one[0]), _RATES[-1])
         return 1 / step, name
-    if unit is model.Unit.SECONDS and value < 1:
+    if unit is model.FigureUnit.SECONDS and value < 1:
         return 1e3, "ms"
-    if unit is model.Unit.MILLISECONDS and 0 < value < 0.1:
+    if unit is model.FigureUnit.MILLISECONDS and 0 < value < 0.1:
         return 1e3, "µs"
     return 1.0, unit.value
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from migrator.bricks.model import BrickOperation
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
-from migrator.core.probe import Pace, ProbeSide, pace_after
+from migrator.core.probe import ProbeSide, ThrottleState, pace_after
 from migrator.core.units import HOUR_S
 from migrator.core.windows import Window, holds
 from migrator.gluster.changes import GlusterVolumeCommands
@@ -70,7 +70,7 @@ class Throttle:
     records: "OperationStore[Any, Any, Any, Any]"
     _record_id: int | None = None
     _set: str | None = None
-    _pace: Pace | None = None
+    _pace: ThrottleState | None = None
     _last_probe: int = 0
 
     def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:

@@ -370,7 +370,7 @@ def retirement_document(summary: retire.RetirementSummary) -> document.Document:
     return document.page(title, ("", _retirement_document_blocks(summary)), subtitle=summary.volume)
 
 
-def retirement_facts(record: retire.Retirement) -> document.Facts:
+def retirement_facts(record: retire.Retirement) -> document.NamedValues:
     """Return the state of an attempt, for reports."""
     pairs = [
         ("volume", record.volume),

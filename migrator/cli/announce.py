@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 
 from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_shown, trees_of_users, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
@@ -49,7 +49,7 @@ class Moment(click.ParamType[float]):
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be announced; call no hook.")
 @verb
 def announce_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: Choice,
     begins_at_s: float,
@@ -60,7 +60,7 @@ def announce_command(
     # Loaded here because the template engine takes long to load.
     from migrator.notices.files import AnnouncedNotices, read_facts  # noqa: PLC0415
 
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
@@ -82,7 +82,7 @@ def announce_command(
             lambda shown: announce(request, AnnouncePorts(**wiring.operation_ports(ledger, shown)), notices),
             when_interrupted="run the same command again for the users who were not told",
         )
-    return present(invocation, summary, announce_document)
+    return present(global_options, summary, announce_document)
 
 
 # --- `backup`
@@ -101,7 +101,7 @@ def announce_command(
 @click.option("--note", default="", metavar="TEXT", help="Name or place of the backup.")
 @verb
 def backup_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: Choice,
     began_at_s: float,
@@ -111,7 +111,7 @@ def backup_command(
 
     Makes no backup. It counts only if it began after the last delta pass ended.
     """
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     now_s = wiring.clock.now_s()
     if began_at_s > now_s:
         raise UsageError("the backup begins in the future", hint="record it when it is finished")
@@ -127,7 +127,7 @@ def backup_command(
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
         message = f"{message}: {note}" if note else message
         ledger.events.note(now_s, EventKind.BACKUP_TOLD, Severity.INFO, f"plan {plan.name}", message)
-    return present(invocation, RecordedBackup(trees=trees, began_at_s=began_at_s, note=note), _as_document)
+    return present(global_options, RecordedBackup(trees=trees, began_at_s=began_at_s, note=note), _as_document)
 
 
 def _as_document(told: RecordedBackup) -> Document:

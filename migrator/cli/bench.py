@@ -15,7 +15,7 @@ from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.bench.view import cleaning_document, comparison_document, listing_document, summary_document
 from migrator.cli.call import Figure, open_site, open_wiring, present, run_stage, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, MigratorError, UsageError
 
 _on = click.option(
@@ -66,7 +66,7 @@ def bench() -> None:
 @click.option("-n", "--dry-run", is_flag=True, help="Show the steps and the room they need; write nothing.")
 @verb
 def run_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     suites: Sequence[str],
     words: Sequence[str],
@@ -80,7 +80,7 @@ def run_command(
 
     Works in .migrator-bench in the root of each file system and removes it at the end. Results go to the ledger.
     """
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     site = wiring.site
     if not words:
         raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
@@ -101,19 +101,19 @@ def run_command(
             partial(run_benchmarks, request),
             when_interrupted="finished measurements are kept; the next call starts over",
         )
-    return present(invocation, summary, summary_document)
+    return present(global_options, summary, summary_document)
 
 
 @bench.command("list")
 @_scale
 @verb
-def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
+def list_command(global_options: GlobalOptions, *, scale: float) -> ExitCode:
     """List the suites with their sizes, and past benchmarks.
 
     Without a site.toml or a ledger it lists only the suites.
     """
     records: tuple[bench_model.BenchmarkRecord, ...] = ()
-    site = open_site(invocation) if invocation.site_file.exists() else None
+    site = open_site(global_options) if global_options.site_file.exists() else None
     if site is not None and site.ledger_file.exists():
         with app.Wiring(site).ledger(read_only=True) as ledger:
             records = tuple(ledger.benchmarks.all())
@@ -122,7 +122,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
         suites=tuple(suite(name, scale) for name in bench_model.SuiteName),
         benchmarks=records,
     )
-    return present(invocation, listing, listing_document)
+    return present(global_options, listing, listing_document)
 
 
 @bench.command("compare")
@@ -131,37 +131,37 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page with charts.")
 @verb
 def compare_command(
-    invocation: Invocation, *, numbers: Sequence[int], suites: Sequence[str], html: Path | None
+    global_options: GlobalOptions, *, numbers: Sequence[int], suites: Sequence[str], html: Path | None
 ) -> ExitCode:
     """Compare file systems with each other and with published figures.
 
     `bench list` has the numbers. Without any: the newest benchmark of each suite that was measured.
     """
-    with open_wiring(invocation).ledger(read_only=True) as ledger:
+    with open_wiring(global_options).ledger(read_only=True) as ledger:
         results = _chosen(ledger.benchmarks, numbers, suites)
     comparisons = compare(results)
     if html is not None:
         _write(html, comparisons)
-    return present(invocation, comparisons, comparison_document)
+    return present(global_options, comparisons, comparison_document)
 
 
 @bench.command("clean")
 @_on
 @verb
-def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
+def clean_command(global_options: GlobalOptions, *, words: Sequence[str]) -> ExitCode:
     """Remove what killed benchmarks of this site have left.
 
     `bench run` does so too, before it begins. It searches source and target, or what --on names, and the file systems of every
     benchmark that did not finish.
     """
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     places = _places(wiring, words or (SOURCE, TARGET))
     with wiring.ledger() as ledger:
         cleaning = run_stage(wiring, partial(benchmark_world, wiring, ledger), partial(clean_up, places, THIS_HOST))
-    return present(invocation, cleaning, cleaning_document)
+    return present(global_options, cleaning, cleaning_document)
 
 
-def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[bench_model.Place, ...]:
+def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[bench_model.MeasuredFileSystem, ...]:
     """Each place once, even if it is named several times."""
     return tuple(dict.fromkeys(place_of(wiring, word) for word in words))
 

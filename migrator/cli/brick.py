@@ -26,7 +26,7 @@ from migrator.bricks.retire.retire import retire_volume
 from migrator.bricks.status import read_bricks
 from migrator.cli.call import open_site, open_wiring, present, run_stage, run_to_end, verb
 from migrator.cli.completion import complete_bricks, complete_users
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
 from migrator.gluster.volume import GlusterSource
@@ -66,9 +66,9 @@ def brick() -> None:
 @brick.command("list")
 @click.option("--user", "user", metavar="NAME", shell_complete=complete_users, help="Show only the use by this user.")
 @verb
-def list_command(invocation: Invocation, user: str | None) -> ExitCode:
+def list_command(global_options: GlobalOptions, user: str | None) -> ExitCode:
     """List bricks with room, state and users, running tasks, and known faults that apply to the volume."""
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     with open_volume(wiring) as volume:
 
         async def listed() -> BrickListing:
@@ -82,7 +82,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
                 )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")
-    return present(invocation, listing, "bricks.view:brick_document")
+    return present(global_options, listing, "bricks.view:brick_document")
 
 
 @brick.command("drain")
@@ -106,7 +106,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
 )
 @verb
 def drain_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     bricks: Sequence[str],
     dry_run: bool,
@@ -128,36 +128,41 @@ def drain_command(
         accept_open_files=accept_open_files,
         accept_retained=accept_retained,
     )
-    return _drain(invocation, request, back=False)
+    return _drain(global_options, request, back=False)
 
 
 @brick.command("stop")
 @click.argument("bricks", metavar="BRICK...", nargs=-1, required=True, type=BrickName())
 @click.option("-n", "--dry-run", is_flag=True, help="Show the first step; change nothing.")
 @verb
-def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool) -> ExitCode:
+def stop_command(global_options: GlobalOptions, *, bricks: Sequence[str], dry_run: bool) -> ExitCode:
     """Abort a drain that is not committed, and restore the directory layout."""
-    return _drain(invocation, DrainRequest(bricks=tuple(bricks), pid=os.getpid(), dry_run=dry_run), back=True)
+    return _drain(global_options, DrainRequest(bricks=tuple(bricks), pid=os.getpid(), dry_run=dry_run), back=True)
 
 
 @brick.command("status")
 @verb
-def status_command(invocation: Invocation) -> ExitCode:
+def status_command(global_options: GlobalOptions) -> ExitCode:
     """Show the progress of drains and additions from the ledger, also if glusterd is down."""
-    with open_wiring(invocation).ledger(read_only=True) as ledger:
-        return present(invocation, read_bricks(ledger), "bricks.view:brick_standings_document")
+    with open_wiring(global_options).ledger(read_only=True) as ledger:
+        return present(global_options, read_bricks(ledger), "bricks.view:brick_standings_document")
 
 
-def _drain(invocation: Invocation, request: DrainRequest, *, back: bool) -> ExitCode:
-    site = open_site(invocation)
+def _drain(global_options: GlobalOptions, request: DrainRequest, *, back: bool) -> ExitCode:
+    site = open_site(global_options)
     request = replace(request, poll_s=site.drain.poll_s, stall_s=site.drain.stall_s)
     return _run(
-        invocation, site, request, drain_ports, entry=stop_drain if back else drain_bricks, document="drain_document"
+        global_options,
+        site,
+        request,
+        drain_ports,
+        entry=stop_drain if back else drain_bricks,
+        document="drain_document",
     )
 
 
 def _run(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     site: Site,
     request: Request,
     opened: Callable[[app.Wiring, GlusterSource, "MigrationLedger", Progress], AbstractAsyncContextManager[Ports]],
@@ -169,7 +174,7 @@ def _run(
     wiring = app.Wiring(site)
     with open_volume(wiring) as volume, wiring.ledger(read_only=request.dry_run) as ledger:
         summary = run_stage(wiring, partial(opened, wiring, volume, ledger), partial(entry, request))
-    return present(invocation, summary, f"bricks.view:{document}")
+    return present(global_options, summary, f"bricks.view:{document}")
 
 
 # --- `brick add`
@@ -203,7 +208,7 @@ _side = partial(click.option, "--to", "side", type=click.Choice([side.value for 
 )
 @verb
 def add_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     bricks: Sequence[str],
     side: str,
@@ -229,7 +234,7 @@ def add_command(
             "--take-back and --once-more are for the exchange of a disk in its place",
             hint="name the brick twice: migrator brick add BRICK --to source --instead-of BRICK",
         )
-    site = open_site(invocation)
+    site = open_site(global_options)
     request = AdditionRequest(
         bricks=tuple(bricks),
         side=to,
@@ -241,7 +246,7 @@ def add_command(
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )
-    return _run(invocation, site, request, addition_ports, entry=add_bricks, document="addition_document")
+    return _run(global_options, site, request, addition_ports, entry=add_bricks, document="addition_document")
 
 
 @brick.command("forget")
@@ -253,12 +258,12 @@ def add_command(
     help="Forget it although pre-add hooks were called: what they did on the host stays.",
 )
 @verb
-def forget_command(invocation: Invocation, *, bricks: Sequence[str], side: str, accept_hooks: bool) -> ExitCode:
+def forget_command(global_options: GlobalOptions, *, bricks: Sequence[str], side: str, accept_hooks: bool) -> ExitCode:
     """Forget an addition that was a mistake, as long as it has changed neither the volume nor the target."""
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     with wiring.ledger() as ledger, wiring.locks().hold("brick forget", BRICKS_LOCK):
         forget_addition(bricks, AdditionSide(side), ledger, accept_hooks=accept_hooks, at_s=wiring.clock.now_s())
-        return present(invocation, read_bricks(ledger), "bricks.view:brick_standings_document")
+        return present(global_options, read_bricks(ledger), "bricks.view:brick_standings_document")
 
 
 # --- `brick retire`
@@ -270,15 +275,15 @@ def forget_command(invocation: Invocation, *, bricks: Sequence[str], side: str, 
 )
 @click.option("--confirm", metavar="VOLUME", help="Name of the volume; required to stop it.")
 @verb
-def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None) -> ExitCode:
+def retire_command(global_options: GlobalOptions, *, dry_run: bool, confirm: str | None) -> ExitCode:
     """Stop the source volume after proving that everything in it is on the target.
 
     Scans the source first. Deletes nothing; `gluster volume delete` is left to you.
     """
     request = RetireRequest(pid=os.getpid(), confirm=confirm, dry_run=dry_run)
     return _run(
-        invocation,
-        open_site(invocation),
+        global_options,
+        open_site(global_options),
         request,
         retirement_ports,
         entry=retire_volume,

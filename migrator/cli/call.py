@@ -22,7 +22,7 @@ from msgspec import Struct
 from migrator.app import Wiring
 from migrator.cli import signals
 from migrator.cli.completion import complete_batches, complete_plans, complete_users
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.core.paths import show
@@ -159,13 +159,13 @@ def _of_the_machine(error: Exception) -> MigratorError | None:
     return None
 
 
-def _defect(invocation: Invocation) -> MigratorError:
+def _defect(global_options: GlobalOptions) -> MigratorError:
     """A defect of the program, with its traceback in a file that can be sent to the maintainers."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="migrator-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as report:
         report.write(
-            f"migrator {version_and_commit()}\nargv: {sys.argv!r}\nsite: {invocation.site_file}\n\n{traceback.format_exc()}"
+            f"migrator {version_and_commit()}\nargv: {sys.argv!r}\nsite: {global_options.site_file}\n\n{traceback.format_exc()}"
         )
     return MigratorError(
         "a defect of migrator itself",
@@ -211,7 +211,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
-    """Turn a function that takes the invocation and options and returns an exit code into a verb.
+    """Turn a function that takes the global options and its own and returns an exit code into a verb.
 
     Adds `--json`, gives the options of `choices` as one `choice`, and turns errors into messages and exit codes, never
     tracebacks.
@@ -220,16 +220,16 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.pass_obj
     @functools.wraps(function)
-    def command(invocation: Invocation, /, *, as_json: bool, **options: object) -> None:
-        invocation.as_json = as_json
+    def command(global_options: GlobalOptions, /, *, as_json: bool, **options: object) -> None:
+        global_options.as_json = as_json
         try:
             with signals.handled():
                 if "every" in options:
                     names = ("plan_name", "numbers", "every", "users")
                     options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
-                code = function(invocation, **options)
+                code = function(global_options, **options)
                 if code is ExitCode.DONE and not as_json and not options.get("dry_run"):
-                    _print_next(invocation)
+                    _print_next(global_options)
         except MigratorError as error:
             print_error(error, as_json=as_json)
             code = error.exit_code
@@ -239,7 +239,7 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 - the one place that reports a defect
-            print_error(_of_the_machine(error) or _defect(invocation), as_json=as_json)
+            print_error(_of_the_machine(error) or _defect(global_options), as_json=as_json)
             code = ExitCode.FAILED
         raise click.exceptions.Exit(int(code))
 
@@ -250,7 +250,7 @@ _FOLLOWED = frozenset({"init", "scan", "plan", "run", "verify", "cutover", "purg
 """The verbs that end with the next command."""
 
 
-def _print_next(invocation: Invocation) -> None:
+def _print_next(global_options: GlobalOptions) -> None:
     """Print the command that follows, as `status` knows it. The verb has succeeded, whether this can be read or not."""
     if (verb := click.get_current_context().info_name or "") not in _FOLLOWED:
         return
@@ -259,21 +259,21 @@ def _print_next(invocation: Invocation) -> None:
     from migrator.report.status import read_status  # noqa: PLC0415
 
     with suppress(MigratorError, OSError):
-        wiring = open_wiring(invocation)
+        wiring = open_wiring(global_options)
         with wiring.ledger(read_only=True) as ledger:
             status = read_status(ledger, now_s=wiring.clock.now_s(), holders=wiring.locks().holders)
         if not status.frozen and (command := next_command(status.next_steps, verb)) is not None:
             click.echo(f"Next: {command}")
 
 
-def open_wiring(invocation: Invocation) -> Wiring:
+def open_wiring(global_options: GlobalOptions) -> Wiring:
     """The implementations for the site that site.toml describes. Raises UsageError with every mistake in it."""
-    return Wiring(open_site(invocation))
+    return Wiring(open_site(global_options))
 
 
-def open_site(invocation: Invocation) -> Site:
+def open_site(global_options: GlobalOptions) -> Site:
     """The site that site.toml describes. Raises UsageError with every mistake in it."""
-    return load_site(invocation.site_file)
+    return load_site(global_options.site_file)
 
 
 # --- Shared options and their types: sizes, shares and durations as in site.toml
@@ -451,14 +451,14 @@ details_option = click.option("--details", is_flag=True, help="Print everything,
 
 
 def present(
-    invocation: Invocation, value: Value, document_of: "Callable[[Value], Document] | str", *, more: str = ""
+    global_options: GlobalOptions, value: Value, document_of: "Callable[[Value], Document] | str", *, more: str = ""
 ) -> ExitCode:
     """Print a result on standard output as JSON or as its document, and return its exit code. With `more`, the command
     that shows the rest, only the first page of the document. A view named as `module:function` is loaded only if
     needed.
     """
     code: ExitCode = getattr(value, "exit_code", ExitCode.DONE)
-    if invocation.as_json:
+    if global_options.as_json:
         click.echo(to_json(value), nl=False)
         return code
     document = _view(document_of)(value)
@@ -466,30 +466,30 @@ def present(
         from migrator.render.document import first_page  # noqa: PLC0415
 
         document = first_page(document, more)
-    _print(invocation, document)
+    _print(global_options, document)
     return code
 
 
 def present_all(
-    invocation: Invocation, values: Sequence[Value], document_of: "Callable[[Value], Document] | str"
+    global_options: GlobalOptions, values: Sequence[Value], document_of: "Callable[[Value], Document] | str"
 ) -> None:
     """Print several results: one JSON list, or their documents one below the other. `document_of` as for `present`."""
-    if invocation.as_json:
+    if global_options.as_json:
         click.echo(to_json(values), nl=False)
         return
     for value in values:
-        _print(invocation, _view(document_of)(value))
+        _print(global_options, _view(document_of)(value))
 
 
 def _view(document_of: "Callable[[Value], Document] | str") -> "Callable[[Value], Document]":
     return resolve_name(f"migrator.{document_of}") if isinstance(document_of, str) else document_of
 
 
-def _print(invocation: Invocation, document: "Document") -> None:
+def _print(global_options: GlobalOptions, document: "Document") -> None:
     # Loaded here because scripts, which use JSON, must not wait for rich.
     from rich.console import Console  # noqa: PLC0415
 
     from migrator.render.terminal import print_document  # noqa: PLC0415
 
-    console = Console(width=invocation.width, highlight=False, soft_wrap=False)
+    console = Console(width=global_options.width, highlight=False, soft_wrap=False)
     print_document(console, document)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 
 if TYPE_CHECKING:
     from migrator.app import Wiring
@@ -27,7 +27,7 @@ def _completion(read: _Names) -> Completion:
 
         logging.disable(logging.CRITICAL)
         try:
-            wiring = open_wiring(Invocation(site_file=context.find_root().params["site_file"]))
+            wiring = open_wiring(GlobalOptions(site_file=context.find_root().params["site_file"]))
             with wiring.ledger(read_only=True) as ledger:
                 plan = context.params.get("plan_name") or next(reversed(ledger.plans.activated()), None)
                 found = dict(read(wiring, ledger, plan))

@@ -3,7 +3,7 @@
 import click
 
 from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.doctor.configuration import check_configuration
 from migrator.doctor.view import configuration_document
@@ -17,11 +17,11 @@ def config() -> None:
 @config.command("check")
 @details_option
 @verb
-def check_command(invocation: Invocation, *, details: bool) -> ExitCode:
+def check_command(global_options: GlobalOptions, *, details: bool) -> ExitCode:
     """Check site.toml, the map of users, hooks and mail.ini, and list the settings; touch no mount and no host.
 
     Exit code 2 means that something has to be corrected. `doctor` checks mounts, hosts and programs too.
     """
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     check = run_to_end(check_configuration(wiring.site, wiring.hooks(), wiring.blocking))
-    return present(invocation, check, lambda check: configuration_document(check, details=details))
+    return present(global_options, check, lambda check: configuration_document(check, details=details))

@@ -18,7 +18,7 @@ from migrator.cli.call import (
     trees_of_users,
     verb,
 )
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.errors import ExitCode
 from migrator.cutover.cutover import move_users
@@ -37,7 +37,7 @@ from migrator.transfer.bases import active_plan
 )
 @verb
 def cutover_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: Choice,
     dry_run: bool,
@@ -47,7 +47,7 @@ def cutover_command(
 
     A failure before the switch thaws the user on the source. The same command resumes after a kill.
     """
-    return _move(invocation, choice, dry_run=dry_run, accept_freeze=accept_freeze)
+    return _move(global_options, choice, dry_run=dry_run, accept_freeze=accept_freeze)
 
 
 @click.command("rollback")
@@ -60,7 +60,7 @@ def cutover_command(
 )
 @verb
 def rollback_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: Choice,
     dry_run: bool,
@@ -70,11 +70,11 @@ def rollback_command(
 
     Before the switch it aborts the cutover. --all also covers users whom earlier plans have moved.
     """
-    return _move(invocation, choice, dry_run=dry_run, overwrite_source=overwrite_source, back=True)
+    return _move(global_options, choice, dry_run=dry_run, overwrite_source=overwrite_source, back=True)
 
 
 def _move(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     choice: Choice,
     *,
     dry_run: bool,
@@ -82,7 +82,7 @@ def _move(
     accept_freeze: bool = False,
     overwrite_source: bool = False,
 ) -> ExitCode:
-    site = open_site(invocation)
+    site = open_site(global_options)
     wiring = app.Wiring(site)
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
@@ -119,4 +119,4 @@ def _move(
         dry_run=dry_run,
         outcomes=tuple(outcome for one in summaries for outcome in one.outcomes),
     )
-    return present(invocation, whole, "cutover.view:moving_document")
+    return present(global_options, whole, "cutover.view:moving_document")

@@ -13,11 +13,11 @@ from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
 from migrator.app.scan import user_map
 from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
 from migrator.doctor.model import TuningReport
-from migrator.doctor.stage import DoctorWorld, examine
+from migrator.doctor.stage import DoctorPorts, examine
 from migrator.doctor.tuning import THIS_HOST, examine_tuning
 from migrator.doctor.view import tuning_document
 from migrator.fs.beneath import read_mounts
@@ -45,7 +45,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--state-dir", type=_PATH, help="Directory on a local disk for ledger, catalogs, manifests and logs.")
 @verb
 def init_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     source_mount: Path | None,
     target_mount: Path | None,
@@ -53,7 +53,7 @@ def init_command(
     state_dir: Path | None,
 ) -> ExitCode:
     """Write site.toml, create the ledger, record both file systems; may be repeated."""
-    file, mounts, draft = invocation.site_file, read_mounts(), None
+    file, mounts, draft = global_options.site_file, read_mounts(), None
     if not os.path.lexists(file):
         draft = init.draft_site(
             mounts, source_mount=source_mount, target_mount=target_mount, trees=tuple(trees), state_dir=state_dir
@@ -63,7 +63,7 @@ def init_command(
             f"{file} is there already; init does not overwrite it",
             hint="edit it, then run `migrator init` without options: it completes what is missing",
         )
-    site = open_site(invocation) if draft is None else init.site_of(draft, file)
+    site = open_site(global_options) if draft is None else init.site_of(draft, file)
     init.refuse_misplaced(site)
     wiring = app.Wiring(site)
     with wiring.source() as source, wiring.target() as target:
@@ -86,7 +86,7 @@ def init_command(
                 make_journal=wiring.journal().make,
                 mounts=mounts,
             )
-    return present(invocation, result, _init_document)
+    return present(global_options, result, _init_document)
 
 
 def _refuse_without_trees(site: Site, source: FileSystem) -> None:
@@ -120,15 +120,15 @@ def _init_document(result: init.InitResult) -> doc.Document:
     "--tuning", is_flag=True, help="Compare settings of hosts, volume and BeeGFS with advice; change nothing."
 )
 @verb
-def doctor_command(invocation: Invocation, *, tuning: bool) -> ExitCode:
+def doctor_command(global_options: GlobalOptions, *, tuning: bool) -> ExitCode:
     """Check the site and print each finding with its fix; probe what the target preserves of a file."""
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     if tuning:
-        return _tuning(invocation, wiring)
+        return _tuning(global_options, wiring)
     with ExitStack() as stack:
         source, target = stack.enter_context(wiring.source()), stack.enter_context(wiring.target())
         there = wiring.site.ledger_file.exists()
-        world = DoctorWorld(
+        world = DoctorPorts(
             site=wiring.site,
             source=source,
             target=target,
@@ -148,17 +148,17 @@ def doctor_command(invocation: Invocation, *, tuning: bool) -> ExitCode:
             require_newest=wiring.journal().require_newest,
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
-    present(invocation, findings, finding_document)
+    present(global_options, findings, finding_document)
     failed = any(finding.status is FindingStatus.FAILURE for finding in findings)
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def _tuning(invocation: Invocation, wiring: app.Wiring) -> ExitCode:
+def _tuning(global_options: GlobalOptions, wiring: app.Wiring) -> ExitCode:
     async def work() -> TuningReport:
         async with reached(wiring.site, {THIS_HOST: HostSpec()} | host_specs(wiring.site)) as hosts:
             return await examine_tuning(wiring.site, hosts, source if isinstance(source, GlusterSource) else None)
 
     with wiring.source() as source:
         report = run_to_end(work(), when_interrupted="run `migrator doctor --tuning` again")
-    present(invocation, report, tuning_document)
+    present(global_options, report, tuning_document)
     return ExitCode.DONE

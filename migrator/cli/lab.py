@@ -10,7 +10,7 @@ import click
 
 from migrator import app
 from migrator.cli.call import SIZE, present, run_to_end, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.cli.signals import stopped_by_signals
 from migrator.core.clock import SystemClock
 from migrator.core.errors import ExitCode, UsageError
@@ -71,7 +71,7 @@ def lab() -> None:
 @_size("--data", "data_bytes", type=SIZE, help="Bytes in total (default: 384MiB).")
 @verb
 def up_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     directory: Path,
     kind: str | None,
@@ -89,19 +89,19 @@ def up_command(
         lab_up(spec, app.processes(), SystemClock(), on_step=lambda step: MESSAGES.info("lab: %s", step)),
         when_interrupted="the unfinished lab was removed",
     )
-    return present(invocation, state, _lab_document)
+    return present(global_options, state, _lab_document)
 
 
 @lab.command("down")
 @_DIRECTORY
 @verb
-def down_command(invocation: Invocation, directory: Path) -> ExitCode:
+def down_command(global_options: GlobalOptions, directory: Path) -> ExitCode:
     """Stop the lab, also after a crash, and remove its directory."""
     there = run_to_end(
         lab_down(os.fsencode(directory.absolute()), app.processes(), SystemClock()),
         when_interrupted=f"run `migrator lab down --dir {directory}` again: it resumes",
     )
-    if invocation.as_json:
+    if global_options.as_json:
         click.echo('{"removed": true}' if there else '{"removed": false}')
     else:
         click.echo(f"The lab in {directory} is gone." if there else f"There is no lab in {directory}.")
@@ -116,7 +116,7 @@ def down_command(invocation: Invocation, directory: Path) -> ExitCode:
 @click.option("--journal", type=click.Path(path_type=Path), help="File for the journal (default: in the lab).")
 @verb
 def churn_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     directory: Path,
     rate: float,
@@ -150,7 +150,7 @@ def churn_command(
 
     MESSAGES.info("lab: churning; Ctrl-C stops it")
     summary = asyncio.run(work())
-    return present(invocation, summary, lambda summary: _churn_document(summary, where))
+    return present(global_options, summary, lambda summary: _churn_document(summary, where))
 
 
 # --- Documents

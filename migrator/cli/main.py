@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.core.version import version_and_commit
 from migrator.render.log import MESSAGES, set_log
@@ -127,4 +127,4 @@ def main(
     set_log(verbose=verbose, quiet=quiet, as_json=log_format == "json")
     if no_color:
         os.environ["NO_COLOR"] = "1"  # read by rich, and inherited by hooks
-    context.obj = Invocation(site_file=site_file)
+    context.obj = GlobalOptions(site_file=site_file)

@@ -12,7 +12,7 @@ import click
 from migrator import app
 from migrator.app.hosts import window_standings
 from migrator.cli.call import duration, open_wiring, plan_option, report_error, run_to_end, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.notices.model import CALENDAR
 from migrator.render.log import MESSAGES
@@ -71,7 +71,7 @@ _LEAST_INTERVAL_S = 1.0
 )
 @verb
 def serve_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     plan_name: str | None,
     published: Path | None,
@@ -90,8 +90,8 @@ def serve_command(
             )
         routes = serving.published_routes(published, (*REPORT_FILES, CALENDAR))
         server = serving.listen(listen, routes, token_file=token_file, names=names)
-        return _until_stopped(_serve(invocation, server))
-    wiring = open_wiring(invocation)
+        return _until_stopped(_serve(global_options, server))
+    wiring = open_wiring(global_options)
     # Report a problem with the ledger here, not to the first browser.
     wiring.ledger(read_only=True).close()
     kept = KeptReports(directory=wiring.site.site.state_dir / "reports")
@@ -115,16 +115,16 @@ def serve_command(
     read_plan = cache(wiring.plans(None).read)
     routes |= serving.metrics_routes(lambda: _read(wiring, plan_name, read_plan))
     server = serving.listen(listen, routes, token_file=token_file, names=names)
-    return _until_stopped(_serve(invocation, server))
+    return _until_stopped(_serve(global_options, server))
 
 
-async def _serve(invocation: Invocation, server: "Server") -> None:
+async def _serve(global_options: GlobalOptions, server: "Server") -> None:
     """Serve until cancelled. Prints the address, with `--json` as one line for programs."""
     where = server.listening
     opening = f"{where.url}?token={where.token or '...'}"
 
     def announce() -> None:
-        if invocation.as_json:
+        if global_options.as_json:
             click.echo(to_json(where, indent=None), nl=False)
         else:
             MESSAGES.info("migrator: the report at %s (Ctrl-C ends it)", opening)
@@ -157,7 +157,7 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
 )
 @verb
 def metrics_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     plan_name: str | None,
     textfile: Path | None,
@@ -172,7 +172,7 @@ def metrics_command(
         )
     if interval_s is not None and textfile is None:
         raise UsageError("--interval is for --textfile", hint="with `serve`, Prometheus decides how often")
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     read_plan = cache(wiring.plans(None).read)
     families = _read(wiring, plan_name, read_plan)
     if textfile is not None:
@@ -184,7 +184,7 @@ def metrics_command(
             again = _repeat(lambda: write_metrics(file, _read(wiring, plan_name, read_plan)), wiring, interval_s)
             return _until_stopped(again)
         return ExitCode.DONE
-    if invocation.as_json:
+    if global_options.as_json:
         click.echo(to_json(families), nl=False)
     else:
         from migrator.render.prometheus import to_prometheus  # noqa: PLC0415

@@ -10,15 +10,15 @@ import click
 
 from migrator import app
 from migrator.app.hosts import look_for_schedule
-from migrator.beegfs.tool import QuotaLook, StorageLook, StorageTargets, look_at_quotas, look_at_storage
+from migrator.beegfs.tool import QuotaReading, StorageReading, StorageTargets, read_quotas, read_storage
 from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
 from migrator.cli.completion import complete_plans
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
-from migrator.plan.accounts import look_up
+from migrator.plan.accounts import read_accounts
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
 from migrator.plan.rules_what_if import AskedSizes, size_up
@@ -82,7 +82,7 @@ _TIMES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
 @details_option
 @verb
 def plan_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     order: str,
     name: str | None,
@@ -104,22 +104,22 @@ def plan_command(
     if what_if is not None:
         if quotas or usage is not None or activate is not None or name is not None or catalog is not None or no_scan:
             raise UsageError("--what-if makes no plan: give it alone")
-        return _size_up(invocation, what_if)
+        return _size_up(global_options, what_if)
     if usage is not None:
         if quotas or activate is not None or name is not None or catalog is not None or no_scan:
             raise UsageError("--usage makes no plan: give it with --order alone")
-        wiring = open_wiring(invocation)
+        wiring = open_wiring(global_options)
         ranking = read_usage(usage, Order(order), now_s=wiring.clock.now_s())
         keep_usage(ranking, wiring.site.site.state_dir)
-        return present(invocation, ranking, "plan.view:usage_document")
+        return present(global_options, ranking, "plan.view:usage_document")
     if quotas:
-        return _show_limits(invocation, confirm=confirm)
+        return _show_limits(global_options, confirm=confirm)
     if confirm:
         raise UsageError("--confirm needs --quotas")
     if activate:
-        _activate(invocation, activate, details=details)
+        _activate(global_options, activate, details=details)
         return ExitCode.DONE
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     site = wiring.site
     request = PlanRequest(
         name=name,
@@ -134,11 +134,11 @@ def plan_command(
     with wiring.ledger() as ledger, locks, wiring.source() as source, wiring.target() as target:
         again, asked = "run the command again", wiring.storage_targets()
         limited, catalogs, storage, scheduling, atime_problem = run_to_end(
-            _facts(source, wiring, ledger, asked), when_interrupted=again
+            _read_inputs(source, wiring, ledger, asked), when_interrupted=again
         )
 
-        def limits(uids: Collection[int]) -> QuotaLook:
-            return run_to_end(look_at_quotas(asked, wiring.target_root, uids), when_interrupted=again)
+        def limits(uids: Collection[int]) -> QuotaReading:
+            return run_to_end(read_quotas(asked, wiring.target_root, uids), when_interrupted=again)
 
         result = make_plan(
             request,
@@ -154,10 +154,10 @@ def plan_command(
             targets=storage.targets,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling,
-            accounts=functools.partial(look_up, now_s=wiring.clock.now_s()),
+            accounts=functools.partial(read_accounts, now_s=wiring.clock.now_s()),
         )
-    _present(invocation, result, details=details)
-    if result.left_out and not invocation.as_json:
+    _present(global_options, result, details=details)
+    if result.left_out and not global_options.as_json:
         trees = several(len(result.left_out), "user tree is", "user trees are")
         click.echo(f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}.")
     return ExitCode.DONE
@@ -171,7 +171,7 @@ def _scan_if_needed(wiring: app.Wiring, request: PlanRequest) -> None:
     with wiring.ledger() as ledger, wiring.target() as target:
         if not needs_scan(ledger, scan_request(wiring.site).selected_by, now_s=wiring.clock.now_s()):
             return
-        storage = run_to_end(look_at_storage(wiring.storage_targets()), when_interrupted="run the command again")
+        storage = run_to_end(read_storage(wiring.storage_targets()), when_interrupted="run the command again")
         check_request(
             request,
             site=wiring.site,
@@ -185,11 +185,11 @@ def _scan_if_needed(wiring: app.Wiring, request: PlanRequest) -> None:
     scan_source(wiring, resumed_by="plan")
 
 
-def _size_up(invocation: Invocation, text: str) -> ExitCode:
-    wiring = open_wiring(invocation)
+def _size_up(global_options: GlobalOptions, text: str) -> ExitCode:
+    wiring = open_wiring(global_options)
     asked = parse_what_if(text, streams=wiring.site.transfer.jobs)
     with wiring.ledger(read_only=True) as ledger:
-        return present(invocation, size_up(asked, ledger.samples.measured_cost()), "plan.view:sizing_document")
+        return present(global_options, size_up(asked, ledger.samples.measured_cost()), "plan.view:sizing_document")
 
 
 def parse_what_if(text: str, *, streams: int) -> AskedSizes:
@@ -216,8 +216,8 @@ def parse_what_if(text: str, *, streams: int) -> AskedSizes:
     )
 
 
-def _show_limits(invocation: Invocation, *, confirm: bool) -> ExitCode:
-    wiring = open_wiring(invocation)
+def _show_limits(global_options: GlobalOptions, *, confirm: bool) -> ExitCode:
+    wiring = open_wiring(global_options)
     storage = wiring.storage_targets()
     if storage is None:
         raise UsageError(
@@ -229,34 +229,34 @@ def _show_limits(invocation: Invocation, *, confirm: bool) -> ExitCode:
         plans = [wiring.plan(ledger, name) for name in ledger.plans.activated()]
         work = recreate_limits(ledger, plans, storage, confirm=confirm)
         return present(
-            invocation, run_to_end(work, when_interrupted="run the command again"), "plan.view:limits_document"
+            global_options, run_to_end(work, when_interrupted="run the command again"), "plan.view:limits_document"
         )
 
 
-def _activate(invocation: Invocation, name: str, *, details: bool) -> None:
-    wiring = open_wiring(invocation)
+def _activate(global_options: GlobalOptions, name: str, *, details: bool) -> None:
+    wiring = open_wiring(global_options)
     with wiring.ledger() as ledger:
         documents = wiring.plans(ledger.site.read())
         result = activate_plan(name, documents=documents, ledger=ledger, clock=wiring.clock)
-    _present(invocation, result, details=details)
+    _present(global_options, result, details=details)
 
 
-def _present(invocation: Invocation, result: PlanResult, *, details: bool) -> None:
-    from migrator.plan.view import standing_words  # noqa: PLC0415 - see _as_document
+def _present(global_options: GlobalOptions, result: PlanResult, *, details: bool) -> None:
+    from migrator.plan.view import describe_plan_state  # noqa: PLC0415 - see _as_document
 
     # The same command would make another plan.
     more = "" if details else f"migrator report --plan {result.plan.name} --details"
-    present(invocation, result, _as_document, more=more)
-    if not invocation.as_json:
-        click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).\n{standing_words(result)}")
+    present(global_options, result, _as_document, more=more)
+    if not global_options.as_json:
+        click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).\n{describe_plan_state(result)}")
 
 
-async def _facts(
+async def _read_inputs(
     source: SourceFileSystem, wiring: app.Wiring, ledger: "MigrationLedger", asked: StorageTargets | None
-) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles", StorageLook, PlanScheduling | None, str | None]:
+) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles", StorageReading, PlanScheduling | None, str | None]:
     """The facts of a plan. The libraries of the catalog reader are loaded while the gluster command runs."""
     quotas, catalogs = await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries, ledger))
-    storage, scheduling = await look_at_storage(asked), await look_for_schedule(source)
+    storage, scheduling = await read_storage(asked), await look_for_schedule(source)
     return quotas, catalogs, storage, scheduling, await wiring.atime_problem(source)
 
 

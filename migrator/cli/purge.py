@@ -10,7 +10,7 @@ import click
 from migrator.app.cutover import purge_ports
 from migrator.app.hosts import beside_probes
 from migrator.cli.call import Choice, choices, name_plans, open_wiring, present, run_stage, trees_moved, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.purge.call import PurgePorts
 from migrator.purge.model import PurgeRequest, PurgeSummary
@@ -29,7 +29,7 @@ from migrator.transfer.bases import active_plan
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=4, help="Threads (default: 4).")
 @verb
 def purge_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: Choice,
     dry_run: bool,
@@ -41,7 +41,7 @@ def purge_command(
     Removal is final: use --dry-run first. The same command resumes after a kill. --all also covers users whom earlier plans
     have moved.
     """
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
@@ -71,4 +71,4 @@ def purge_command(
                 return work if dry_run else beside_probes(wiring, ledger, work)
 
             summary = run_stage(wiring, partial(purge_ports, wiring, source, target, ledger), stage)
-    return present(invocation, summary, "purge.view:purge_document")
+    return present(global_options, summary, "purge.view:purge_document")

@@ -13,7 +13,7 @@ from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.completion import complete_users
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, Refused, UsageError
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.reap import archive, restore
@@ -22,7 +22,7 @@ from migrator.reap.model import ArchiveLimits, TreeArchived
 from migrator.reap.robinhood import read_policy
 from migrator.render.progress import open_progress
 from migrator.render.text import to_json
-from migrator.site.guards import look_at_mount
+from migrator.site.guards import current_identity
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
 
@@ -65,7 +65,7 @@ def reap() -> None:
 )
 @call.verb
 def list_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     users: Sequence[str],
     csv_file: Path | None,
@@ -74,7 +74,7 @@ def list_command(
     """List per user what the rules of [reap] match in the newest catalog, and what that saves."""
     from migrator.reap.view import ReapCsv, write_texts  # noqa: PLC0415
 
-    wiring = call.open_wiring(invocation)
+    wiring = call.open_wiring(global_options)
     site = wiring.site
     files = ReapCsv(csv_file) if csv_file else None
     with wiring.ledger(read_only=True) as ledger, wiring.source() as source:
@@ -90,19 +90,19 @@ def list_command(
         )
     if out is not None:
         write_texts(out, report)
-    return call.present(invocation, report, "reap.view:reap_report_document")
+    return call.present(global_options, report, "reap.view:reap_report_document")
 
 
 @reap.command("policy")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--policy", metavar="NAME", help="Policy to read, if FILE defines several.")
 @call.verb
-def policy_command(invocation: Invocation, *, file: Path | None, policy: str | None) -> ExitCode:
+def policy_command(global_options: GlobalOptions, *, file: Path | None, policy: str | None) -> ExitCode:
     """Print the rules of [reap] as the scope of a Robinhood policy, or the policy in FILE as [reap].
 
     Conditions that the other side cannot express are refused by name. Nothing is written.
     """
-    wiring = call.open_wiring(invocation)
+    wiring = call.open_wiring(global_options)
     if file is not None:
         try:
             content = file.read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def policy_command(invocation: Invocation, *, file: Path | None, policy: str | N
                 root=wiring.source_root,
                 now_s=wiring.clock.now_s(),
             )
-    click.echo(to_json({"text": text}) if invocation.as_json else text, nl=False)
+    click.echo(to_json({"text": text}) if global_options.as_json else text, nl=False)
     return ExitCode.DONE
 
 
@@ -130,7 +130,7 @@ def policy_command(invocation: Invocation, *, file: Path | None, policy: str | N
 @click.option("--confirm-loss", is_flag=True, help="Confirm that the purge deletes these files for good.")
 @call.verb
 def release_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     paths: Sequence[str],
     user: str,
@@ -142,7 +142,7 @@ def release_command(
 
     A PATH (from the source's root) includes everything below it.
     """
-    wiring = call.open_wiring(invocation)
+    wiring = call.open_wiring(global_options)
     with wiring.ledger() as ledger:
         trees = _trees_of(wiring, ledger, user, plan_name)
         released = release(
@@ -156,7 +156,7 @@ def release_command(
             ledger=ledger,
             now_s=wiring.clock.now_s(),
         )
-    return call.present(invocation, released, "reap.view:released_document")
+    return call.present(global_options, released, "reap.view:released_document")
 
 
 def _trees_of(
@@ -178,7 +178,7 @@ def _trees_of(
 @call.choices
 @call.verb
 def archive_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: call.Choice,
 ) -> ExitCode:
@@ -186,7 +186,7 @@ def archive_command(
 
     Each archive is read back before it counts. The same command resumes.
     """
-    wiring = call.open_wiring(invocation)
+    wiring = call.open_wiring(global_options)
     site = wiring.site
     done: list[TreeArchived] = []
     limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
@@ -201,7 +201,7 @@ def archive_command(
             with locks, wiring.source() as source, wiring.target(ledger.site.read()) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
-    call.present(invocation, done, "reap.view:archived_document")
+    call.present(global_options, done, "reap.view:archived_document")
     return archive.exit_code(done)
 
 
@@ -218,7 +218,7 @@ def archive_command(
 @call.plan_option
 @call.verb
 def restore_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     patterns: Sequence[str],
     user: str,
@@ -231,7 +231,7 @@ def restore_command(
     Paths and globs are relative to the user's trees, or begin with the path of one: `letters/2014` with its content, or
     `*.log` anywhere.
     """
-    wiring = call.open_wiring(invocation)
+    wiring = call.open_wiring(global_options)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
         by_plan = _trees_of(wiring, ledger, user, plan_name)
@@ -243,7 +243,7 @@ def restore_command(
         )
         capabilities = known.capabilities if known else None
         with wiring.target(known) as target:
-            now = look_at_mount(target)
+            now = current_identity(target)
         if problems := mount_problems(known.target if known else None, now, where="the target"):
             raise Refused(
                 "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
@@ -253,5 +253,5 @@ def restore_command(
             beside_probes(wiring, ledger, restore.restore(request, world)),
             when_interrupted="restored files stay; the same command restores the rest",
         )
-    call.present(invocation, done, "reap.view:restored_document")
+    call.present(global_options, done, "reap.view:restored_document")
     return restore.exit_code(done)

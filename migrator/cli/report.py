@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator import app
 from migrator.cli.call import details_option, open_wiring, plan_option, present, run_shown, run_to_end, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.notices.model import USERS
@@ -52,7 +52,7 @@ _ROWS_ON_TERMINAL = 20
 )
 @verb
 def report_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     plan_name: str | None,
     details: bool,
@@ -65,7 +65,7 @@ def report_command(
     """Report for management: progress, history, forecast, proofs."""
     if pdf and output is None and not send:
         raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     if send:
         run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking))
     now_s = wiring.clock.now_s()
@@ -106,7 +106,7 @@ def report_command(
         ]
         MESSAGES.info("migrator: wrote %s to %s", ", ".join(written), directory)
     present(
-        invocation,
+        global_options,
         facts,
         lambda facts: report_document(facts, rows=_ROWS_ON_TERMINAL),
         more="" if details else "migrator report --details, or --output DIRECTORY for files",

@@ -12,7 +12,7 @@ from migrator import app
 from migrator.app.hosts import connecting, probe_world, window_standings
 from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.cli import call
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 )
 @call.verb
 def run_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: call.Choice,
     dry_run: bool,
@@ -66,7 +66,7 @@ def run_command(
 
     With --user: a delta pass over these users' trees, after the seed pass of their batch.
     """
-    site = call.open_site(invocation)
+    site = call.open_site(global_options)
     wiring = app.Wiring(site)
     transfer = site.transfer
     named = engine or transfer.engine
@@ -116,10 +116,10 @@ def run_command(
     try:
         summary = call.run_shown(wiring, work)
     except RunStopped as stopped:
-        if not invocation.as_json:
-            call.present(invocation, stopped.summary, "report.view_records:run_document")
+        if not global_options.as_json:
+            call.present(global_options, stopped.summary, "report.view_records:run_document")
         raise
-    return call.present(invocation, summary, "report.view_records:run_document")
+    return call.present(global_options, summary, "report.view_records:run_document")
 
 
 def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
@@ -150,7 +150,7 @@ _LEAST_LATENCY_S = 0.001
 @click.option("--reset", is_flag=True, help="Drop earlier settings of `tune`.")
 @call.verb
 def tune_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     jobs: int | None,
     bwlimit: int | None,
@@ -165,7 +165,7 @@ def tune_command(
     limits = Limits(jobs=jobs, bwlimit_bytes_per_s=bwlimit, max_latency_s=max_latency, max_load=max_load)
     only_shown = limits.nothing and not reset
     return _tune(
-        invocation,
+        global_options,
         lambda tuning: tuning.facts() if only_shown else tuning.tune(limits, reset=reset),
         read_only=only_shown,
     )
@@ -174,20 +174,22 @@ def tune_command(
 @click.command("pause")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, shown by status.")
 @call.verb
-def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
+def pause_command(global_options: GlobalOptions, *, reason: str) -> ExitCode:
     """Start no more chunks, passes and cutovers until `resume`; running ones finish."""
-    return _tune(invocation, lambda tuning: tuning.pause(reason))
+    return _tune(global_options, lambda tuning: tuning.pause(reason))
 
 
 @click.command("resume")
 @call.verb
-def resume_command(invocation: Invocation) -> ExitCode:
+def resume_command(global_options: GlobalOptions) -> ExitCode:
     """Continue after `pause`."""
-    return _tune(invocation, lambda tuning: tuning.resume())
+    return _tune(global_options, lambda tuning: tuning.resume())
 
 
-def _tune(invocation: Invocation, act: Callable[[Tuning], GoverningFacts], *, read_only: bool = False) -> ExitCode:
-    site = call.open_site(invocation)
+def _tune(
+    global_options: GlobalOptions, act: Callable[[Tuning], GoverningFacts], *, read_only: bool = False
+) -> ExitCode:
+    site = call.open_site(global_options)
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=read_only) as ledger:
         tuning = Tuning(
@@ -204,4 +206,4 @@ def _tune(invocation: Invocation, act: Callable[[Tuning], GoverningFacts], *, re
             holders=wiring.locks().holders,
         )
         shown = act(tuning)
-    return call.present(invocation, shown, "transfer.view:governing_document")
+    return call.present(global_options, shown, "transfer.view:governing_document")

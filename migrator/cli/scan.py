@@ -10,7 +10,7 @@ from migrator.app.scan import WORKERS, scan_request
 from migrator.app.scan import bricks as bricks_of
 from migrator.catalog.model import CatalogRecord
 from migrator.cli.call import open_wiring, present, run_to_end, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.render.progress import open_progress
 from migrator.scan.stage import scan
@@ -56,9 +56,9 @@ def scan_source(
 )
 @click.option("--restart", is_flag=True, help="Start over instead of resuming.")
 @verb
-def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
+def scan_command(global_options: GlobalOptions, via: str | None, jobs: int, restart: bool) -> ExitCode:
     """Scan the source into a new catalog; a killed scan of the mount is resumed."""
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     record = scan_source(wiring, via=via, jobs=jobs, restart=restart, resumed_by="scan")
-    present(invocation, record, "report.view_records:catalog_document")
+    present(global_options, record, "report.view_records:catalog_document")
     return ExitCode.DONE if record.whole else ExitCode.ATTENTION

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from migrator import app
 from migrator.bricks.status import shield_blockers
 from migrator.cli.call import details_option, duration, open_wiring, plan_option, present, verb
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, UsageError
 from migrator.report.status import forecast_settings, read_status
 from migrator.report.view_status import status_document
@@ -31,14 +31,14 @@ _LEAST_INTERVAL_S = 0.2
 )
 @verb
 def status_command(
-    invocation: Invocation, *, plan_name: str | None, details: bool, watch: bool, interval_s: float
+    global_options: GlobalOptions, *, plan_name: str | None, details: bool, watch: bool, interval_s: float
 ) -> ExitCode:
     """Show the current progress; may run at any time."""
-    if watch and invocation.as_json:
+    if watch and global_options.as_json:
         raise UsageError(
             "--watch excludes --json", hint="migrator status --json prints one document, as often as it is called"
         )
-    wiring = open_wiring(invocation)
+    wiring = open_wiring(global_options)
     if watch:
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
@@ -52,7 +52,7 @@ def status_command(
         )
     shields = shield_blockers(wiring.site.shields_dir, status.drains, status.additions)
     status = replace(status, require_archive=wiring.site.cutover.require_archive, blocked=(*status.blocked, *shields))
-    return present(invocation, status, status_document, more="" if details else "migrator status --details")
+    return present(global_options, status, status_document, more="" if details else "migrator status --details")
 
 
 def _watch(wiring: app.Wiring, plan_name: str | None, interval_s: float) -> ExitCode:

@@ -13,7 +13,7 @@ from migrator.app.hosts import beside_probes, connecting
 from migrator.app.verification import reading_hosts, verification
 from migrator.catalog.model import VerificationRecord
 from migrator.cli import call
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
@@ -63,7 +63,7 @@ SAMPLE_SEED = 1
 )
 @call.verb
 def verify_command(
-    invocation: Invocation,
+    global_options: GlobalOptions,
     *,
     choice: call.Choice,
     carry: bool,
@@ -80,7 +80,7 @@ def verify_command(
     that has not changed since on the source, is read on the target only. An interrupted verification compares its batch anew,
     but content that hosts have read within a day is not read again.
     """
-    wiring = call.open_wiring(invocation)
+    wiring = call.open_wiring(global_options)
     policy = DigestPolicy(
         algorithm=wiring.site.verify.digest,
         share=wiring.site.verify.sample if sample is None else sample,
@@ -135,7 +135,7 @@ def verify_command(
         return records
 
     records = call.run_shown(wiring, verified, when_interrupted="run the command again: it compares this batch anew")
-    call.present_all(invocation, records, "report.view_records:verification_document")
+    call.present_all(global_options, records, "report.view_records:verification_document")
     return max((record.exit_code for record in records), default=ExitCode.DONE)
 
 

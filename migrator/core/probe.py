@@ -116,7 +116,7 @@ def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Rea
     return found
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class ThrottleState(Struct, frozen=True, kw_only=True):
     """How many steps a throttle is down, and how many probes in a row have been above the limit, or well below it,
     since the last step.
     """
@@ -126,24 +126,26 @@ class Pace(Struct, frozen=True, kw_only=True):
     under: int = 0
 
 
-def paced(pace: Pace, latency_s: float, *, limit_s: float, lowest: int) -> Pace:
+def paced(pace: ThrottleState, latency_s: float, *, limit_s: float, lowest: int) -> ThrottleState:
     """The pace after one more probe; never more than `lowest` steps down."""
     if latency_s > limit_s:
         over = pace.over + 1
         if over < OVER_PROBES:
-            return Pace(down=pace.down, over=over)
-        return Pace(down=min(pace.down + 1, lowest))
+            return ThrottleState(down=pace.down, over=over)
+        return ThrottleState(down=min(pace.down + 1, lowest))
     if latency_s < UNDER_SHARE * limit_s:
         under = pace.under + 1
         if under < UNDER_PROBES:
-            return Pace(down=pace.down, under=under)
-        return Pace(down=max(pace.down - 1, 0))
-    return Pace(down=pace.down)
+            return ThrottleState(down=pace.down, under=under)
+        return ThrottleState(down=max(pace.down - 1, 0))
+    return ThrottleState(down=pace.down)
 
 
-def pace_after(probes: Iterable[Probe], *, limit_s: float, lowest: int, pace: Pace | None = None) -> Pace:
+def pace_after(
+    probes: Iterable[Probe], *, limit_s: float, lowest: int, pace: ThrottleState | None = None
+) -> ThrottleState:
     """The pace after probes, oldest first; failed probes change nothing."""
-    found = pace or Pace()
+    found = pace or ThrottleState()
     for probe in probes:
         if probe.latency_s is not None:
             found = paced(found, probe.latency_s, limit_s=limit_s, lowest=lowest)

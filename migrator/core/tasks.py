@@ -27,7 +27,7 @@ class Blocking(Protocol):
         """The result of the work. Raises its errors, and TimeoutError; the work may then continue, or hang forever."""
 
 
-async def told(asked: Awaitable[T]) -> T | None:
+async def result_or_none(asked: Awaitable[T]) -> T | None:
     """The answer; None if the look-up failed, which every guard treats as a failed check."""
     try:
         return await asked

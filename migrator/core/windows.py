@@ -34,10 +34,10 @@ class Window(Struct, frozen=True, kw_only=True):
         """As in site.toml: `Mon-Fri 19:00-07:00`, without days if it is open on every day."""
         minutes = (self.start_minute, self.end_minute)
         times = "-".join(f"{minute // _MINUTES:02}:{minute % _MINUTES:02}" for minute in minutes)
-        return times if len(self.days) == len(DAY_NAMES) else f"{self._day_words} {times}"
+        return times if len(self.days) == len(DAY_NAMES) else f"{self._days_text} {times}"
 
     @property
-    def _day_words(self) -> str:
+    def _days_text(self) -> str:
         found = []
         # For consecutive days, the difference between day and position in the list is the same.
         for _, together in groupby(enumerate(self.days), lambda placed: placed[1] - placed[0]):

@@ -23,7 +23,7 @@ from migrator.cutover.rules_states import describe_state
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks, find_hooks
-from migrator.ledger.call import say
+from migrator.ledger.event_log import emit_event
 from migrator.operations.run_files import CallPorts, RecordedRun
 from migrator.plan.model import PlannedTree
 from migrator.site.rules_links import link_path, naming_problem
@@ -67,7 +67,7 @@ async def hook_calls(
     with world.locks.hold(doing, verb):
         try:
             async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid) as run:
-                said = partial(say, world, run_id=run.id)
+                said = partial(emit_event, world, run_id=run.id)
                 calls = StepHooks(ports=world, hooks=world.hooks, run_id=run.id, say=said)
                 await calls.begin((step,))
                 yield calls, run

@@ -14,7 +14,7 @@ from migrator.core.entry import Entry, UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.states import PassKind
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.cutover import model, rules_preflight, rules_tops, rules_writers
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.migration import Migration, TreeMigration
@@ -143,18 +143,18 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
         if self.capabilities.inherits_default_acls or not self.call.request.require_acl_inheritance:
             return ()
         reads = CatalogReads(catalogs=self.call.migration.catalogs, scratch=self.call.migration.scratch)
-        found = await told(asyncio.to_thread(reads.default_acls, catalog, tree.path))
+        found = await result_or_none(asyncio.to_thread(reads.default_acls, catalog, tree.path))
         return None if found is None else rules_preflight.acl_problems(tree, *found)
 
     async def write_problems(self, tree: bytes, *, back: bool) -> tuple[str, ...] | None:
         """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         search = self.call.target_writers if back else self.call.source_writers
-        found = await told(search([tree]))
+        found = await result_or_none(search([tree]))
         return None if found is None else rules_writers.writing_problems(found, vouched=self.call.request.vouched)
 
     async def search_gaps(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
         """What a search for writers cannot see, with or without a freeze; None if the search fails."""
-        found = await told(search(trees))
+        found = await result_or_none(search(trees))
         return None if found is None else rules_writers.search_gaps(found, vouched=self.call.request.vouched)
 
     async def rollback_problem(self) -> str:

@@ -21,7 +21,7 @@ from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.site.config import Site
-from migrator.site.model import LinkLook, LinkPlace, LinkProblem
+from migrator.site.model import LinkPlace, LinkProblem, LinkReading
 from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, naming_problem, way_problem
 
 # Tops of user trees on the source, closed and opened by descriptor.
@@ -195,7 +195,7 @@ class SymlinkedPaths:
     def __init__(self, place: LinkPlace) -> None:
         self.place = place
 
-    def seen(self, tree: UserTree, found: LinkLook) -> LinkState:
+    def seen(self, tree: UserTree, found: LinkReading) -> LinkState:
         """The side to which a link leads."""
         place = self.place
         for root, side in ((place.source_root, LinkState.SOURCE), (place.target_root, LinkState.TARGET)):
@@ -203,11 +203,11 @@ class SymlinkedPaths:
                 return side
         return LinkState.OTHER
 
-    def problem(self, look: LinkLook) -> LinkProblem | None:
+    def problem(self, look: LinkReading) -> LinkProblem | None:
         """Why a link cannot be switched."""
         return link_problem(look, real_place(self.place), os.geteuid())
 
-    def read_link(self, tree: UserTree) -> LinkLook:
+    def read_link(self, tree: UserTree) -> LinkReading:
         """Read the link. Changes nothing. Raises Refused for a tree whose link cannot be named; read errors are in the
         result.
         """
@@ -217,9 +217,9 @@ class SymlinkedPaths:
             with walk(os.path.dirname(path), way) as fd:
                 return _look(path, way, fd)
         except (FileNotFoundError, NotADirectoryError):
-            return LinkLook(path=path, way=tuple(way.looks))
+            return LinkReading(path=path, way=tuple(way.looks))
         except OSError as error:
-            return LinkLook(path=path, way=tuple(way.looks), unread=error.strerror or str(error))
+            return LinkReading(path=path, way=tuple(way.looks), unread=error.strerror or str(error))
 
     def switch(self, tree: UserTree, *, expected_old: bytes, new: bytes) -> bool:
         """Replace a link that leads to `expected_old` by one to `new`, in one step: a user who opens the path finds one
@@ -241,7 +241,9 @@ class SymlinkedPaths:
         try:
             with walk(os.path.dirname(path), way) as fd:
                 _raise(
-                    self.problem(LinkLook(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK))
+                    self.problem(
+                        LinkReading(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK)
+                    )
                 )
                 _recover(fd, name, new, (old_real, new_real))
                 look = _look(path, way, fd)
@@ -256,7 +258,7 @@ class SymlinkedPaths:
                 _exchange_links(fd, path, judged, new)
                 return True
         except (FileNotFoundError, NotADirectoryError):
-            _raise(self.problem(LinkLook(path=path, way=tuple(way.looks))))
+            _raise(self.problem(LinkReading(path=path, way=tuple(way.looks))))
             raise
         except OSError:
             _raise(way_problem(way.looks, os.geteuid(), reached=False))
@@ -287,7 +289,7 @@ class SymlinkedPaths:
         return real
 
 
-def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
+def _look(path: bytes, way: Way, directory_fd: int) -> LinkReading:
     """The link, and where it leads."""
     name = os.path.basename(path)
     found: EntryType | None = None
@@ -304,7 +306,7 @@ def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
     except OSError as error:
         unread = error.strerror or str(error)
     mount = mount_of(read_mounts(), way.real)
-    return LinkLook(
+    return LinkReading(
         path=path,
         way=tuple(way.looks),
         directory=way.real,

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from migrator.beegfs.rules import OwnerNeed, room_to_work
-from migrator.beegfs.tool import look_at_quotas, look_at_storage
+from migrator.beegfs.tool import read_quotas, read_storage
 from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.cutover import (
     rules_preflight,
     rules_writers,
@@ -107,9 +107,9 @@ class Preflight(Struct, frozen=True, kw_only=True):
             return None, load
         # A freeze also waits for client caches, and searches for writers.
         began_s = session.run.clock.monotonic_s()
-        await told(session.call.source_writers((tree.path,)))
+        await result_or_none(session.call.source_writers((tree.path,)))
         search_s = session.run.clock.monotonic_s() - began_s
-        identity = await told(session.blocking(session.run.source.identity))
+        identity = await result_or_none(session.blocking(session.run.source.identity))
         asked_s = session.call.request.settle_s
         settle_s = 0.0 if identity is None else rules_writers.settle_s(identity.filesystem, asked_s)
         return load * predicted_s + settle_s + SEARCHES * search_s, load
@@ -159,7 +159,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         links = self.session.call.links
         if links is None:
-            found = await told(find_hooks(self.session.call.hooks, self.session.run.blocking))
+            found = await result_or_none(find_hooks(self.session.call.hooks, self.session.run.blocking))
             if found is None:
                 return None
             by_hook = self.session.call.request.switch_by_hook
@@ -181,10 +181,10 @@ class Preflight(Struct, frozen=True, kw_only=True):
 
     async def _capacity(self) -> tuple[str, ...] | None:
         run = self.session.call.request.run
-        capacity = await told(self.session.blocking(self.session.run.target.capacity))
+        capacity = await result_or_none(self.session.blocking(self.session.run.target.capacity))
         if capacity is None:
             return None
-        storage = await look_at_storage(self.session.run.storage, patient=True)
+        storage = await read_storage(self.session.run.storage, patient=True)
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
         return (*room, *storage_problems(storage, run))
 
@@ -199,7 +199,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         if owned is None:
             return ()
         owner = OwnerNeed(uid=owned.uid, users=(tree.user,))
-        quotas = await look_at_quotas(session.run.storage, session.run.target.root, [owner.uid])
+        quotas = await read_quotas(session.run.storage, session.run.target.root, [owner.uid])
         room = room_to_work([owner], quotas.quotas)
         if isinstance(session, ActiveSession):
             for warning in room.warnings:
@@ -215,8 +215,8 @@ class Preflight(Struct, frozen=True, kw_only=True):
         )
 
     async def _freeze(self, tree: UserTree) -> tuple[str, ...] | None:
-        found = await told(find_hooks(self.session.call.hooks, self.session.run.blocking))
-        top = await told(self.session.blocking(lambda: self.session.call.freezer.read_top(tree.path)))
+        found = await result_or_none(find_hooks(self.session.call.hooks, self.session.run.blocking))
+        top = await result_or_none(self.session.blocking(lambda: self.session.call.freezer.read_top(tree.path)))
         unseen = await self.session.search_gaps(self.session.call.source_writers, (tree.path,))
         if found is None or top is None or unseen is None:
             return None

@@ -15,7 +15,7 @@ from migrator.core.entry import Entry
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import format_size, several
 from migrator.cutover import model, rules, rules_directions, rules_freezes, rules_states, rules_tops, rules_writers
 from migrator.cutover.call import ActiveSession, CutoverDone
@@ -451,7 +451,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
 
     async def _target_clock_ns(self) -> int | None:
         """The target's own clock; None if it does not tell, which is no reason to keep a user frozen."""
-        return await told(self.session.blocking(self.session.run.target.clock_ns))
+        return await result_or_none(self.session.blocking(self.session.run.target.clock_ns))
 
     async def _open_source(self, record: model.CutoverRecord) -> None:
         session, tree = self.session, record.tree.path

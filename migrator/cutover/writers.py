@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
 from migrator.cutover.rules_writers import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
 from migrator.fs.ports import FileSystem, SourceFileSystem
@@ -238,7 +238,7 @@ async def other_clients(
     for look in range(_CLIENT_LOOKS):
         if look:
             await clock.sleep(_CLIENT_PAUSE_S)
-        found = await told(clients())
+        found = await result_or_none(clients())
         own = await endpoints()
         others = None if found is None else tuple(one for one in found if one.address not in own.ends)
         # This site's mount is a client of each brick, so a brick without any client was not queried.
@@ -274,7 +274,7 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     """
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
-        searches = await told(_ask_host(hosts, brick.host, [_on_brick(brick, trees)]))
+        searches = await result_or_none(_ask_host(hosts, brick.host, [_on_brick(brick, trees)]))
         search = searches[0] if searches else None
         if not isinstance(search, Writers) or _NOT_SERVED in search.unseen:
             return None
@@ -321,7 +321,7 @@ class SearchesAhead:
             of, asked, task = self._begun.popleft()
             if of == trees:
                 asked.set()
-                found = await told(task)
+                found = await result_or_none(task)
                 if found is not None and not found.unseen:
                     return found
             else:

@@ -33,7 +33,7 @@ _SETTING = re.compile(r"\s*((?:tune|store|sys|conn|quota)\w*)\s*=\s*(.*?)\s*")
 _ETHERNET_10G = 10_000
 
 
-class Facts:
+class SettingRows:
     """The facts found so far."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def shown(path: str) -> str:
     return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
 
 
-class Mount:
+class MountLine:
     """A line of the mount table; paths are latin-1."""
 
     def __init__(self, line: str) -> None:
@@ -78,13 +78,13 @@ class Mount:
             self.options[name] = value if given else "yes"
 
 
-def mount_of(path: str) -> Mount | None:
+def mount_of(path: str) -> MountLine | None:
     """The mount that a path is on; the last one covers others. None if the table cannot be read."""
-    best: Mount | None = None
+    best: MountLine | None = None
     try:
         with open(PROC + "/self/mountinfo", encoding="latin-1", newline="\n") as table:
             for line in table:
-                mount = Mount(line)
+                mount = MountLine(line)
                 point = mount.point.rstrip("/")
                 within = path == point or path.startswith(point + "/")
                 if within and (best is None or len(point) >= len(best.point.rstrip("/"))):
@@ -94,7 +94,7 @@ def mount_of(path: str) -> Mount | None:
     return best
 
 
-def machine(facts: Facts) -> None:
+def machine(facts: SettingRows) -> None:
     """Memory and TCP."""
     for name in _SYSCTLS:
         path = PROC + "/sys/" + name
@@ -107,7 +107,7 @@ def machine(facts: Facts) -> None:
         facts.add("memory" if name.startswith("vm") else "TCP", "machine", key, value)
 
 
-def interfaces(facts: Facts) -> None:
+def interfaces(facts: SettingRows) -> None:
     """MTU of fast interfaces and of InfiniBand."""
     for path in sorted(map(str, Path(SYS).glob("class/net/*"))):
         name = os.path.basename(path)
@@ -125,7 +125,7 @@ def interfaces(facts: Facts) -> None:
             facts.add(name, "network", "ethernet.mtu", mtu)
 
 
-def local(facts: Facts, role: str, path: str) -> None:
+def local(facts: SettingRows, role: str, path: str) -> None:
     """A local file system, and the disks below it."""
     mount = mount_of(os.path.realpath(path.encode("latin-1")).decode("latin-1"))
     if mount is None:
@@ -162,7 +162,7 @@ def disks(device: str) -> list[str]:
     return sorted(set(found))
 
 
-def stripe(mount: Mount, device: str) -> str | None:
+def stripe(mount: MountLine, device: str) -> str | None:
     """Whether the file system's stripes are those of the RAID. None if the device tells of none: a controller may hide it."""
     least, best = (text_of(device + "/queue/" + name) for name in ("minimum_io_size", "optimal_io_size"))
     if not (least and best and least.isdigit() and best.isdigit()) or int(best) <= int(least) or int(least) <= 4096:
@@ -174,14 +174,14 @@ def stripe(mount: Mount, device: str) -> str | None:
     return f"su={unit >> 10}k width={width >> 10}k, the device has {int(least) >> 10}k and {int(best) >> 10}k"
 
 
-def options(facts: Facts, where: str, role: str, mount: Mount) -> None:
+def options(facts: SettingRows, where: str, role: str, mount: MountLine) -> None:
     """The mount options of a known file system."""
     kind = "nfs" if mount.filesystem == "nfs4" else mount.filesystem
     for name in _OPTIONS.get(kind, ()):
         facts.add(where, role, kind + "." + name, mount.options.get(name, ""))
 
 
-def network(facts: Facts, role: str, path: str) -> None:
+def network(facts: SettingRows, role: str, path: str) -> None:
     """The mount of a network file system."""
     mount = mount_of(path)
     if mount is None:
@@ -220,7 +220,7 @@ def settings(path: str) -> dict[str, str | None]:
     return {found.group(1): found.group(2) for found in matches if found}
 
 
-def beegfs(facts: Facts) -> None:
+def beegfs(facts: SettingRows) -> None:
     """Clients as they are mounted, servers as they are configured, and the file systems of their targets."""
     for path in sorted(map(str, Path(PROC).glob("fs/beegfs/*/config"))):
         for name, value in settings(path).items():
@@ -236,7 +236,7 @@ def beegfs(facts: Facts) -> None:
 
 def answer(question: dict[str, Any]) -> list[list[str | None]]:
     """All facts, each once."""
-    facts = Facts()
+    facts = SettingRows()
     machine(facts)
     interfaces(facts)
     for role, path in question["mounts"]:

@@ -7,7 +7,7 @@ from migrator.core.events import Finding, FindingStatus
 from migrator.site.model import Setting
 
 
-class Fact(Struct, frozen=True, kw_only=True):
+class TuningSetting(Struct, frozen=True, kw_only=True):
     """A setting of a host. `value` is None if it cannot be read, and empty if an option is not set."""
 
     host: str

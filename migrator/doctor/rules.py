@@ -447,7 +447,7 @@ _CLOCK_FIX = (
 )
 
 
-class HostSight(Struct, frozen=True, kw_only=True):
+class HostState(Struct, frozen=True, kw_only=True):
     """The facts of a reached host. `bricks` maps each brick of the host in the volume to its problem, or None.
     `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one and its room is
     known.
@@ -471,7 +471,7 @@ def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
     return failure(_check(name), said, fix)
 
 
-def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
+def check_host(sight: HostState, *, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
     """All problems of a host, or one finding with its facts. `target_filesystem` is the type of the recorded target's
     file system, None before `init`.
     """
@@ -557,7 +557,7 @@ def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], w
     return [*findings, warning(check, slower, "fix that if you can; `auto` checks again before every scan")]
 
 
-def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
+def _check_target(sight: HostState, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
     check = _check(sight.facts.name)
     fix = f'mount it there (and in /etc/fstab), or correct [source.hosts."{sight.facts.name}"] target'
     if target_filesystem is None:
@@ -580,7 +580,7 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
     return findings
 
 
-def _all_well(sight: HostSight) -> str:
+def _all_well(sight: HostState) -> str:
     said = [
         f"reached ({sight.facts.round_trip_s * 1000:.1f} ms)",
         f"Linux {sight.facts.kernel} on {sight.facts.architecture}",

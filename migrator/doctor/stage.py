@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from migrator.beegfs.model import LayoutRule
 from migrator.beegfs.rules import check_quota, check_storage_targets
 from migrator.beegfs.rules_layout import check_layout
-from migrator.beegfs.tool import StorageLook, StorageTargets, look_at_storage
+from migrator.beegfs.tool import StorageReading, StorageTargets, read_storage
 from migrator.bricks.add.model import AdditionSide
 from migrator.bricks.drain.model import UNTOUCHED_STATES
 from migrator.bricks.retire.model import RetirementState
@@ -89,7 +89,7 @@ async def examine_hosts(
     sections = {name: section for section in site.source.hosts for name in names(section.name)}
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def look(name: str) -> rules.HostSight | MigratorError:
+    async def look(name: str) -> rules.HostState | MigratorError:
         """The facts of a host, or why they are unknown."""
         async with gate:
             try:
@@ -149,7 +149,7 @@ async def _sight(
     *,
     target: MountIdentity | None,
     state: VolumeState | None,
-) -> rules.HostSight:
+) -> rules.HostState:
     facts = await host.facts()
     place = None if section.target is None else os.fsencode(section.target / site.target.path)
     bricks: dict[str, str | None] = {}
@@ -166,7 +166,7 @@ async def _sight(
     if place is not None and native_problem is None and facts.effective_uid == 0:
         stream = Executor(host, source_root=b"", target_root=b"", compiled=lambda: place_native(host), facts=facts)
         confinement_problem = await stream.problem()
-    return rules.HostSight(
+    return rules.HostState(
         facts=facts,
         bricks=bricks,
         target=None if place is None else os.fsdecode(place),
@@ -212,9 +212,9 @@ async def _native_problem(host: Host, place_native: Callable[[Host], Awaitable[b
 _TIMEOUT_S = 300.0
 
 
-async def _links(world: "DoctorWorld") -> list[Finding]:
+async def _links(ports: "DoctorPorts") -> list[Finding]:
     """A finding for every link of the active plan that cannot be switched now; none if no cutover is configured."""
-    links, ledger = links_of(world.site), world.ledger
+    links, ledger = links_of(ports.site), ports.ledger
     if links is None:
         return []
     record = ledger.site.read() if ledger is not None else None
@@ -222,12 +222,12 @@ async def _links(world: "DoctorWorld") -> list[Finding]:
     if record is None or active is None:
         return [ok("links", f"{links.place.link}: looked at when there is a plan")]
     try:
-        plan, _ = PlanFiles(world.site.site.plans_dir, site_id=record.site_id).read(active.name)
+        plan, _ = PlanFiles(ports.site.site.plans_dir, site_id=record.site_id).read(active.name)
     except MigratorError as error:
         return [failure("links", error.message, error.hint or "make a plan: `migrator plan`")]
     trees = tuple(tree for batch in plan.batches for tree in batch.trees)
     try:
-        looked = await world.blocking(lambda: _look_at_links(links, trees), timeout_s=_TIMEOUT_S)
+        looked = await ports.blocking(lambda: _look_at_links(links, trees), timeout_s=_TIMEOUT_S)
         return [*check_link_names(links.place.link, trees), *looked]
     except TimeoutError:
         return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
@@ -250,7 +250,7 @@ LOOK_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 300.0
 
 
-class DoctorWorld(Struct, frozen=True, kw_only=True):
+class DoctorPorts(Struct, frozen=True, kw_only=True):
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine. By default no
     command is at work. `confinement_problem` returns why streams cannot be confined here, None if they can. `find_driver`
     raises ToolFailed if the driver cannot be used. `require_newest` raises Refused if the ledger is an older one. Checks
@@ -282,11 +282,11 @@ class DoctorWorld(Struct, frozen=True, kw_only=True):
 
 
 async def ask(
-    world: DoctorWorld, question: Callable[[], Answer], *, timeout_s: float = LOOK_TIMEOUT_S
+    ports: DoctorPorts, question: Callable[[], Answer], *, timeout_s: float = LOOK_TIMEOUT_S
 ) -> tuple[Answer | None, str]:
     """The answer of a file system, or None and the reason."""
     try:
-        return await world.blocking(question, timeout_s=timeout_s), ""
+        return await ports.blocking(question, timeout_s=timeout_s), ""
     except TimeoutError:
         return None, f"no answer within {timeout_s:.0f} s"
     except OSError as error:
@@ -325,57 +325,57 @@ _VERSION_TIMEOUT_S = 30.0
 _DRIVERS: Mapping[str, Callable[[], object]] = {"fpsync": locate_fpsync, "parsyncfp2": locate_parsyncfp2}
 
 
-async def examine_machine(world: DoctorWorld) -> list[Finding]:
+async def examine_machine(ports: DoctorPorts) -> list[Finding]:
     """The programs of this machine, site.toml with the paths in it, the state directory, and the clock."""
-    findings = await _tools(world)
-    if (users := world.site.users.map) is not None:
+    findings = await _tools(ports)
+    if (users := ports.site.users.map) is not None:
         fix = "write it, or take [users] map out of site.toml"
         findings.append(
             ok("users map", str(users)) if users.is_file() else failure("users map", f"{users} is missing", fix)
         )
-    findings += _state_directory(world)
-    findings += await _journal(world)
-    if world.hooks is not None:
-        findings += await examine_hooks(world.site, world.hooks, world.blocking)
-    findings += await asyncio.to_thread(check_mail, world.site.file.with_name("mail.ini"))
-    events = world.ledger.events.latest(1) if world.ledger is not None else ()
-    findings.append(rules.check_clock(world.clock.now_s(), events[0].at_s if events else None))
+    findings += _state_directory(ports)
+    findings += await _journal(ports)
+    if ports.hooks is not None:
+        findings += await examine_hooks(ports.site, ports.hooks, ports.blocking)
+    findings += await asyncio.to_thread(check_mail, ports.site.file.with_name("mail.ini"))
+    events = ports.ledger.events.latest(1) if ports.ledger is not None else ()
+    findings.append(rules.check_clock(ports.clock.now_s(), events[0].at_s if events else None))
     return findings
 
 
-async def _tools(world: DoctorWorld) -> list[Finding]:
-    site, rsync, euid = world.site, world.find_program("rsync"), world.euid
-    findings = [rules.check_kernel(world.kernel)]
-    findings.append(rules.check_rsync(rsync, await _rsync_version(world), engine=site.transfer.engine))
+async def _tools(ports: DoctorPorts) -> list[Finding]:
+    site, rsync, euid = ports.site, ports.find_program("rsync"), ports.euid
+    findings = [rules.check_kernel(ports.kernel)]
+    findings.append(rules.check_rsync(rsync, await _rsync_version(ports), engine=site.transfer.engine))
     if site.source.kind == "gluster":
-        findings.append(rules.check_gluster(site.source.gluster, world.find_program(site.source.gluster)))
+        findings.append(rules.check_gluster(site.source.gluster, ports.find_program(site.source.gluster)))
     findings.append(rules.check_user(euid))
-    findings.append(rules.check_confinement(euid, await world.confinement_problem() if euid == 0 else None))
-    return findings + _engine(world)
+    findings.append(rules.check_confinement(euid, await ports.confinement_problem() if euid == 0 else None))
+    return findings + _engine(ports)
 
 
-def _engine(world: DoctorWorld) -> list[Finding]:
-    engine = world.site.transfer.engine
+def _engine(ports: DoctorPorts) -> list[Finding]:
+    engine = ports.site.transfer.engine
     if engine in _DRIVERS:
         try:
-            world.find_driver(engine)
+            ports.find_driver(engine)
         except ToolFailed as error:
             fix = error.hint or f"install {engine}, or set [transfer] engine to `auto`"
             return [failure("engine", f"[transfer] engine is `{engine}`: {error.message}", fix)]
     return [ok("engine", f"`{engine}`")]
 
 
-async def _rsync_version(world: DoctorWorld) -> bytes | None:
-    program = world.find_program("rsync")
-    return await _version(world.processes, None if program is None else os.fsencode(program))
+async def _rsync_version(ports: DoctorPorts) -> bytes | None:
+    program = ports.find_program("rsync")
+    return await _version(ports.processes, None if program is None else os.fsencode(program))
 
 
-async def _journal(world: DoctorWorld) -> list[Finding]:
+async def _journal(ports: DoctorPorts) -> list[Finding]:
     """Whether the ledger is the newest one, by the journal on the target."""
-    if world.require_newest is None or world.ledger is None:
+    if ports.require_newest is None or ports.ledger is None:
         return []
     try:
-        await world.blocking(world.require_newest, timeout_s=LOOK_TIMEOUT_S)
+        await ports.blocking(ports.require_newest, timeout_s=LOOK_TIMEOUT_S)
     except TimeoutError:
         return [failure("ledger", f"no answer of the target within {LOOK_TIMEOUT_S:.0f} s", "check its mount")]
     except MigratorError as error:
@@ -383,16 +383,16 @@ async def _journal(world: DoctorWorld) -> list[Finding]:
     return [ok("ledger", "the newest one, by the journal on the target")]
 
 
-def _state_directory(world: DoctorWorld) -> list[Finding]:
-    directory = os.fsencode(os.path.realpath(world.site.site.state_dir))
-    mount = mount_of(world.mounts, directory)
+def _state_directory(ports: DoctorPorts) -> list[Finding]:
+    directory = os.fsencode(os.path.realpath(ports.site.site.state_dir))
+    mount = mount_of(ports.mounts, directory)
     try:
         room = os.statvfs(_existing(directory))
         free_bytes = room.f_bavail * room.f_frsize
     except OSError:
         free_bytes = None
     # Compares names only: a mount that hangs must not hang this check.
-    roots = (("source", world.source.root), ("target", world.target.root))
+    roots = (("source", ports.source.root), ("target", ports.target.root))
     return rules.check_state_directory(
         directory, filesystem=mount.filesystem if mount else None, free_bytes=free_bytes, roots=roots
     )
@@ -416,34 +416,34 @@ class SourceExamined(Struct, frozen=True, kw_only=True):
     state: VolumeState | None
 
 
-async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> SourceExamined:
+async def examine_source(ports: DoctorPorts, record: SiteRecord | None) -> SourceExamined:
     """Check the source. `record` is what `init` recorded, None before it."""
-    identity, error = await ask(world, world.source.identity)
-    kind = world.site.source.kind
+    identity, error = await ask(ports, ports.source.identity)
+    kind = ports.site.source.kind
     findings = [rules.check_mount("source", kind, record.source if record else None, identity, error)]
-    findings += await _kind("source", world.source_tool, identity)
+    findings += await _kind("source", ports.source_tool, identity)
     state: VolumeState | None = None
-    if unusable := rules_guards.unusable_source(kind, world.site.source.volume, identity):
+    if unusable := rules_guards.unusable_source(kind, ports.site.source.volume, identity):
         findings.append(unusable)
     else:
         try:
-            health = await world.source.health()
+            health = await ports.source.health()
         except (OSError, ToolFailed) as caught:
             findings += rules.check_health(None, str(caught))
         else:
             findings += rules.check_health(health)
             state = volume_state(health)
     if state is not None:
-        findings += rules.check_lookups(state, moved=_bricks_moved(world.ledger, state))
-        findings += rules.check_strange_files(world.ledger.scans.strange() if world.ledger is not None else ())
-    if state is not None and world.site.cutover.link is not None:
-        findings += check_open_files(state, vouched=world.site.cutover.freeze == "hook")
+        findings += rules.check_lookups(state, moved=_bricks_moved(ports.ledger, state))
+        findings += rules.check_strange_files(ports.ledger.scans.strange() if ports.ledger is not None else ())
+    if state is not None and ports.site.cutover.link is not None:
+        findings += check_open_files(state, vouched=ports.site.cutover.freeze == "hook")
     room = None
     if identity is not None:
-        findings.append(rules.check_source_acls(shown=await _shows_acls(world, world.source)))
+        findings.append(rules.check_source_acls(shown=await _shows_acls(ports, ports.source)))
         if not rules_guards.kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
-            findings += await _user_trees(world)
-        room = await _room(world)
+            findings += await _user_trees(ports)
+        room = await _room(ports)
     return SourceExamined(findings=findings, identity=identity, room=room, state=state)
 
 
@@ -456,12 +456,12 @@ def _retired(ledger: "BrickLedger | None") -> SourceExamined | None:
     return SourceExamined(findings=[finding], identity=None, room=None, state=None)
 
 
-async def _room(world: DoctorWorld) -> Capacity | None:
-    root = real_path(world.source.root)
-    mount = mount_of(world.mounts, root)
+async def _room(ports: DoctorPorts) -> Capacity | None:
+    root = real_path(ports.source.root)
+    mount = mount_of(ports.mounts, root)
     if mount is None or mount.point != root:
         return None  # a plain directory: the usage of its disk is that of other files too
-    room, _ = await ask(world, world.source.capacity)
+    room, _ = await ask(ports, ports.source.capacity)
     return room
 
 
@@ -474,33 +474,33 @@ def _bricks_moved(ledger: "BrickLedger | None", state: VolumeState) -> bool:
     return state.volume_id in {*drained, *added}
 
 
-async def _user_trees(world: DoctorWorld) -> list[Finding]:
+async def _user_trees(ports: DoctorPorts) -> list[Finding]:
     """The directories that [users] trees makes user trees, as in a scan."""
-    users = world.site.users
+    users = ports.site.users
     chosen: set[bytes] = set()
 
     def find() -> tuple[list[tuple[TreePattern, Sequence[bytes]]], str, str]:
         found: list[tuple[TreePattern, Sequence[bytes]]] = []
         try:
             patterns = parse_patterns(users.trees, "[users] trees")
-            found += [(pattern, find_directories(world.source, pattern)) for pattern in patterns]
+            found += [(pattern, find_directories(ports.source, pattern)) for pattern in patterns]
             exclude = parse_patterns(users.exclude, "[users] exclude")
             chosen.update(tree.path for tree in choose_trees(found, exclude, {}))
         except (UsageError, Refused) as error:
             return found, error.message, error.hint or "put [users] right in site.toml"
         return found, "", ""
 
-    answer, error = await ask(world, find)
+    answer, error = await ask(ports, find)
     if answer is None:
         return [failure("user trees", f"not known: {error}", "fix the findings about the source first")]
     found, problem, fix = answer
     matches = [(pattern.text, len(paths)) for pattern, paths in found]
     findings = rules_guards.check_globs(matches, problem, fix, len(chosen))
     if users.map is not None and users.map.exists() and not problem:
-        moved = set() if world.ledger is None else {one.tree.path for one in world.ledger.cutovers.all()}
+        moved = set() if ports.ledger is None else {one.tree.path for one in ports.ledger.cutovers.all()}
         there = {path for _, paths in found for path in paths}
         findings += await asyncio.to_thread(_user_map, users.map, there | moved)
-    catalog = world.ledger.scans.latest() if world.ledger is not None else None
+    catalog = ports.ledger.scans.latest() if ports.ledger is not None else None
     if catalog is not None and chosen:
         other = rules_guards.check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
         findings += [other] if other else []
@@ -528,7 +528,7 @@ def _unknown(users: Iterable[str]) -> set[str]:
     return unknown
 
 
-async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None:
+async def _shows_acls(ports: DoctorPorts, filesystem: FileSystem) -> bool | None:
     """A query for an ACL fails with ENOTSUP on a mount without ACLs, and with ENODATA on one with ACLs."""
 
     def look() -> bool | None:
@@ -538,7 +538,7 @@ async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None
             return {errno.ENODATA: True, errno.ENOTSUP: False}.get(error.errno or 0)
         return True
 
-    shown, _ = await ask(world, look)
+    shown, _ = await ask(ports, look)
     return shown
 
 
@@ -546,43 +546,43 @@ async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None
 
 
 async def examine_target(
-    world: DoctorWorld, record: SiteRecord | None, source_room: Capacity | None
+    ports: DoctorPorts, record: SiteRecord | None, source_room: Capacity | None
 ) -> tuple[list[Finding], MountIdentity | None]:
     """The findings about the target, and its mount. `record` is what `init` recorded, None before it. If the recorded
     target is mounted, this probes which attributes of a file it keeps and records them in the ledger.
     """
-    identity, error = await ask(world, world.target.identity)
-    kind = world.site.target.kind
+    identity, error = await ask(ports, ports.target.identity)
+    kind = ports.site.target.kind
     findings = [rules.check_mount("target", kind, record.target if record else None, identity, error)]
-    findings += await _kind("target", world.target_tool, identity)
-    if world.target_tool is not None and world.target_tool.kind.health is not None:
-        findings += rules.check_answer("target health", await world.target_tool.state())
+    findings += await _kind("target", ports.target_tool, identity)
+    if ports.target_tool is not None and ports.target_tool.kind.health is not None:
+        findings += rules.check_answer("target health", await ports.target_tool.state())
     # Queried even if the mount does not answer: this may be the reason.
-    storage = await look_at_storage(world.storage)
-    if world.storage is not None:
+    storage = await read_storage(ports.storage)
+    if ports.storage is not None:
         findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
-        findings += await _layout(world.site.target.layout_rules, world.storage, storage)
-        findings += await _quota(world, world.storage)
+        findings += await _layout(ports.site.target.layout_rules, ports.storage, storage)
+        findings += await _quota(ports, ports.storage)
     if identity is None:
         return findings, None
-    if needs_rsync(world.site.transfer.engine):
-        findings += rules.check_syncing(identity.filesystem, await _rsync_version(world))
-    room, error = await ask(world, world.target.capacity)
+    if needs_rsync(ports.site.transfer.engine):
+        findings += rules.check_syncing(identity.filesystem, await _rsync_version(ports))
+    room, error = await ask(ports, ports.target.capacity)
     findings += rules.check_target_room(
         None if room is None else storage.room(room),
         source_room,
-        inodes_free=world.site.target.inodes_free,
-        reserve_bytes=world.site.transfer.reserve_bytes,
+        inodes_free=ports.site.target.inodes_free,
+        reserve_bytes=ports.site.transfer.reserve_bytes,
         error=error,
     )
-    if record is None or world.ledger is None:
+    if record is None or ports.ledger is None:
         findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
         return findings, identity
-    findings += await _capabilities(world, world.ledger, record, identity)
+    findings += await _capabilities(ports, ports.ledger, record, identity)
     return findings, identity
 
 
-async def _layout(rules: Sequence[LayoutRule], targets: StorageTargets, storage: StorageLook) -> list[Finding]:
+async def _layout(rules: Sequence[LayoutRule], targets: StorageTargets, storage: StorageReading) -> list[Finding]:
     pools: Mapping[str, int] | None = None if storage.seen is None else {}
     licence_problem = None
     if pools is not None and any(rule.stripe.pool for rule in rules):
@@ -594,9 +594,9 @@ async def _layout(rules: Sequence[LayoutRule], targets: StorageTargets, storage:
     return check_layout(rules, pools, licence_problem)
 
 
-async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
+async def _quota(ports: DoctorPorts, storage: StorageTargets) -> list[Finding]:
     try:
-        limits = len(await world.source.quotas())
+        limits = len(await ports.source.quotas())
     except (OSError, ToolFailed):
         return []  # unknown room of the source is a finding of the source
     if not limits or (problem := await storage.quota_problem()) is None:
@@ -605,22 +605,22 @@ async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
 
 
 async def _capabilities(
-    world: DoctorWorld, ledger: "BrickLedger", record: SiteRecord, identity: MountIdentity
+    ports: DoctorPorts, ledger: "BrickLedger", record: SiteRecord, identity: MountIdentity
 ) -> Sequence[Finding]:
     if rules_guards.mount_problems(record.target, identity):
         return rules.check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
-    probed, error = await ask(world, world.target.probe, timeout_s=PROBE_TIMEOUT_S)
+    probed, error = await ask(ports, ports.target.probe, timeout_s=PROBE_TIMEOUT_S)
     if probed is None:
         return rules.check_capabilities(None, record.capabilities, error)
-    _record(world, ledger, record, probed)
+    _record(ports, ledger, record, probed)
     trial = Trial(
-        target=world.target, capabilities=probed, processes=world.processes, blocking=world.blocking, euid=world.euid
+        target=ports.target, capabilities=probed, processes=ports.processes, blocking=ports.blocking, euid=ports.euid
     )
     return [*rules.check_capabilities(probed, record.capabilities, error), await trial.check()]
 
 
-def _record(world: DoctorWorld, ledger: "BrickLedger", record: SiteRecord, probed: TargetCapabilities) -> None:
-    at_s = world.clock.now_s()
+def _record(ports: DoctorPorts, ledger: "BrickLedger", record: SiteRecord, probed: TargetCapabilities) -> None:
+    at_s = ports.clock.now_s()
     ledger.site.record_capabilities(probed, at_s)
     if probed == record.capabilities:
         return
@@ -686,52 +686,52 @@ def _partition(section: SlurmSection) -> tuple[str, ...]:
 # The verb
 
 
-async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
+async def examine(ports: DoctorPorts) -> tuple[Finding, ...]:
     """All findings, in the order in which they are best fixed. May be called at any time, also during a run. A file
     system that does not answer is a finding after 30 seconds. Raises LedgerCorrupt and other errors of the ledger.
     """
-    record = world.ledger.site.read() if world.ledger is not None else None
-    findings = [*_frozen(world), *await examine_machine(world)]
-    source = _retired(world.ledger) or await examine_source(world, record)
+    record = ports.ledger.site.read() if ports.ledger is not None else None
+    findings = [*_frozen(ports), *await examine_machine(ports)]
+    source = _retired(ports.ledger) or await examine_source(ports, record)
     findings += source.findings
-    on_target, target = await examine_target(world, record, source.room)
+    on_target, target = await examine_target(ports, record, source.room)
     findings += on_target
     sides = (
-        ("source", world.site.source.kind, world.source.root, source.identity),
-        ("target", world.site.target.kind, os.fsencode(world.site.target.mount), target),
+        ("source", ports.site.source.kind, ports.source.root, source.identity),
+        ("target", ports.site.target.kind, os.fsencode(ports.site.target.mount), target),
     )
     # Resolve only paths of file systems that answered: a mount that hangs must not hang this check.
     answered = [(side, kind, real_path(root)) for side, kind, root, identity in sides if identity is not None]
-    findings += rules_guards.check_places(answered, world.mounts, source.identity, target)
-    findings += _reaping(world, source)
-    if world.hosts is not None:
+    findings += rules_guards.check_places(answered, ports.mounts, source.identity, target)
+    findings += _reaping(ports, source)
+    if ports.hosts is not None:
         recorded = record.target if record is not None else None
-        volume = world.source if isinstance(world.source, GlusterSource) else None
+        volume = ports.source if isinstance(ports.source, GlusterSource) else None
         state = source.state
         findings += await examine_hosts(
-            world.site, world.hosts, volume, world.place_native, target=recorded, state=state
+            ports.site, ports.hosts, volume, ports.place_native, target=recorded, state=state
         )
-    findings += await _links(world)
-    findings += await _way_back(world, target)
-    if world.site.transfer.movers == "slurm":
-        findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
+    findings += await _links(ports)
+    findings += await _way_back(ports, target)
+    if ports.site.transfer.movers == "slurm":
+        findings += await examine_slurm(ports.processes, ports.find_program, ports.site.slurm)
     return tuple(findings)
 
 
-def _frozen(world: DoctorWorld) -> list[Finding]:
-    if world.ledger is None:
+def _frozen(ports: DoctorPorts) -> list[Finding]:
+    if ports.ledger is None:
         return []
-    held = {name for holder in world.holders() for name in holder.names}
-    users = frozen_users(world.ledger.cutovers.under_way(), at_work=lambda tree: of_tree(tree) in held)
-    return check_frozen(users, now_s=world.clock.now_s())
+    held = {name for holder in ports.holders() for name in holder.names}
+    users = frozen_users(ports.ledger.cutovers.under_way(), at_work=lambda tree: of_tree(tree) in held)
+    return check_frozen(users, now_s=ports.clock.now_s())
 
 
-async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:
-    if world.target_writers is None or target is None:
+async def _way_back(ports: DoctorPorts, target: MountIdentity | None) -> list[Finding]:
+    if ports.target_writers is None or target is None:
         return []
-    cutover = world.site.cutover
+    cutover = ports.site.cutover
     try:
-        found = await world.target_writers(())
+        found = await ports.target_writers(())
     except (MigratorError, OSError):
         doubts = None
     else:
@@ -739,9 +739,9 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
     return check_way_back(doubts, required=cutover.require_rollback)
 
 
-def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:
+def _reaping(ports: DoctorPorts, source: SourceExamined) -> list[Finding]:
     """Whether the source keeps access times, if a rule of [reap] uses them; no finding if the source did not answer."""
-    needed = source.identity is not None and world.site.reap.policy.needs_atime
-    mount = mount_of(world.mounts, real_path(world.source.root)) if needed else None
+    needed = source.identity is not None and ports.site.reap.policy.needs_atime
+    mount = mount_of(ports.mounts, real_path(ports.source.root)) if needed else None
     options = None if source.state is None else dict(source.state.options)
-    return check_atime(needed, atime_problem(world.site.source.kind, options, mount) if needed else None)
+    return check_atime(needed, atime_problem(ports.site.source.kind, options, mount) if needed else None)

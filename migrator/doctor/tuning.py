@@ -11,7 +11,7 @@ from itertools import groupby
 import msgspec
 
 from migrator.core.errors import MigratorError
-from migrator.doctor.model import Fact, TuningFinding, TuningReport
+from migrator.doctor.model import TuningFinding, TuningReport, TuningSetting
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.far_source import ask_script, far_argv, far_source
@@ -43,7 +43,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     default: str | None = None
     dangerous: bool = False
 
-    def concerns(self, fact: Fact) -> bool:
+    def concerns(self, fact: TuningSetting) -> bool:
         """Whether the value of a fact is a finding."""
         if fact.value is None or fact.key != self.key or (self.on and fact.role not in self.on):
             return False
@@ -61,7 +61,9 @@ _FILE = resources.files(__package__).joinpath("tuning.toml")
 ADVICE = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8"))["advice"], tuple[Advice, ...])
 
 
-def evaluate(facts: Iterable[Fact], problems: Iterable[str] = (), *, advice: Sequence[Advice] = ADVICE) -> TuningReport:
+def evaluate(
+    facts: Iterable[TuningSetting], problems: Iterable[str] = (), *, advice: Sequence[Advice] = ADVICE
+) -> TuningReport:
     """Compare facts with the advice, in its order. Pure."""
     keys = {one.key for one in advice}
     known = [fact for fact in facts if fact.value is None or fact.key in keys]
@@ -83,17 +85,17 @@ def evaluate(facts: Iterable[Fact], problems: Iterable[str] = (), *, advice: Seq
     )
 
 
-def _value(fact: Fact) -> str:
+def _value(fact: TuningSetting) -> str:
     return fact.value or ""
 
 
-def volume_facts(state: VolumeState, *, advice: Sequence[Advice] = ADVICE) -> list[Fact]:
+def volume_settings(state: VolumeState, *, advice: Sequence[Advice] = ADVICE) -> list[TuningSetting]:
     """The options of a volume for which there is advice; options that are not set have their default, if that is known."""
     given = dict(state.options)
     defaults = {one.key: one.default for one in advice if one.key.startswith(_GLUSTER)}
     where = f"volume {state.volume}"
     return [
-        Fact(host="GlusterFS", where=where, role="volume", key=key, value=value)
+        TuningSetting(host="GlusterFS", where=where, role="volume", key=key, value=value)
         for key, default in defaults.items()
         if (value := given.get(key.removeprefix(_GLUSTER), default)) is not None
     ]
@@ -103,21 +105,21 @@ async def examine_tuning(site: Site, hosts: SiteHosts, source: GlusterSource | N
     """The settings of this machine, of every host of site.toml, and of the source volume. Hosts that cannot be asked are
     problems. Closes no connection.
     """
-    facts: list[Fact] = []
+    facts: list[TuningSetting] = []
     problems: list[str] = []
     state: VolumeState | None = None
     if source is not None:
         try:
             state = await source.commands.state()
-            facts += volume_facts(state)
+            facts += volume_settings(state)
         except MigratorError as error:
             problems.append(f"the options of the source volume are not known: {error.message}")
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(name: str) -> list[Fact] | str:
+    async def ask(name: str) -> list[TuningSetting] | str:
         async with gate:
             try:
-                return await _facts_of(name, await hosts.reach(name), _question(site, name, state))
+                return await _read_settings(name, await hosts.reach(name), _question(site, name, state))
             except MigratorError as error:
                 return f"{name} is not examined: {error.message}"
 
@@ -145,7 +147,7 @@ def _question(site: Site, name: str, state: VolumeState | None) -> Mapping[str, 
     }
 
 
-async def _facts_of(name: str, host: Host, question: Mapping[str, list[tuple[str, str]]]) -> list[Fact]:
+async def _read_settings(name: str, host: Host, question: Mapping[str, list[tuple[str, str]]]) -> list[TuningSetting]:
     """The facts of a host. Raises HostLost, ToolFailed."""
     python = (await host.facts()).python
     argv = far_argv(python, far_source("migrator.doctor", ("far_tuning",)))
@@ -156,4 +158,4 @@ async def _facts_of(name: str, host: Host, question: Mapping[str, list[tuple[str
         question=question,
         otherwise="its settings cannot be read: ",
     )
-    return [Fact(host=name, where=where, role=role, key=key, value=value) for where, role, key, value in rows]
+    return [TuningSetting(host=name, where=where, role=role, key=key, value=value) for where, role, key, value in rows]

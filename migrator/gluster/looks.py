@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.gluster.model import Brick, BrickMarks, DirectoryFacts, DiskFacts, NewPlace, PlaceSeen, VolumeState
 from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import ask_script, far_argv, far_source
@@ -103,7 +103,7 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
 async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
     question, modules = {"volume": state.volume, "but": but}, ("far_blamed",)
     answer = _answer(hosts, brick, modules, question, lambda said: dict(said["blamed"]), volume_id=state.volume_id)
-    return await told(answer)
+    return await result_or_none(answer)
 
 
 # Directories of a brick with owner, mode and ACLs.
@@ -147,10 +147,10 @@ class _Lines:
     def take(self, piece: bytes) -> None:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         try:
-            told = [json.loads(line) for line in lines]
-            if told and "unseen" in told[-1]:
-                self.unseen = int(told.pop()["unseen"])
-            found = [_facts(one) for one in told]
+            result_or_none = [json.loads(line) for line in lines]
+            if result_or_none and "unseen" in result_or_none[-1]:
+                self.unseen = int(result_or_none.pop()["unseen"])
+            found = [_facts(one) for one in result_or_none]
         except (ValueError, KeyError, TypeError) as error:
             raise ToolFailed(
                 f"the directories of {self._brick} cannot be seen: an answer was not understood"
@@ -159,17 +159,17 @@ class _Lines:
             self._take(found)
 
 
-def _facts(told: dict[str, Any]) -> DirectoryFacts:
-    times = told["times"]
+def _facts(result_or_none: dict[str, Any]) -> DirectoryFacts:
+    times = result_or_none["times"]
     return DirectoryFacts(
-        path=told["path"].encode("latin-1"),
-        gfid=bytes.fromhex(told["gfid"]),
-        above=bytes.fromhex(told["above"]),
-        mode=told["mode"],
-        uid=told["uid"],
-        gid=told["gid"],
-        access=bytes.fromhex(told["access"]),
-        default=bytes.fromhex(told["default"]),
+        path=result_or_none["path"].encode("latin-1"),
+        gfid=bytes.fromhex(result_or_none["gfid"]),
+        above=bytes.fromhex(result_or_none["above"]),
+        mode=result_or_none["mode"],
+        uid=result_or_none["uid"],
+        gid=result_or_none["gid"],
+        access=bytes.fromhex(result_or_none["access"]),
+        default=bytes.fromhex(result_or_none["default"]),
         changed_ns=None if times is None else int(times[0]),
         modified_ns=None if times is None else int(times[1]),
     )
@@ -189,14 +189,14 @@ async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str)
     async def marks(brick: Brick) -> BrickMarks:
         return await _answer(hosts, brick, _MARKS, {}, lambda said: _marks(brick.name, said), volume_id=volume_id)
 
-    found = await asyncio.gather(*(told(marks(brick)) for brick in bricks))
+    found = await asyncio.gather(*(result_or_none(marks(brick)) for brick in bricks))
     known = tuple(one for one in found if one is not None)
     return known if len(known) == len(bricks) else None
 
 
-def _marks(brick: str, told: dict[str, Any]) -> BrickMarks:
-    lists: dict[str, Any] = {name: _paths(told.pop(name)) for name in ("examples", "strange_examples")}
-    return BrickMarks(brick=brick, **told, **lists)
+def _marks(brick: str, result_or_none: dict[str, Any]) -> BrickMarks:
+    lists: dict[str, Any] = {name: _paths(result_or_none.pop(name)) for name in ("examples", "strange_examples")}
+    return BrickMarks(brick=brick, **result_or_none, **lists)
 
 
 async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
@@ -205,12 +205,12 @@ async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Se
     answer = _answer(
         hosts, brick, _MARKS, question, lambda said: frozenset(_paths(said["strange"])), volume_id=volume_id
     )
-    still = await told(answer)
+    still = await result_or_none(answer)
     return frozenset(paths) if still is None else still
 
 
-def _paths(told: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(path.encode("latin-1") for path in told)
+def _paths(result_or_none: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(path.encode("latin-1") for path in result_or_none)
 
 
 # The places of new and of removed bricks.
@@ -310,11 +310,13 @@ async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str
 async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
     address, _, path = name.partition(":/")
     try:
-        told = await _ask_script(hosts, address, _PLACE_SCRIPT, b"/" + os.fsencode(path))
-        del told["in_root"]
+        result_or_none = await _ask_script(hosts, address, _PLACE_SCRIPT, b"/" + os.fsencode(path))
+        del result_or_none["in_root"]
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
-    facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
+    facts: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in result_or_none.items()
+    }
     return NewPlace(name=name, **facts)
 
 
@@ -367,10 +369,15 @@ async def _look_at_disk(hosts: Hosts, mine: Sequence[str], name: str, *, full: b
     own = [one.partition(":")[2] for one in mine if one.partition(":")[0] == address]
     question = {"path": _latin(path), "mine": [_latin(one) for one in own], "full": full}
     try:
-        told = await _ask_script(hosts, address, far_source(__package__, ("far_disk",)), question=question)
+        result_or_none = await _ask_script(hosts, address, far_source(__package__, ("far_disk",)), question=question)
     except MigratorError as error:
         return DiskFacts(name=name, unread=error.message)
-    return DiskFacts(name=name, mount=told["mount"], identity=told["identity"], unexplained=tuple(told["unexplained"]))
+    return DiskFacts(
+        name=name,
+        mount=result_or_none["mount"],
+        identity=result_or_none["identity"],
+        unexplained=tuple(result_or_none["unexplained"]),
+    )
 
 
 def _latin(path: str) -> str:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.fs.beneath import Root, held
 from migrator.fs.model import SourceHealth
 from migrator.fs.ports import Block, WalkedRoot
@@ -325,7 +325,7 @@ class GlusterCommands:
         XML.
         """
         argv = (os.fsencode(self._gluster), b"--version")
-        completed = await told(self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S)))
+        completed = await result_or_none(self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S)))
         return None if completed is None else version_in(completed.stdout)
 
     async def _status(self, *words: str) -> Element:
@@ -508,7 +508,7 @@ class GlusterSource(ReadingFileSystem):
             rooms = await self.commands.rooms() if state.started else {}
             unfinished = [task for task in tasks if task.unfinished]
             # The task is listed without its counters, too.
-            progress = {task.id: await told(self.commands.progress(task)) for task in unfinished}
+            progress = {task.id: await result_or_none(self.commands.progress(task)) for task in unfinished}
             return VolumeOverview(
                 state=state, version=await version, rooms=rooms, tasks=tuple(unfinished), progress=progress
             )

@@ -215,7 +215,7 @@ def _begin(connection: Connection) -> None:
 # Writing from a thread of its own, for callers on an event loop.
 
 
-class Job(Future[Any]):
+class QueuedWrite(Future[Any]):
     """The result of `work`, a function that calls methods of the ledger; it is there when it is on the disk. A job that is
     not `patient` ends with LockHeld when another process has held the ledger for the busy timeout.
     """
@@ -234,31 +234,31 @@ class Writer:
 
     def __init__(self, database: Database, waits: Callable[[LockHeld], bool]) -> None:
         self._database, self._waits = database, waits
-        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._jobs: SimpleQueue[QueuedWrite] = SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
         self._thread.start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: QueuedWrite) -> None:
         self._jobs.put(job)
 
     def close(self) -> None:
         """Return when all jobs have ended. No job may follow."""
         self._closing = True
-        self.put(Job(lambda: None))
+        self.put(QueuedWrite(lambda: None))
         self._thread.join()
 
     def _work(self) -> None:
-        waiting: list[Job] = []
+        waiting: list[QueuedWrite] = []
         while waiting or not self._closing or not self._jobs.empty():
             while not waiting or not self._jobs.empty():
                 waiting.append(self._jobs.get())
             waiting = self._carry_out(waiting)
 
-    def _carry_out(self, jobs: list[Job]) -> list[Job]:
+    def _carry_out(self, jobs: list[QueuedWrite]) -> list[QueuedWrite]:
         """Carry out jobs in one transaction; returns those that wait on, because another process holds the ledger."""
         ends: list[Callable[[], None]] = []
-        waiting: list[Job] = []
+        waiting: list[QueuedWrite] = []
         try:
             with self._database.join() as connection:
                 for job in jobs:

@@ -13,7 +13,7 @@ from migrator.core.errors import LockHeld, MigratorError, UsageError
 from migrator.core.tasks import through_cancellation
 from migrator.ledger import schema
 from migrator.ledger.calls import EventRecords, JournalRecords, RunRecords, SiteRecords
-from migrator.ledger.database import BUSY_TIMEOUT_S, Database, Job, Writer, keep_backup
+from migrator.ledger.database import BUSY_TIMEOUT_S, Database, QueuedWrite, Writer, keep_backup
 
 T = TypeVar("T")
 _SYSTEM_CLOCK = SystemClock()
@@ -95,7 +95,7 @@ class Ledger:
         """
         if self._writer is None:
             return job()
-        given = Job(job)
+        given = QueuedWrite(job)
         self._writer.put(given)
         result: asyncio.Future[T] = asyncio.wrap_future(given)
         try:
@@ -112,7 +112,7 @@ class Ledger:
 
     def later(self, job: Callable[[], object]) -> None:
         """Carry out a job in its turn among those of `write`, without waiting. Its errors are only logged."""
-        given = Job(job)
+        given = QueuedWrite(job)
         given.add_done_callback(_log_error)
         if self._writer is not None:
             self._writer.put(given)

@@ -18,7 +18,7 @@ from migrator.notices.view import notice_document
 from migrator.plan.model import Plan
 from migrator.render.html import to_html
 from migrator.render.text import to_plain_text
-from migrator.report.model import StatusFacts
+from migrator.report.model import MigrationStatus
 
 if TYPE_CHECKING:
     from migrator.report.records import ReportLedger
@@ -27,7 +27,7 @@ _TEXT, _PAGE, _CALENDAR = ".txt", ".html", ".ics"
 _LONGEST_NAME = 200
 
 
-def read_facts(ledger: "ReportLedger", status: StatusFacts, plan: Plan | None, place: NoticePlace) -> NoticeFacts:
+def read_facts(ledger: "ReportLedger", status: MigrationStatus, plan: Plan | None, place: NoticePlace) -> NoticeFacts:
     """The facts of all notices, as of a status. `plan` is the document of its plan, None if it cannot be read."""
     return NoticeFacts(
         place=place,

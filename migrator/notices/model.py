@@ -11,7 +11,7 @@ from migrator.cutover.model import CutoverRecord
 from migrator.cutover.model_announce import AnnouncementRecord
 from migrator.plan.model import CleanUp, Plan, Surprise, TinyDirectory
 from migrator.reap.model import ReapedTree
-from migrator.report.model import StatusFacts
+from migrator.report.model import MigrationStatus
 
 USERS = "users"
 """The directory of the notices to all users, beside a report."""
@@ -51,7 +51,7 @@ class NoticeFacts(Struct, frozen=True, kw_only=True):
     """
 
     place: NoticePlace
-    status: StatusFacts
+    status: MigrationStatus
     plan: Plan | None
     announcements: Sequence[AnnouncementRecord]
     cutovers: Mapping[bytes, CutoverRecord]

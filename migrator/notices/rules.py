@@ -21,7 +21,7 @@ from migrator.notices.model import CalendarEvent, MoveState, NoticeFacts, Notice
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import copy_s
 from migrator.render.document import clean
-from migrator.report.model import StatusFacts, TreeFacts, TreeState
+from migrator.report.model import MigrationStatus, TreeState, TreeStatus
 from migrator.site.rules_links import link_path, naming_problem
 
 _K = SurpriseKind
@@ -43,7 +43,7 @@ _COPIED = (TreeState.COPIED, TreeState.ATTENTION, TreeState.VERIFIED)
 
 def user_notices(facts: NoticeFacts, *, only: str | None = None) -> Iterator[UserNotice]:
     """The notice of each user with a tree that is not purged, in order of name; or that of one user."""
-    trees: dict[str, list[TreeFacts]] = defaultdict(list)
+    trees: dict[str, list[TreeStatus]] = defaultdict(list)
     for one in facts.status.trees:
         if one.state not in _WITHOUT_NOTICE and only in (None, one.tree.user):
             trees[one.tree.user].append(one)
@@ -91,7 +91,7 @@ class _Known:
         }
         self._dates = dict(_dates(facts.status, plan, facts.place.times))
 
-    def notice(self, one: TreeFacts) -> TreeNotice:
+    def notice(self, one: TreeStatus) -> TreeNotice:
         place, path = self._facts.place, one.tree.path
         state, at_s = self._standing(one)
         dates = _Dates(at_s=at_s)
@@ -116,16 +116,16 @@ class _Known:
             tiny=tuple(self._tiny.get(path, ())),
         )
 
-    def event(self, one: TreeFacts) -> CalendarEvent | None:
+    def event(self, one: TreeStatus) -> CalendarEvent | None:
         """The announced cutover of a tree, also one that is over."""
         told = self._told.get(one.tree.path, ())
         return _event(self._facts.place, one.tree, told, self._freeze_s(one)) if told else None
 
-    def _freeze_s(self, one: TreeFacts) -> float | None:
+    def _freeze_s(self, one: TreeStatus) -> float | None:
         status = self._facts.status
         return self._freezes.get(one.batch) if status.plan is not None and one.plan == status.plan.name else None
 
-    def _standing(self, one: TreeFacts) -> tuple[MoveState, float | None]:
+    def _standing(self, one: TreeStatus) -> tuple[MoveState, float | None]:
         """The state of a tree, and the time that is certain: that of its move, or the announced one."""
         newest, told = self._facts.cutovers.get(one.tree.path), self._told.get(one.tree.path, ())
         if newest is not None and newest.state in SETTLED_STATES:
@@ -153,7 +153,7 @@ class _Dates(Struct, frozen=True, kw_only=True):
     unknown: str = ""
 
 
-def _dates(status: StatusFacts, plan: Plan | None, times: OpenTimes) -> Iterator[tuple[bytes, _Dates]]:
+def _dates(status: MigrationStatus, plan: Plan | None, times: OpenTimes) -> Iterator[tuple[bytes, _Dates]]:
     """When the tree of each batch of the plan can move: once its batch is copied, not before the schedule has it, and while
     `times` are open.
 
@@ -179,7 +179,7 @@ def _opened(dates: _Dates, times: OpenTimes) -> _Dates:
     return replace(dates, **{name: at_s if at_s is None else times.from_(at_s) for name, at_s in ends.items()})
 
 
-def _of_batch(status: StatusFacts, share: float | None, scheduled_at_s: float | None) -> _Dates:
+def _of_batch(status: MigrationStatus, share: float | None, scheduled_at_s: float | None) -> _Dates:
     """`share` of the work that is left until this batch is copied; None: it is copied already."""
     forecast, now_s = status.forecast, status.at_s
     is_ahead = scheduled_at_s is not None and scheduled_at_s > now_s

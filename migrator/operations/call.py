@@ -10,7 +10,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.events import EventKind, Severity
 from migrator.hooks.model import HookFacts, HookStep
 from migrator.hooks.stage import StepHooks
-from migrator.ledger.call import say
+from migrator.ledger.event_log import emit_event
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import CallPorts
 
@@ -52,7 +52,7 @@ class Call(Generic[Ports, Request]):
 
     def emit(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """Emit an event: on the screen, in the log and, except in a dry run, in the ledger."""
-        say(self.ports, kind, severity, subject, message, run_id=self.run_id, log=self.log)
+        emit_event(self.ports, kind, severity, subject, message, run_id=self.run_id, log=self.log)
 
     @property
     def hooks(self) -> StepHooks:

@@ -21,7 +21,7 @@ _TEXT_BYTES = 1 << 16
 _libc = ctypes.CDLL(None)
 
 
-def look_up(
+def read_accounts(
     uids: Collection[int],
     gids: Collection[int],
     *,

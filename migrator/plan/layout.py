@@ -6,8 +6,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from migrator.beegfs.model import LayoutRule, StripeSettings
-from migrator.beegfs.rules import stripe_words
-from migrator.beegfs.rules_layout import has_settings, rule_words
+from migrator.beegfs.rules import describe_stripe
+from migrator.beegfs.rules_layout import describe_layout_rule, has_settings
 from migrator.beegfs.tool import PATHS_AT_ONCE, StorageTargets
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import join, show
@@ -24,7 +24,7 @@ async def layout_problems(
     """Sentences about directories of these trees with another layout; `root` is the directory of the trees. A rule that
     was changed after the plan was made is not checked.
     """
-    by_words = {rule_words(rule): rule.stripe for rule in rules}
+    by_words = {describe_layout_rule(rule): rule.stripe for rule in rules}
     wanted: dict[bytes, StripeSettings] = {}
     for one in plan.surprises:
         if one.kind is SurpriseKind.LAYOUT and one.tree in trees and one.detail in by_words:
@@ -77,9 +77,9 @@ async def _one_by_one(
                 raise
             continue
         if not has_settings(found, stripe, pools):
-            there = stripe_words(replace(found.stripe, pool=stripe.pool and str(found.storage_pool)))
+            there = describe_stripe(replace(found.stripe, pool=stripe.pool and str(found.storage_pool)))
             problems.append(
-                f"new files in {show(path)} are spread {there}, not {stripe_words(stripe)}: what was on the target "
+                f"new files in {show(path)} are spread {there}, not {describe_stripe(stripe)}: what was on the target "
                 "before keeps its settings"
             )
     return problems

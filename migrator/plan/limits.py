@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.beegfs.model import LimitState, LostLimit, OwnerLimit, TreeOwner, UserQuota
-from migrator.beegfs.rules_limits import limit_words, owner_limits, state_of
+from migrator.beegfs.rules_limits import describe_limit, owner_limits, state_of
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.errors import ExitCode, Refused, ToolFailed
 from migrator.core.events import Severity
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from migrator.plan.records import PlanLedger
 
 
-class LimitSeen(Struct, frozen=True, kw_only=True):
+class LimitReading(Struct, frozen=True, kw_only=True):
     """A limit with what the target has. `confirmed`: the cutover sets it."""
 
     limit: OwnerLimit
@@ -34,11 +34,11 @@ class LimitSeen(Struct, frozen=True, kw_only=True):
     used_bytes: int | None
 
 
-class LimitsSeen(Struct, frozen=True, kw_only=True):
+class LimitReadings(Struct, frozen=True, kw_only=True):
     """The limits of a plan. `problem`: why those of the target are not known; empty if they are."""
 
     plan: str
-    limits: tuple[LimitSeen, ...]
+    limits: tuple[LimitReading, ...]
     lost: tuple[LostLimit, ...]
     problem: str = ""
 
@@ -67,7 +67,7 @@ def limits_of(plans: Sequence[Plan]) -> tuple[tuple[OwnerLimit, ...], tuple[Lost
 
 async def recreate_limits(
     ledger: "PlanLedger", plans: Sequence[Plan], storage: StorageTargets, *, confirm: bool
-) -> LimitsSeen:
+) -> LimitReadings:
     """Show the limits of the newest of these plans. `confirm` records them first, for the cutovers to come, and sets
     those of owners whose users have been moved. May be called again. Raises Refused if the target has no quotas to set.
     """
@@ -88,7 +88,7 @@ async def recreate_limits(
         seen = await _set_due(seen, storage)
     confirmed = set(ledger.limits.all())
     shown = tuple(
-        LimitSeen(
+        LimitReading(
             limit=limit,
             users=tuple(dict.fromkeys(users[tree] for tree in limit.trees)),
             state=state,
@@ -98,7 +98,7 @@ async def recreate_limits(
         )
         for limit, quota, state in seen
     )
-    return LimitsSeen(plan=plans[-1].name, limits=shown, lost=lost, problem=problem)
+    return LimitReadings(plan=plans[-1].name, limits=shown, lost=lost, problem=problem)
 
 
 async def set_confirmed(
@@ -117,7 +117,7 @@ async def set_confirmed(
         return [(Severity.WARNING, f"the user's limit on the target is not set: {error.message}; {hint}")]
     good = (LimitState.SET, LimitState.LATER)
     return [
-        (Severity.INFO if state in good else Severity.WARNING, limit_words(limit, quota, state))
+        (Severity.INFO if state in good else Severity.WARNING, describe_limit(limit, quota, state))
         for limit, quota, state in seen
     ]
 
@@ -131,7 +131,7 @@ async def limit_problems(ledger: "PlanLedger", storage: StorageTargets | None) -
         seen = await _look(ledger, wanted, storage)
     except ToolFailed as error:
         return (f"the users' limits on the target are not known: {error.message}",)
-    return [limit_words(limit, quota, state) for limit, quota, state in seen if state is not LimitState.SET]
+    return [describe_limit(limit, quota, state) for limit, quota, state in seen if state is not LimitState.SET]
 
 
 _Seen = tuple[OwnerLimit, UserQuota | None, LimitState]

@@ -116,7 +116,7 @@ class Growth(Struct, frozen=True, kw_only=True):
     basis: str = ""
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class SizeSample(Struct, frozen=True, kw_only=True):
     """Bytes on the source at one time; `whole_bytes` is the size of the source (0: irrelevant)."""
 
     at_s: float
@@ -124,7 +124,7 @@ class Look(Struct, frozen=True, kw_only=True):
     whole_bytes: int = 0
 
 
-class Measured(Struct, frozen=True, kw_only=True):
+class MeasuredGrowth(Struct, frozen=True, kw_only=True):
     """Growth per day as a share of the content, measured over `days`."""
 
     share_per_day: float
@@ -148,7 +148,7 @@ def choose_growth(
     purges = purge_times(records)
     moved = moved_since(records, sizes)
     looks = [
-        Look(at_s=one.at_s, size_bytes=one.used_bytes, whole_bytes=one.total_bytes)
+        SizeSample(at_s=one.at_s, size_bytes=one.used_bytes, whole_bytes=one.total_bytes)
         for one in samples
         if one.side is Side.SOURCE
     ]
@@ -167,7 +167,7 @@ def choose_growth(
     return Growth()
 
 
-def _growth(measured: Measured, every: int, how: str) -> Growth:
+def _growth(measured: MeasuredGrowth, every: int, how: str) -> Growth:
     added = measured.share_per_day * every
     if added <= 0:
         fewer = f", and even took {format_size(-added)} a day away" if added < 0 else ""
@@ -175,11 +175,11 @@ def _growth(measured: Measured, every: int, how: str) -> Growth:
     return Growth(bytes_per_day=added, basis=f"measured here {how}")
 
 
-def _scans(catalogs: Sequence[CatalogRecord]) -> list[Look]:
+def _scans(catalogs: Sequence[CatalogRecord]) -> list[SizeSample]:
     """Whole catalogs of the whole source, read in the same way (bricks or mount) as the newest: the two count differently."""
     whole = [one for one in catalogs if one.whole and not one.scope and one.finished_at_s is not None]
     via = whole[-1].via if whole else ""
-    return [Look(at_s=one.started_at_s, size_bytes=one.size_bytes) for one in whole if one.via == via]
+    return [SizeSample(at_s=one.started_at_s, size_bytes=one.size_bytes) for one in whole if one.via == via]
 
 
 def purge_times(cutovers: Iterable[TreeMove]) -> list[tuple[float, float]]:
@@ -209,8 +209,8 @@ def moved_since(cutovers: Iterable[TreeMove], sizes: Mapping[bytes, int]) -> lis
 
 
 def measure(
-    looks: Sequence[Look], purges: Sequence[tuple[float, float]], moved: Sequence[tuple[float, int]]
-) -> Measured:
+    looks: Sequence[SizeSample], purges: Sequence[tuple[float, float]], moved: Sequence[tuple[float, int]]
+) -> MeasuredGrowth:
     """Growth between successive samples, without intervals in which something else changed the usage of the source.
     `purges` is from `purge_times`, `moved` from `moved_since`.
     """
@@ -230,4 +230,4 @@ def measure(
         added += other.size_bytes - one.size_bytes
         worked += working * span_s / DAY_S
         seconds += span_s
-    return Measured(share_per_day=added / worked if worked else 0.0, days=seconds / DAY_S)
+    return MeasuredGrowth(share_per_day=added / worked if worked else 0.0, days=seconds / DAY_S)

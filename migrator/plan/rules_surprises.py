@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from migrator.beegfs.model import LayoutRule
-from migrator.beegfs.rules_layout import rule_words, tree_settings
+from migrator.beegfs.rules_layout import describe_layout_rule, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import first_of, format_size, several
 from migrator.fs.kinds.model import Kind
@@ -43,7 +43,7 @@ def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes)
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Examples:
     count: int = 0
     examples: list[bytes] = field(default_factory=list)
 
@@ -56,11 +56,11 @@ class _Tally:
 
 def symlink_surprises(rows: Iterable[SymlinkRow], trees: Collection[bytes], source_root: bytes) -> tuple[Surprise, ...]:
     """Symlinks that leave their tree, or are absolute and lead into the source mount. One pass, in constant memory."""
-    tallies: dict[tuple[SurpriseKind, bytes | None], _Tally] = {}
+    tallies: dict[tuple[SurpriseKind, bytes | None], _Examples] = {}
     for row in rows:
         kind = judge_symlink(row, trees, source_root)
         if kind is not None:
-            tallies.setdefault((kind, row.tree), _Tally()).add(row.path)
+            tallies.setdefault((kind, row.tree), _Examples()).add(row.path)
     details = {
         SurpriseKind.SYMLINK_CROSSES_TREE: "relative symlinks that lead out of their tree",
         SurpriseKind.SYMLINK_INTO_SOURCE: f"absolute symlinks into {show(source_root)}: "
@@ -127,7 +127,7 @@ def layout_surprises(usages: Iterable[TreeUsage], rules: Sequence[LayoutRule]) -
                 tree=usage.tree.path,
                 count=1,
                 size_bytes=usage.size_bytes,
-                detail=rule_words(LayoutRule(stripe=stripe)),
+                detail=describe_layout_rule(LayoutRule(stripe=stripe)),
                 examples=(usage.tree.path,),
             )
 

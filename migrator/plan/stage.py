@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from migrator.beegfs.model import LayoutRule, StorageTarget, TreeOwner
-from migrator.beegfs.rules import metadata_problems, quota_words
+from migrator.beegfs.rules import metadata_problems, quota_findings
 from migrator.beegfs.rules_layout import size_rules, unused_rules
-from migrator.beegfs.tool import QuotaLook
+from migrator.beegfs.tool import QuotaReading
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits, PackedChunk, pack
 from migrator.core.clock import Clock
@@ -127,7 +127,7 @@ def trees_apart(catalog: CatalogRecord, moved: Collection[bytes]) -> tuple[UserT
 # --- Quotas of users on the target
 
 
-AskLimits = Callable[[Collection[int]], QuotaLook]
+AskLimits = Callable[[Collection[int]], QuotaReading]
 """Returns the limits of users by uid."""
 
 
@@ -150,10 +150,10 @@ def quota_problems(
             size_bytes=max(usage.size_bytes - there.size_bytes, 0), inodes=max(usage.files - there.inodes, 0)
         )
     needs = owner_needs(owners, ranking, left, reap=reap)
-    look = QuotaLook() if ask is None else ask([one.uid for one in needs])
+    look = QuotaReading() if ask is None else ask([one.uid for one in needs])
     if look.failure:
         return (f"the users' limits on the target are not known: {look.failure}",) if meant else ()
-    words = quota_words(needs, look.quotas, spread=look.spread)
+    words = quota_findings(needs, look.quotas, spread=look.spread)
     return (*words.problems, *words.warnings)
 
 

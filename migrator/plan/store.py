@@ -10,7 +10,7 @@ import duckdb
 from msgspec import Struct
 
 from migrator.beegfs.model import LaidOut, LayoutRule, TreeOwner
-from migrator.beegfs.rules_layout import rule_words
+from migrator.beegfs.rules_layout import describe_layout_rule
 from migrator.catalog.database import connect, require_room
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.ports import Scratch
@@ -265,11 +265,11 @@ class CatalogQueries:
         """Counts, bytes and ages of every tree, and of all paths outside. Files last changed after `now_s` are in the
         first bucket, `in the future`.
         """
-        tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self.record.trees}
+        tallies: dict[bytes | None, _TreeSums] = {tree.path: _TreeSums() for tree in self.record.trees}
         parameters: dict[str, object] = {"tiny": TINY_BELOW_BYTES}
         parameters |= {f"bound{index}": bound for index, bound in enumerate(_time_bounds_ns(now_s))}
         for row in self._all(usage(len(AGE_BOUNDS)), parameters):
-            tallies.setdefault(row[0], _Tally()).add(row[1], row[2:])
+            tallies.setdefault(row[0], _TreeSums()).add(row[1], row[2:])
         for tree, day in self._all(MEDIAN_DAY):
             if tree in tallies:
                 # The middle of today and dates in the future would give negative ages.
@@ -336,7 +336,7 @@ class CatalogQueries:
                 tree=tree,
                 count=count,
                 size_bytes=size_bytes,
-                detail=rule_words(rules[tree][place]),
+                detail=describe_layout_rule(rules[tree][place]),
                 examples=tuple(examples),
             )
             for tree, place, count, size_bytes, examples in self._all(CLASSES, {"examples": MAX_EXAMPLES})
@@ -432,7 +432,7 @@ class CatalogQueries:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _TreeSums:
     """The sums of one tree, by the names of TreeUsage, and its age buckets as pairs of files and bytes."""
 
     sums: Counter[str] = field(default_factory=Counter)

@@ -25,11 +25,11 @@ from migrator.plan.model import (
 )
 from migrator.plan.rules_what_if import CopyTime, Sizing
 from migrator.plan.schedule.view import schedule_blocks, schedule_summary
-from migrator.reap.view import plan_reap_blocks, savings_words
+from migrator.reap.view import describe_savings, plan_reap_blocks
 from migrator.render import document
 
 if TYPE_CHECKING:
-    from migrator.plan.limits import LimitSeen, LimitsSeen
+    from migrator.plan.limits import LimitReading, LimitReadings
     from migrator.plan.stage import PlanResult
 
 RANKING_ROWS = 20
@@ -147,9 +147,9 @@ def _difference(one: UsageDifference) -> str:
     return f"{100 * (one.scanned_bytes - one.counted_bytes) / one.counted_bytes:+.1f} %"
 
 
-def limits_document(seen: "LimitsSeen") -> document.Document:
+def limits_document(seen: "LimitReadings") -> document.Document:
     """The limits of the source, as limits of owners on the target."""
-    cells: document.Cells[LimitSeen] = (
+    cells: document.Cells[LimitReading] = (
         (document.figure("uid"), lambda one: str(one.limit.uid)),
         (document.paths("users"), lambda one: _named(one.users)),
         (document.figure("trees"), lambda one: format_count(len(one.limit.trees))),
@@ -181,7 +181,7 @@ def limits_document(seen: "LimitsSeen") -> document.Document:
     )
 
 
-def standing_words(result: "PlanResult") -> str:
+def describe_plan_state(result: "PlanResult") -> str:
     """Whether verbs use the plan, and its differences from the plan that is or was active."""
     name, difference = result.plan.name, result.difference
     if result.active:
@@ -224,7 +224,7 @@ def _short(plan: Plan) -> document.Block:
         ("catalog", f"{plan.catalog} (whole: {document.yes(plan.catalog_whole)})"),
     ]
     if plan.reap is not None:
-        pairs.append(("reaping saves", savings_words(plan.reap.saved)))
+        pairs.append(("reaping saves", describe_savings(plan.reap.saved)))
     if surprises := [one for one in plan.surprises if one.kind is not SurpriseKind.LAYOUT]:
         kinds = several(len({one.kind for one in surprises}), "kind")
         paths_found = several(sum(one.count for one in surprises), "path")

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.paths import join
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.cutover.model import CutoverRecord
 from migrator.cutover.rules_writers import writing_problems
 from migrator.fs.model import SourceHealth
@@ -117,7 +117,7 @@ class TreeChecks:
         return scans[-1] if scans else None
 
     async def _known(self, look: Callable[[], T]) -> T | None:
-        return await told(self.call.ports.blocking(look, timeout_s=LOOK_TIMEOUT_S))
+        return await result_or_none(self.call.ports.blocking(look, timeout_s=LOOK_TIMEOUT_S))
 
 
 def closed_tree(record: CutoverRecord) -> TreeLocation:

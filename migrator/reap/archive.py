@@ -28,7 +28,7 @@ from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor, in_thread
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.fs.ports import FileSystem, TargetFileSystem
-from migrator.ledger.call import say
+from migrator.ledger.event_log import emit_event
 from migrator.reap import model
 from migrator.reap.archives import AGAIN, DIGEST_BYTES, Damaged, TarDraft, TarIndex, digest_of, unusable
 from migrator.reap.files import HeldFolder, MemberReader, MountedArchiveFolders, OpenMember
@@ -170,7 +170,7 @@ class ArchiveRequest(Struct, frozen=True, kw_only=True):
     settle_s: float = model.SETTLE_S
 
 
-class ArchivingWorld(Struct, frozen=True, kw_only=True):
+class ArchivePorts(Struct, frozen=True, kw_only=True):
     """The environment of archiving. `rows` yields the rows of a tree that the reap list selects for archives."""
 
     source: FileSystem
@@ -184,7 +184,7 @@ class ArchivingWorld(Struct, frozen=True, kw_only=True):
     storage: StorageTargets | None = None
 
 
-async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[model.TreeArchived, ...]:
+async def archive_trees(request: ArchiveRequest, ports: ArchivePorts) -> tuple[model.TreeArchived, ...]:
     """Archive the selected files of each tree. Repeating the call resumes one that was stopped or killed.
 
     Must not run twice at the same time, nor concurrently with a run. Raises Refused if a mount is not the recorded
@@ -193,17 +193,17 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
     """
     done: list[model.TreeArchived] = []
     for tree in request.trees:
-        await asyncio.to_thread(_check_mounts, world)
+        await asyncio.to_thread(_check_mounts, ports)
         try:
-            done.append(await in_thread(_Tree(request=request, world=world, tree=tree).archive))
+            done.append(await in_thread(_Tree(request=request, ports=ports, tree=tree).archive))
         except OSError as error:
-            full = await words_for_full(world.storage) if error.errno == errno.ENOSPC else ""
+            full = await words_for_full(ports.storage) if error.errno == errno.ENOSPC else ""
             raise MigratorError(
                 f"archiving {show(tree.path)} stopped: {'; '.join(filter(None, (error.strerror or str(error), full)))}",
                 cause="the target is full, read-only or does not answer, or something else is in the place of the tree",
                 hint="correct that, then run the same command again: finished archives count",
             ) from error
-    await asyncio.to_thread(_check_mounts, world)
+    await asyncio.to_thread(_check_mounts, ports)
     return tuple(done)
 
 
@@ -219,7 +219,7 @@ class _Tree:
     """Archives one tree: recovers, then packs members into archives of bounded size. Blocking."""
 
     request: ArchiveRequest
-    world: ArchivingWorld
+    ports: ArchivePorts
     tree: UserTree
     _already: int = 0
     _open: tuple[int, TarDraft, ExitStack] | None = None
@@ -229,7 +229,7 @@ class _Tree:
 
     def archive(self, stop: threading.Event) -> model.TreeArchived:
         """Archive the files that are not archived yet; ends early after `stop`."""
-        world, path = self.world, self.tree.path
+        ports, path = self.ports, self.tree.path
         nothing = model.TreeArchived(tree=path, user=self.tree.user, left_out={})
         state = self._cutover_state()
         if state is not None:
@@ -237,10 +237,10 @@ class _Tree:
             self._event(EventKind.FILES_ARCHIVED, Severity.INFO, f"nothing is archived: {skipped}")
             return replace(nothing, skipped=skipped)
         records = self._records.of_tree(path)
-        if not next(world.rows(path), ()) and not records:
+        if not next(ports.rows(path), ()) and not records:
             return nothing
         self._make_tree()
-        with world.folders.make(path) as folder:
+        with ports.folders.make(path) as folder:
             self._recover(folder, records)
             try:
                 for opened in self._opened():
@@ -263,7 +263,7 @@ class _Tree:
 
     @property
     def _records(self) -> "ArchiveRecords":
-        return self.world.ledger.archives
+        return self.ports.ledger.archives
 
     def _recover(self, folder: HeldFolder, records: Sequence[model.ArchiveRecord]) -> None:
         """Recover from a killed call: remove partial archives, read back written ones, and make void (and remove)
@@ -312,8 +312,8 @@ class _Tree:
                 _close(one.result())
 
     def _to_pack(self) -> Iterator[model.ReapRow]:
-        archived = ProvenArchives(self._records, self.world.folders)
-        for rows in self.world.rows(self.tree.path):
+        archived = ProvenArchives(self._records, self.ports.folders)
+        for rows in self.ports.rows(self.tree.path):
             known = archived.of_block(self.tree.path, [row.path for row in rows])
             for row in rows:
                 member = known.get(row.path)
@@ -323,8 +323,8 @@ class _Tree:
                     yield row
 
     def _open_all(self, rows: Sequence[model.ReapRow]) -> Opened:
-        settled_ns = int((self.world.clock.now_s() - self.request.settle_s) * NS_PER_S)
-        return [(row, self.world.members.open(row, settled_before_ns=settled_ns)) for row in rows]
+        settled_ns = int((self.ports.clock.now_s() - self.request.settle_s) * NS_PER_S)
+        return [(row, self.ports.members.open(row, settled_before_ns=settled_ns)) for row in rows]
 
     def _pack(self, folder: HeldFolder, opened: Opened, stop: threading.Event) -> None:
         """Add members in order. All are released, even on failure."""
@@ -365,7 +365,7 @@ class _Tree:
                 self.tree.path,
                 archive,
                 index,
-                algorithm=self.world.members.algorithm,
+                algorithm=self.ports.members.algorithm,
                 frame_bytes=self.request.limits.frame_bytes,
             )
             return number, draft, files.pop_all()
@@ -387,7 +387,7 @@ class _Tree:
             tree=tree,
             number=number,
             written=written,
-            at_s=self.world.clock.now_s(),
+            at_s=self.ports.clock.now_s(),
         )
         names = (model.archive_name(number), model.index_name(number))
         folder.publish(names)
@@ -415,8 +415,8 @@ class _Tree:
             _remove_partial(folder)
 
     def _make_tree(self) -> None:
-        directory = self.world.folders.path(self.tree.path)
-        if self.world.source.look(directory) is not None:
+        directory = self.ports.folders.path(self.tree.path)
+        if self.ports.source.look(directory) is not None:
             raise Refused(
                 f"nothing is archived of {show(self.tree.path)}: the user has {show(directory)} on the source",
                 cause="a copy of it would lie where the archives are kept on the target",
@@ -424,20 +424,20 @@ class _Tree:
             )
         components = self.tree.path.split(b"/")
         above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
-        like = [entry for path in above if isinstance(entry := self.world.source.look(path), Entry)]
-        self.world.target.make_parents(self.tree.path, like)
+        like = [entry for path in above if isinstance(entry := self.ports.source.look(path), Entry)]
+        self.ports.target.make_parents(self.tree.path, like)
 
     def _cutover_state(self) -> str | None:
         """The state of a cutover in flight, during which the tree on the target must not be touched."""
-        self.world.ledger.cutovers.require_apart([self.tree.path])
-        newest = self.world.ledger.cutovers.latest(self.tree.path)
+        self.ports.ledger.cutovers.require_apart([self.tree.path])
+        newest = self.ports.ledger.cutovers.latest(self.tree.path)
         return newest.state.value if newest is not None and newest.has_begun() else None
 
     def _enter(self, record: model.ArchiveRecord, state: model.ArchiveState, reason: str = "") -> None:
-        self._records.enter(record.id, state, at_s=self.world.clock.now_s(), reason=reason)
+        self._records.enter(record.id, state, at_s=self.ports.clock.now_s(), reason=reason)
 
     def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
-        say(self.world, kind, severity, f"tree {show(self.tree.path)}", message, run_id=None, without_run=True)
+        emit_event(self.ports, kind, severity, f"tree {show(self.tree.path)}", message, run_id=None, without_run=True)
 
 
 class _Stopped(Exception):
@@ -460,9 +460,9 @@ def _close(opened: Opened) -> None:
             one.close()
 
 
-def _check_mounts(world: ArchivingWorld) -> None:
-    site = world.ledger.site.required()
-    problems = mounts_not_recorded(site, world.source, world.target)
+def _check_mounts(ports: ArchivePorts) -> None:
+    site = ports.ledger.site.required()
+    problems = mounts_not_recorded(site, ports.source, ports.target)
     if problems:
         raise Refused(
             "nothing is archived: " + "; ".join(problems),

@@ -53,7 +53,7 @@ class TarDraft:
 
     def __init__(self, tree: bytes, archive: BinaryIO, index: BinaryIO, *, algorithm: str, frame_bytes: int) -> None:
         self._tree = tree
-        self._writer = FrameWriter(archive, frame_bytes)
+        self._writer = ArchiveFrameWriter(archive, frame_bytes)
         self._index = index
         self._algorithm = algorithm
         self._members: list[ArchivedMember] = []
@@ -118,11 +118,11 @@ class TarIndex:
         if metadata.get(_FORM) != _FORM_VALUE or not table.schema.equals(_ROWS.schema):
             raise unusable(record, model.index_name(record.number), "it has another form")
         self._algorithm = metadata[_ALGORITHM].decode()
-        self._frames = [Frame(*row) for row in json.loads(metadata[_FRAMES])]
+        self._frames = [ArchiveFrame(*row) for row in json.loads(metadata[_FRAMES])]
         self._table = table.combine_chunks()
         # Converted once: a million paths are looked up while a user is frozen.
         self._names = cast("list[bytes]", self._table.column("path").to_pylist())
-        self._reader: tuple[BinaryIO, FrameReader] | None = None
+        self._reader: tuple[BinaryIO, ArchiveFrameReader] | None = None
 
     def find(self, paths: Iterable[bytes]) -> Mapping[bytes, ArchivedMember]:
         """Find paths, relative to the source's root, in the archive."""
@@ -147,7 +147,7 @@ class TarIndex:
         """
         # Tiny files share frames: keep the last one for the next file.
         if self._reader is None or self._reader[0] is not archive:
-            self._reader = (archive, FrameReader(archive, self._frames))
+            self._reader = (archive, ArchiveFrameReader(archive, self._frames))
         try:
             yield from self._content(self._reader[1], member)
         except Damaged as error:
@@ -155,7 +155,7 @@ class TarIndex:
 
     def check(self, archive: BinaryIO) -> None:
         """Read the content of every member of an archive, and compare it with its digest. Raises Damaged."""
-        reader = FrameReader(archive, self._frames)
+        reader = ArchiveFrameReader(archive, self._frames)
         offsets: list[Any] = self._table.column("offset").to_pylist()
         order = sorted(range(len(offsets)), key=offsets.__getitem__)
         for start in range(0, len(order), _ROWS_AT_ONCE):
@@ -163,7 +163,7 @@ class TarIndex:
                 for _ in self._content(reader, member):
                     pass
 
-    def _content(self, reader: "FrameReader", member: ArchivedMember) -> Iterator[bytes]:
+    def _content(self, reader: "ArchiveFrameReader", member: ArchivedMember) -> Iterator[bytes]:
         hasher = DIGEST_ALGORITHMS[self._algorithm]()
         for piece in reader.pieces(member.offset_bytes, member.entry.size_bytes):
             hasher.update(memoryview(piece))
@@ -206,7 +206,7 @@ _FRAMES = b"migrator.frames"
 
 
 def _encode_index(
-    tree: bytes, members: Iterable[ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
+    tree: bytes, members: Iterable[ArchivedMember], *, algorithm: str, frames: "Sequence[ArchiveFrame]"
 ) -> bytes:
     rows = sorted(members, key=lambda member: member.entry.path)
     table = [[frame.size_bytes, frame.stored_bytes, frame.digest] for frame in frames]
@@ -267,7 +267,7 @@ def _within(tree: bytes, path: bytes) -> bytes:
 # The frames.
 
 
-class Frame(Struct, frozen=True):
+class ArchiveFrame(Struct, frozen=True):
     """One frame: its content and stored bytes, and the BLAKE2b digest of the latter."""
 
     size_bytes: int
@@ -275,7 +275,7 @@ class Frame(Struct, frozen=True):
     digest: str
 
 
-class FrameWriter:
+class ArchiveFrameWriter:
     """Writes content as frames to `stream`, an empty file. After `cut`, `stored_bytes` is the length of the file and
     `digest` that of all its bytes.
     """
@@ -288,7 +288,7 @@ class FrameWriter:
         self.position_bytes = 0
         self.stored_bytes = 0
         self.digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        self.frames: list[Frame] = []
+        self.frames: list[ArchiveFrame] = []
 
     def write(self, content: bytes) -> None:
         """Take content."""
@@ -322,13 +322,13 @@ class FrameWriter:
         self._stream.write(stored)
         self.digest.update(stored)
         self.stored_bytes += len(stored)
-        self.frames.append(Frame(size_bytes, len(stored), digest_of(stored, _FRAME_DIGEST_BYTES)))
+        self.frames.append(ArchiveFrame(size_bytes, len(stored), digest_of(stored, _FRAME_DIGEST_BYTES)))
 
 
-class FrameReader:
+class ArchiveFrameReader:
     """Reads content from any offset; keeps the last frame. Raises Damaged if a frame differs from the one written."""
 
-    def __init__(self, stream: BinaryIO, frames: Sequence[Frame]) -> None:
+    def __init__(self, stream: BinaryIO, frames: Sequence[ArchiveFrame]) -> None:
         self._stream = stream
         self._frames = frames
         self._begins: list[tuple[int, int]] = []

@@ -18,7 +18,7 @@ from migrator.core.tasks import in_thread
 from migrator.core.units import format_count, several
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
-from migrator.ledger.call import say
+from migrator.ledger.event_log import emit_event
 from migrator.ledger.locks import Locks, of_tree
 from migrator.reap.archive import EXAMPLES, ProvenArchives, check
 from migrator.reap.archives import TarIndex
@@ -47,7 +47,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
     overwrite: bool = False
 
 
-class RestoringWorld(Struct, frozen=True, kw_only=True):
+class RestorePorts(Struct, frozen=True, kw_only=True):
     """The environment of a restore. Attributes that the `capabilities` of the destination lack are not set."""
 
     folders: MountedArchiveFolders
@@ -59,17 +59,17 @@ class RestoringWorld(Struct, frozen=True, kw_only=True):
     clock: Clock
 
 
-async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Restored, ...]:
+async def restore(request: RestoreRequest, ports: RestorePorts) -> tuple[Restored, ...]:
     """Restore each file from the newest archive that has it. Existing files are overwritten only on request.
 
     May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's,
     and in place while the user is frozen; LockHeld in place while another command works on the tree. A file whose content differs from its digest is not restored.
     """
-    return await in_thread(partial(_restore, request, world))
+    return await in_thread(partial(_restore, request, ports))
 
 
-def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Event) -> tuple[Restored, ...]:
-    archives = ProvenArchives(world.ledger.archives, world.folders)
+def _restore(request: RestoreRequest, ports: RestorePorts, stop: threading.Event) -> tuple[Restored, ...]:
+    archives = ProvenArchives(ports.ledger.archives, ports.folders)
     matches = ((tree, _choose(archives, tree, request.patterns)) for tree in request.trees)
     chosen = [(tree, choices) for tree, choices in matches if choices]
     if not chosen:
@@ -78,15 +78,15 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
             hint="paths and globs are relative to the user's tree, as in `letters/2014` or `*.log`",
         )
     written = [tree for tree, _ in chosen] if request.in_place else []
-    with world.locks.hold("reap restore", *map(of_tree, written)):
+    with ports.locks.hold("reap restore", *map(of_tree, written)):
         for tree in written:
-            _check_cutover(world, tree)
-        return tuple(_restored(request, world, chosen, stop=stop))
+            _check_cutover(ports, tree)
+        return tuple(_restored(request, ports, chosen, stop=stop))
 
 
 def _restored(
     request: RestoreRequest,
-    world: RestoringWorld,
+    ports: RestorePorts,
     chosen: Sequence[tuple[bytes, Sequence[tuple[TarIndex, Sequence[ArchivedMember]]]]],
     *,
     stop: threading.Event,
@@ -94,18 +94,18 @@ def _restored(
     for tree, choices in chosen:
         one = Restored(tree=tree)
         for archive, members in choices:
-            _restore_members(request, world, archive, members, done=one, stop=stop)
+            _restore_members(request, ports, archive, members, done=one, stop=stop)
         if one.restored:
             with MigratorError.of_files(
                 f"what was restored of {show(tree)} may not be on the disks",
                 hint="mend the file system, then restore again with --overwrite",
             ):
-                world.destination.sync()
+                ports.destination.sync()
         said = f"{several(one.restored, 'file')} restored from archives"
         if one.not_restored:
             said += f"; {format_count(one.not_restored)} not"
         severity, subject = Severity.WARNING if one.not_restored else Severity.INFO, f"tree {show(tree)}"
-        say(world, EventKind.FILES_RESTORED, severity, subject, said, run_id=None, without_run=True)
+        emit_event(ports, EventKind.FILES_RESTORED, severity, subject, said, run_id=None, without_run=True)
         yield one
 
 
@@ -116,7 +116,7 @@ def exit_code(trees: Sequence[Restored]) -> ExitCode:
 
 def _restore_members(
     request: RestoreRequest,
-    world: RestoringWorld,
+    ports: RestorePorts,
     archive: TarIndex,
     members: Sequence[ArchivedMember],
     *,
@@ -131,12 +131,12 @@ def _restore_members(
             cause="it was removed, or something else lies in its place",
             hint="bring it back from a backup of the target",
         ),
-        world.folders.open(done.tree) as folder,
+        ports.folders.open(done.tree) as folder,
         folder.open(archive_name(number)) as stream,
     ):
         for member in members:
             check(stop)
-            why = _put_back(request, world, member, archive.content(stream, member))
+            why = _put_back(request, ports, member, archive.content(stream, member))
             if not why:
                 done.restored += 1
                 done.size_bytes += member.entry.size_bytes
@@ -146,10 +146,10 @@ def _restore_members(
                 done.examples.append(NotRestored(path=member.entry.path, reason=why))
 
 
-def _put_back(request: RestoreRequest, world: RestoringWorld, member: ArchivedMember, content: Iterator[bytes]) -> str:
+def _put_back(request: RestoreRequest, ports: RestorePorts, member: ArchivedMember, content: Iterator[bytes]) -> str:
     """Restore a member; the reason if that failed, otherwise empty."""
     try:
-        restore_file(world.destination.beneath, member, content, world.capabilities, overwrite=request.overwrite)
+        restore_file(ports.destination.beneath, member, content, ports.capabilities, overwrite=request.overwrite)
     except FileExistsError:
         return "something is there already; --overwrite replaces it"
     except Refused as refused:
@@ -198,8 +198,8 @@ def _with_above(path: bytes) -> Iterator[bytes]:
         yield path
 
 
-def _check_cutover(world: RestoringWorld, tree: bytes) -> None:
-    newest = world.ledger.cutovers.latest(tree)
+def _check_cutover(ports: RestorePorts, tree: bytes) -> None:
+    newest = ports.ledger.cutovers.latest(tree)
     if newest is not None and newest.under_way:
         raise Refused(
             f"nothing is restored to {show(tree)} now: its cutover is {newest.state.value}",

@@ -124,7 +124,7 @@ def reaps(rules: Iterable[model.TreeRule]) -> bool:
     return any(one.rule.action is not ReapAction.LIST for one in rules)
 
 
-def rule_words(rule: ReapRule) -> str:
+def describe_reap_rule(rule: ReapRule) -> str:
     """A rule in words."""
     conditions = []
     if rule.older_than_s is not None:

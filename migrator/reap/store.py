@@ -21,7 +21,7 @@ from migrator.core.errors import Refused
 from migrator.core.units import NS_PER_S
 from migrator.plan.model import check_plan_name
 from migrator.reap import model
-from migrator.reap.rules import globs_pattern, rule_words
+from migrator.reap.rules import describe_reap_rule, globs_pattern
 from migrator.site.model import ReapAction, ReapClock
 
 # --- SQL over the view `entries` and the table `reap_rules`: one pass over the catalog, out of core
@@ -195,7 +195,7 @@ class Reaping:
             model.ReapedTree(
                 tree=self._rules[ordinal].tree,
                 action=self._rules[ordinal].rule.action,
-                rule=rule_words(self._rules[ordinal].rule),
+                rule=describe_reap_rule(self._rules[ordinal].rule),
                 files=files,
                 size_bytes=size_bytes,
                 allocated_bytes=blocks * BLOCK_BYTES,

@@ -62,7 +62,7 @@ def _users(report: model.ReapReport) -> Iterator[document.Block]:
         inodes=sum(user.saves.inodes for user in report.users),
         seconds=sum(user.saves.seconds for user in report.users),
     )
-    yield document.paragraph(f"That saves {savings_words(saved)} ({report.basis}).")
+    yield document.paragraph(f"That saves {describe_savings(saved)} ({report.basis}).")
 
 
 ACTION_WORDS = {
@@ -72,7 +72,7 @@ ACTION_WORDS = {
 }
 
 
-def savings_words(saved: model.Savings) -> str:
+def describe_savings(saved: model.Savings) -> str:
     """Bytes, inodes and hours."""
     return f"{format_size(saved.size_bytes)}, {several(saved.inodes, 'inode')} and {format_duration(saved.seconds)} of copying"
 
@@ -87,9 +87,9 @@ def plan_reap_blocks(reap: model.PlanReap) -> Iterator[document.Block]:
         (document.figure("bytes"), lambda found: format_size(sum(tree.size_bytes for tree in found[1]))),
     )
     yield document.records("", cells, ((action, some) for action, some in trees.items() if some))
-    pairs = [("saves", savings_words(reap.saved))]
+    pairs = [("saves", describe_savings(reap.saved))]
     if reap.listed.inodes:
-        pairs.append(("would save, if skipped", savings_words(reap.listed)))
+        pairs.append(("would save, if skipped", describe_savings(reap.listed)))
     yield document.facts(pairs)
 
 

@@ -48,7 +48,7 @@ def share(part: int, whole: int) -> str:
     return percent(100 * part / whole if whole else None)
 
 
-def verified_words(percent_content: float | None) -> str:
+def format_verified_share(percent_content: float | None) -> str:
     """`verified`, with the share of the compared content if that is not all."""
     if percent_content is None or percent_content >= 100.0:
         return "verified"
@@ -125,7 +125,7 @@ class Paragraph(Struct, frozen=True, kw_only=True):
     alert: bool = False
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class NamedValues(Struct, frozen=True, kw_only=True):
     """Names with their values."""
 
     pairs: tuple[tuple[str, str], ...]
@@ -139,7 +139,7 @@ class Bar(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Series(Struct, frozen=True, kw_only=True):
+class ChartLine(Struct, frozen=True, kw_only=True):
     """A further line in a chart."""
 
     label: str
@@ -160,7 +160,7 @@ class Chart(Struct, frozen=True, kw_only=True):
     span_s: float | None = None
     limit: tuple[str, float] | None = None
     label: str = ""
-    series: tuple[Series, ...] = ()
+    series: tuple[ChartLine, ...] = ()
     band: tuple[tuple[float, float, float], ...] = ()
     band_label: str = ""
     counted: str = ""
@@ -226,7 +226,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
         return {style: labels[style] for style in SpanStyle if style in labels}
 
 
-Block = Paragraph | Facts | Bar | Table | Chart | Timeline
+Block = Paragraph | NamedValues | Bar | Table | Chart | Timeline
 
 
 class Section(Struct, frozen=True, kw_only=True):
@@ -306,9 +306,9 @@ def bars(
             yield Bar(label="", share=value / full if full > 0 else 0.0, text=clean(f"{label}: {words}"))
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> Facts:
+def facts(pairs: Iterable[tuple[str, str]]) -> NamedValues:
     """Facts with cleaned values."""
-    return Facts(pairs=tuple((name, clean(value)) for name, value in pairs))
+    return NamedValues(pairs=tuple((name, clean(value)) for name, value in pairs))
 
 
 def table(

@@ -15,7 +15,7 @@ from migrator.core.paths import show
 from migrator.core.progress import DrainProgress, PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
 from migrator.core.units import format_count, format_rate
 from migrator.render.document import LINE_CHARACTERS, clean, shortened
-from migrator.render.progress import EVENT_STYLES, ProgressView, event_line, share, snapshot_line, told_at_the_end
+from migrator.render.progress import EVENT_STYLES, ProgressView, event_line, is_printed_at_end, share, snapshot_line
 
 VIEW_INTERVAL_S = 0.25
 
@@ -71,7 +71,7 @@ class LiveProgress(ProgressView):
 
     def event(self, event: Event) -> None:
         """Print the event above the view."""
-        if told_at_the_end(event):
+        if is_printed_at_end(event):
             return
         try:
             self._console.print(Text(event_line(event), style=EVENT_STYLES[event.severity], overflow="fold"))

@@ -60,7 +60,7 @@ class LineProgress(ProgressView):
 
     def event(self, event: Event) -> None:
         """Write the event at once."""
-        if not told_at_the_end(event):
+        if not is_printed_at_end(event):
             extra = {"kind": event.kind.value, "subject": event.subject}
             MESSAGES.log(_LEVELS[event.severity], "%s", event_line(event), extra=extra)
 
@@ -141,7 +141,7 @@ def _moved(snapshot: progress.DrainProgress) -> str:
     return f"{format_count(files)} of {several(total_files, 'file')}, {format_size(size_bytes)} of {format_size(total_bytes)}"
 
 
-def told_at_the_end(event: Event) -> bool:
+def is_printed_at_end(event: Event) -> bool:
     """Whether the command ends with this event: its message or its result then includes the event, so it is not
     printed twice.
     """

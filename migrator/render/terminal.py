@@ -49,7 +49,7 @@ def _block(block: render_document.Block) -> Iterator[RenderableType]:
     match block:
         case render_document.Paragraph():
             yield _Sentences(block.text, "bold red" if block.alert else "")
-        case render_document.Facts():
+        case render_document.NamedValues():
             grid = RichTable.grid(padding=(0, 2))
             grid.add_column(style="dim", no_wrap=True)
             grid.add_column(overflow="fold")

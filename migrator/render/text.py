@@ -64,7 +64,7 @@ def _block(block: render_document.Block) -> Iterator[str]:
     match block:
         case render_document.Paragraph():
             yield f"**{escape(block.text)}**" if block.alert else escape(block.text)
-        case render_document.Facts():
+        case render_document.NamedValues():
             for name, value in block.pairs:
                 yield f"- {escape(name)}: {escape(value)}"
         case render_document.Bar():
@@ -124,7 +124,7 @@ def _plain_block(block: render_document.Block) -> Iterator[str]:
         case render_document.Paragraph():
             yield ""
             yield from _wrapped(block.text)
-        case render_document.Facts():
+        case render_document.NamedValues():
             for name, value in block.pairs:
                 yield from _wrapped(f"{name}: {value}", later="  ")
         case render_document.Bar():

@@ -110,7 +110,7 @@ class EarlierReports(Struct, frozen=True, kw_only=True):
     baseline: EarlierReport | None = None
 
 
-class Standing(StrEnum):
+class Punctuality(StrEnum):
     """An expected end against a promised one, or against that of an earlier report."""
 
     AHEAD = "ahead"
@@ -125,7 +125,7 @@ class SinceReport(Struct, frozen=True, kw_only=True):
     """
 
     earlier: EarlierReport
-    standing: Standing
+    standing: Punctuality
     done_bytes: int
     done_files: int
     expected_bytes: float | None
@@ -252,7 +252,7 @@ class PromiseVerdict(Struct, frozen=True, kw_only=True):
     `at_least` it may get more. `sentence` has all of it.
     """
 
-    standing: Standing
+    standing: Punctuality
     late_s: float | None
     at_least: bool
     reasons: tuple[str, ...]
@@ -412,7 +412,7 @@ class Incident(Struct, frozen=True, kw_only=True):
     resolution: str = ""
 
 
-class SeenEvent(Event, frozen=True, kw_only=True):
+class RecordedEvent(Event, frozen=True, kw_only=True):
     """A warning or error, and the event that ended it, as in `Incident`."""
 
     resolved_at_s: float | None = None
@@ -422,7 +422,7 @@ class SeenEvent(Event, frozen=True, kw_only=True):
 # --- Status and report
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class ProgressCounts(Struct, frozen=True, kw_only=True):
     """Progress of one part of the work. A user is done when all planned files of their trees are copied."""
 
     total_bytes: int = 0
@@ -473,7 +473,7 @@ class TreeState(StrEnum):
     EXCLUDED = "excluded"
 
 
-class TreeFacts(Struct, frozen=True, kw_only=True):
+class TreeStatus(Struct, frozen=True, kw_only=True):
     """Progress of one user tree, by the plan that has done the most recent work on it."""
 
     tree: UserTree
@@ -481,10 +481,10 @@ class TreeFacts(Struct, frozen=True, kw_only=True):
     batch: int
     rank: int
     state: TreeState
-    tally: Tally
+    tally: ProgressCounts
 
 
-class PassFacts(PassRecord, frozen=True, kw_only=True):
+class PassStatus(PassRecord, frozen=True, kw_only=True):
     """One pass over a batch. `changes` counts the changes that a later pass carries, by kind, over all trees; None if
     none were recorded.
     """
@@ -492,17 +492,17 @@ class PassFacts(PassRecord, frozen=True, kw_only=True):
     changes: Mapping[ChangeKind, ChangeTally] | None = None
 
 
-class BatchFacts(Struct, frozen=True, kw_only=True):
+class BatchStatus(Struct, frozen=True, kw_only=True):
     """Progress of one batch. `chunks` counts all kinds of chunks in the newest pass; `verification` is the newest
     finished one, `convergence` the prediction after the last delta pass.
     """
 
     number: int
     state: BatchState
-    tally: Tally
+    tally: ProgressCounts
     users: tuple[str, ...]
     chunks: Mapping[ChunkState, int]
-    passes: tuple[PassFacts, ...]
+    passes: tuple[PassStatus, ...]
     forecast_s: float
     attention: AttentionCount
     verification: VerificationRecord | None
@@ -523,7 +523,7 @@ class RunLife(StrEnum):
 ALIVE = (RunLife.AT_WORK, RunLife.SILENT)
 
 
-class RunFacts(RunRecord, frozen=True, kw_only=True):
+class RunStatus(RunRecord, frozen=True, kw_only=True):
     """One invocation of a verb that writes. `silent_s` is the age of its last heartbeat."""
 
     life: RunLife
@@ -538,7 +538,7 @@ class NextStep(Struct, frozen=True, kw_only=True):
     hint: str
 
 
-class StatusFacts(Struct, frozen=True, kw_only=True):
+class MigrationStatus(Struct, frozen=True, kw_only=True):
     """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
 
     - `overall`, `verified`, `moved` and `trees` cover the whole migration: all plans that were active, up to the
@@ -565,12 +565,12 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     frozen: tuple[FrozenUser, ...] = ()
     scan: CatalogRecord | None = None
     plan: PlanFacts | None = None
-    overall: Tally = Tally()
-    verified: Tally = Tally()
-    moved: Tally = Tally()
+    overall: ProgressCounts = ProgressCounts()
+    verified: ProgressCounts = ProgressCounts()
+    moved: ProgressCounts = ProgressCounts()
     verified_content_bytes: int = 0
-    batches: tuple[BatchFacts, ...] = ()
-    trees: tuple[TreeFacts, ...] = ()
+    batches: tuple[BatchStatus, ...] = ()
+    trees: tuple[TreeStatus, ...] = ()
     forecast: CopyForecast | None = None
     milestones: tuple[Milestone, ...] = ()
     rate: ThroughputPoint | None = None
@@ -578,8 +578,8 @@ class StatusFacts(Struct, frozen=True, kw_only=True):
     attention: tuple[AttentionFile, ...] = ()
     attention_total: int = 0
     vanished_total: int = 0
-    runs: tuple[RunFacts, ...] = ()
-    events: tuple[SeenEvent, ...] = ()
+    runs: tuple[RunStatus, ...] = ()
+    events: tuple[RecordedEvent, ...] = ()
     blocked: tuple[Blocker, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -623,7 +623,7 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     - `speed_ups` are those of users who work on the target, newest first; `speed_up_sums` has each test over all of them.
     """
 
-    status: StatusFacts
+    status: MigrationStatus
     done: tuple[DonePoint, ...]
     verifications: tuple[VerificationRecord, ...]
     plan: Plan | None
@@ -665,9 +665,9 @@ class MetricFacts(Struct, frozen=True, kw_only=True):
     running streams include those that a killed run left; `freeze_seconds` has the duration of each ended freeze.
     """
 
-    status: StatusFacts
+    status: MigrationStatus
     sums: Mapping[str, Counts]
-    runs: tuple[RunFacts, ...]
+    runs: tuple[RunStatus, ...]
     capacity: tuple[CapacitySample, ...]
     governing: GoverningFacts
     frozen_since_s: tuple[float, ...]
@@ -711,7 +711,7 @@ class WatchFacts(Struct, frozen=True, kw_only=True):
     the number of the newest event.
     """
 
-    status: StatusFacts
+    status: MigrationStatus
     streams: tuple[StreamAtWork, ...] = ()
     rates: tuple[float, ...] = ()
     news: tuple[Event, ...] = ()

@@ -117,12 +117,12 @@ def _days(ledger: "ReportLedger") -> Sequence[ThroughputPoint]:
     return ledger.samples.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s)
 
 
-def _reaped(ledger: "ReportLedger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
+def _reaped(ledger: "ReportLedger", status: model.MigrationStatus, plan: Plan | None) -> model.ReapedFacts | None:
     if status.plan is None:
         return None
     archives = ledger.archives.of_plan(status.plan.name)
     released = ledger.releases.of_trees({tree.tree.path for tree in status.trees})
-    return rules.reaped_facts(plan.reap if plan is not None else None, archives, len(released))
+    return rules.summarize_reaped(plan.reap if plan is not None else None, archives, len(released))
 
 
 def _benchmarks(ledger: "ReportLedger") -> tuple[BenchmarkResult, ...]:
@@ -165,7 +165,7 @@ def _compared(
     )
 
 
-def _weeks(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.WeekFacts, ...]:
+def _weeks(ledger: "ReportLedger", status: model.MigrationStatus) -> tuple[model.WeekFacts, ...]:
     names = ledger.plans.names()
     first = ledger.facts.plan(names[0]) if names else None
     if first is None:
@@ -218,7 +218,7 @@ def _since(ledger: "ReportLedger", facts: model.ReportFacts, earlier: model.Earl
     )
 
 
-def _done(ledger: "ReportLedger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:
+def _done(ledger: "ReportLedger", status: model.MigrationStatus) -> tuple[model.DonePoint, ...]:
     started = first_start(ledger, status.trees)
     if started is None:
         return ()

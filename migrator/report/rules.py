@@ -43,7 +43,7 @@ def of_record(kind: type[_Value], record: object, **more: object) -> _Value:
     return kind(**{name: getattr(record, name) for name in kind.__struct_fields__ if name not in more}, **more)
 
 
-def newest_runs(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:
+def newest_runs(runs: Sequence[model.RunStatus]) -> Sequence[model.RunStatus]:
     """The runs at work, and the newest one of every verb; `runs` are newest first."""
     verbs = set[str]()
     found = []
@@ -78,13 +78,13 @@ def with_rests(points: Sequence[model.DonePoint], span_s: float) -> tuple[model.
     return tuple(found)
 
 
-def tree_facts(
+def tree_status(
     planned: Sequence[PlannedTree],
     sums: Sequence[model.ChunkSum],
     state: BatchState,
-    seed: model.PassFacts | None,
+    seed: model.PassStatus | None,
     plan: str,
-) -> list[model.TreeFacts]:
+) -> list[model.TreeStatus]:
     """Progress of the trees of one batch of a plan, in the order given. `sums` are those of its seed pass.
 
     Totals come from the plan (without reaped files) before the seed pass, and from its chunks afterwards.
@@ -94,19 +94,21 @@ def tree_facts(
         if entry.state is not ChunkState.SPLIT:
             by_tree[entry.tree].append(entry)
     return [
-        model.TreeFacts(tree=tree.tree, plan=plan, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
+        model.TreeStatus(tree=tree.tree, plan=plan, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
         for tree in planned
         for its_state, tally in [_progress(tree, by_tree[tree.tree.path], state, seed)]
     ]
 
 
 def _progress(
-    planned: PlannedTree, sums: Sequence[model.ChunkSum], batch: BatchState, seed: model.PassFacts | None
-) -> tuple[model.TreeState, model.Tally]:
+    planned: PlannedTree, sums: Sequence[model.ChunkSum], batch: BatchState, seed: model.PassStatus | None
+) -> tuple[model.TreeState, model.ProgressCounts]:
     if seed is None:
         total_bytes = max(planned.size_bytes - planned.reaped_bytes, 0)
         total_files = max(planned.files - planned.reaped_files, 0)
-        return model.TreeState.PLANNED, model.Tally(total_bytes=total_bytes, total_files=total_files, total_users=1)
+        return model.TreeState.PLANNED, model.ProgressCounts(
+            total_bytes=total_bytes, total_files=total_files, total_users=1
+        )
     state = model.TreeState.COPYING
     if (sums or seed.state is PassState.DONE) and all(entry.state is ChunkState.DONE for entry in sums):
         state = model.TreeState.VERIFIED if batch is BatchState.VERIFIED else model.TreeState.COPIED
@@ -114,7 +116,7 @@ def _progress(
         state = model.TreeState.ATTENTION
     content = [entry for entry in sums if entry.kind in CONTENT_KINDS]
     done = [entry for entry in content if entry.state is ChunkState.DONE]
-    return state, model.Tally(
+    return state, model.ProgressCounts(
         total_bytes=sum(entry.size_bytes for entry in content),
         done_bytes=sum(entry.size_bytes for entry in done),
         total_files=sum(entry.files for entry in content),
@@ -136,10 +138,10 @@ PROVEN = MOVED | {model.TreeState.VERIFIED}
 
 
 def over_all_plans(
-    by_plan: Sequence[Sequence[model.TreeFacts]],
+    by_plan: Sequence[Sequence[model.TreeStatus]],
     cutovers: Mapping[bytes, CutoverState],
     not_taken: Collection[bytes] = (),
-) -> tuple[model.TreeFacts, ...]:
+) -> tuple[model.TreeStatus, ...]:
     """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans,
     newest first; `cutovers` is the state of the newest cutover of each tree; `not_taken` are trees that the counting
     plan could not take, and that are still to be moved.
@@ -148,7 +150,7 @@ def over_all_plans(
     change the target.
     """
     present = {facts.tree.path for facts in by_plan[0]}.union(not_taken) if by_plan else set()
-    found: dict[bytes, model.TreeFacts] = {}
+    found: dict[bytes, model.TreeStatus] = {}
     for facts in (facts for trees in by_plan for facts in trees):
         known = found.get(facts.tree.path)
         if known is None or _BEFORE_COPIED.get(facts.state, 2) > _BEFORE_COPIED.get(known.state, 2):
@@ -160,7 +162,7 @@ def over_all_plans(
             done = {"done_bytes": tally.total_bytes, "done_files": tally.total_files, "done_users": tally.total_users}
             found[path] = replace(facts, state=after, tally=replace(tally, **done))
         elif path not in present and cutovers.get(path) not in CUTOVER_UNDER_WAY:
-            found[path] = replace(facts, state=model.TreeState.EXCLUDED, tally=model.Tally())
+            found[path] = replace(facts, state=model.TreeState.EXCLUDED, tally=model.ProgressCounts())
     return tuple(sorted(found.values(), key=lambda facts: (facts.rank, facts.tree.path)))
 
 
@@ -179,7 +181,9 @@ def settled(
     return (*arrived, *failed)
 
 
-def add_up(trees: Sequence[model.TreeFacts], *, counts: frozenset[model.TreeState] | None = None) -> model.Tally:
+def add_up(
+    trees: Sequence[model.TreeStatus], *, counts: frozenset[model.TreeState] | None = None
+) -> model.ProgressCounts:
     """The tally over several trees. A user with several trees counts once, and as done when all of them are done.
 
     With `counts`, only trees in these states count as done. Excluded trees do not count.
@@ -188,7 +192,7 @@ def add_up(trees: Sequence[model.TreeFacts], *, counts: frozenset[model.TreeStat
     done = [tree for tree in trees if counts is None or tree.state in counts]
     users_done = {tree.tree.path for tree in done if tree.tally.done_users}
     users = {tree.tree.user for tree in trees}
-    return model.Tally(
+    return model.ProgressCounts(
         total_bytes=sum(tree.tally.total_bytes for tree in trees),
         done_bytes=sum(tree.tally.done_bytes for tree in done),
         total_files=sum(tree.tally.total_files for tree in trees),
@@ -198,7 +202,7 @@ def add_up(trees: Sequence[model.TreeFacts], *, counts: frozenset[model.TreeStat
     )
 
 
-def left_to_people(trees: Sequence[model.TreeFacts]) -> bool:
+def left_to_people(trees: Sequence[model.TreeStatus]) -> bool:
     """Whether only files that failed at every attempt are left. There is no estimate for these: an operator must
     act.
     """
@@ -218,7 +222,7 @@ def chunk_counts(
     return dict(chunks)
 
 
-def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[bytes, VerificationRecord]) -> int:
+def verified_content_bytes(trees: Sequence[model.TreeStatus], proofs: Mapping[bytes, VerificationRecord]) -> int:
     """Bytes of the proven trees whose content was compared; the rest was compared by attributes only. `proofs` has the
     newest verification without a difference of each tree, alone in a cutover or with its batch.
 
@@ -239,9 +243,9 @@ def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[byt
 
 
 def verified_otherwise(
-    batches: Sequence[model.BatchFacts],
-    own: Sequence[model.TreeFacts],
-    trees: Sequence[model.TreeFacts],
+    batches: Sequence[model.BatchStatus],
+    own: Sequence[model.TreeStatus],
+    trees: Sequence[model.TreeStatus],
     proofs: Mapping[bytes, VerificationRecord],
 ) -> frozenset[int]:
     """The batches whose trees have all been moved or proven since the verification of the batch. `own` are the trees of
@@ -249,7 +253,7 @@ def verified_otherwise(
     """
     moved = {one.tree.path for one in trees if one.state in MOVED}
 
-    def since(batch: model.BatchFacts, tree: bytes) -> bool:
+    def since(batch: model.BatchStatus, tree: bytes) -> bool:
         verification, proof = batch.verification, proofs.get(tree)
         return proof is not None and (verification is None or proof.id > verification.id)
 
@@ -397,7 +401,7 @@ def server_outlooks(bricks: Sequence[model.BrickOutlook], plan: Plan | None) -> 
 
 
 def target_outlook(
-    samples: Sequence[CapacitySample], left: model.Tally, forecast: model.CopyForecast | None, *, now_s: float
+    samples: Sequence[CapacitySample], left: model.ProgressCounts, forecast: model.CopyForecast | None, *, now_s: float
 ) -> CapacityOutlook | None:
     """The usage of the target after the copying: the newest sample plus the files left to copy. None without a sample,
     or if nothing is left.
@@ -416,7 +420,9 @@ def target_outlook(
     )
 
 
-def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int) -> model.ReapedFacts | None:
+def summarize_reaped(
+    reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int
+) -> model.ReapedFacts | None:
     """The files that a plan archives or skips; None if it moves everything and nothing was archived."""
     proven = [one for one in archives if one.state is ArchiveState.PROVEN]
     trees = () if reap is None else reap.trees
@@ -451,7 +457,7 @@ def since_report(
     *,
     now_s: float,
     plan: str | None,
-    overall: model.Tally,
+    overall: model.ProgressCounts,
     forecast: model.CopyForecast | None,
     before: ThroughputPoint | None,
     after: ThroughputPoint | None,
@@ -464,7 +470,7 @@ def since_report(
     moved_s = None if end_s is None or earlier.likely_at_s is None else end_s - earlier.likely_at_s
     since = model.SinceReport(
         earlier=earlier,
-        standing=_standing(earlier, moved_s),
+        standing=_punctuality(earlier, moved_s),
         done_bytes=max(overall.done_bytes - earlier.done_bytes, 0) if same_plan else overall.done_bytes,
         done_files=max(overall.done_files - earlier.done_files, 0) if same_plan else overall.done_files,
         expected_bytes=expected_bytes(earlier, now_s) if same_plan else None,
@@ -485,12 +491,12 @@ def expected_bytes(earlier: model.EarlierReport, at_s: float) -> float | None:
     return (earlier.total_bytes - earlier.done_bytes) * min(max(share, 0.0), 1.0)
 
 
-def _standing(earlier: model.EarlierReport, moved_s: float | None) -> model.Standing:
+def _punctuality(earlier: model.EarlierReport, moved_s: float | None) -> model.Punctuality:
     if moved_s is None or earlier.likely_at_s is None:
-        return model.Standing.UNKNOWN
+        return model.Punctuality.UNKNOWN
     if abs(moved_s) <= _AS_EXPECTED * max(earlier.likely_at_s - earlier.at_s, 60.0):
-        return model.Standing.AS_EXPECTED
-    return model.Standing.BEHIND if moved_s > 0 else model.Standing.AHEAD
+        return model.Punctuality.AS_EXPECTED
+    return model.Punctuality.BEHIND if moved_s > 0 else model.Punctuality.AHEAD
 
 
 def _amounts(since: model.SinceReport, now_s: float) -> Iterator[str]:
@@ -537,8 +543,8 @@ def blockers(
     *,
     scan: CatalogRecord | None,
     plan: model.PlanFacts | None,
-    batches: Sequence[model.BatchFacts],
-    runs: Sequence[model.RunFacts],
+    batches: Sequence[model.BatchStatus],
+    runs: Sequence[model.RunStatus],
     scanning: bool = False,
     strange: Sequence[StrangeFiles] = (),
     set_apart: Sequence[bytes] = (),
@@ -598,7 +604,7 @@ def _strange(found: Sequence[StrangeFiles]) -> _Found:
         yield f"drains and additions: {one.brick}", on, f"{REMEDY}; then migrator scan --via bricks"
 
 
-def _batch(batch: model.BatchFacts, *, over: bool) -> _Found:
+def _batch(batch: model.BatchStatus, *, over: bool) -> _Found:
     subject = f"batch {batch.number} ({first_of(batch.users, 3)})" if batch.users else f"batch {batch.number}"
     again = f"migrator run --user-batch {batch.number}"
     failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
@@ -649,7 +655,7 @@ def after_differences(verification: VerificationRecord) -> str:
     return "; ".join(steps)
 
 
-def _runs(runs: Sequence[model.RunFacts]) -> _Found:
+def _runs(runs: Sequence[model.RunStatus]) -> _Found:
     newest = newest_runs(runs)
     by_verb = {run.verb: run for run in reversed(newest)}
     for run in newest:
@@ -738,10 +744,11 @@ def incidents(groups: Sequence[model.Incident], endings: Sequence[model.Incident
     return tuple(sorted(found, key=lambda one: (one.resolved_at_s is not None, -one.last_at_s)))
 
 
-def seen_events(events: Sequence[Event], endings: Sequence[model.Incident]) -> tuple[model.SeenEvent, ...]:
+def seen_events(events: Sequence[Event], endings: Sequence[model.Incident]) -> tuple[model.RecordedEvent, ...]:
     """Warnings and errors, each with the event that ended it."""
     return tuple(
-        of_record(model.SeenEvent, event, **_ended(event.kind, event.subject, event.at_s, endings)) for event in events
+        of_record(model.RecordedEvent, event, **_ended(event.kind, event.subject, event.at_s, endings))
+        for event in events
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from migrator.core.units import DAY_S
 from migrator.cutover.model import ROLLBACK_STATES, CutoverRecord, CutoverState
 from migrator.plan.model import Plan
-from migrator.plan.schedule.model import BatchStep, Outcome
+from migrator.plan.schedule.model import BatchStep, ScheduleOutcome
 from migrator.report import model
 
 _UNDONE = {
@@ -17,7 +17,7 @@ _UNDONE = {
 }
 
 
-def scheduled(plan: Plan | None) -> Outcome | None:
+def scheduled(plan: Plan | None) -> ScheduleOutcome | None:
     """The outcome of the plan's own order, if it has a schedule."""
     return (
         None if plan is None or plan.schedule is None or not plan.schedule.orders else plan.schedule.orders[0].outcome
@@ -30,25 +30,25 @@ def scheduled_batches(plan: Plan | None) -> Mapping[int, BatchStep]:
     return {} if outcome is None else {step.batch: step for step in outcome.batches}
 
 
-def moves(status: model.StatusFacts) -> Sequence[CutoverRecord]:
+def moves(status: model.MigrationStatus) -> Sequence[CutoverRecord]:
     """The cutovers that were not undone, under any plan."""
     return [one for one in status.cutovers if one.state not in _UNDONE]
 
 
-def moves_of(status: model.StatusFacts, batch: model.BatchFacts) -> Sequence[CutoverRecord]:
+def moves_of(status: model.MigrationStatus, batch: model.BatchStatus) -> Sequence[CutoverRecord]:
     """The same of a batch of the counting plan."""
     plan = "" if status.plan is None else status.plan.name
     return [one for one in moves(status) if one.plan == plan and one.batch == batch.number]
 
 
-def moved_at_s(status: model.StatusFacts, batch: model.BatchFacts) -> float | None:
+def moved_at_s(status: model.MigrationStatus, batch: model.BatchStatus) -> float | None:
     """When the last user of a batch was moved; None if one is left."""
     thawed = [one.thawed_at_s for one in moves_of(status, batch)]
     known = [at_s for at_s in thawed if at_s is not None]
     return max(known) if known and len(known) == len(thawed) >= len(batch.users) else None
 
 
-def expected_copying(status: model.StatusFacts, plan: Plan | None) -> Mapping[int, tuple[float, float]]:
+def expected_copying(status: model.MigrationStatus, plan: Plan | None) -> Mapping[int, tuple[float, float]]:
     """When each batch with bytes left is copied: one after the other until the forecast's end, in proportion to these bytes.
     Without a forecast the schedule has the dates, except of batches that should have begun and did not.
     """
@@ -73,7 +73,7 @@ def expected_copying(status: model.StatusFacts, plan: Plan | None) -> Mapping[in
     return found
 
 
-def expected_purges(status: model.StatusFacts, plan: Plan | None) -> Mapping[int, float]:
+def expected_purges(status: model.MigrationStatus, plan: Plan | None) -> Mapping[int, float]:
     """When the source of each batch is purged: as long after its move, or its expected copying, as in the schedule. Batches
     without a schedule, copied ones that are not moved, and purges that are due have no date.
     """
@@ -90,7 +90,7 @@ def expected_purges(status: model.StatusFacts, plan: Plan | None) -> Mapping[int
     return found
 
 
-def is_purged(status: model.StatusFacts, batch: model.BatchFacts) -> bool:
+def is_purged(status: model.MigrationStatus, batch: model.BatchStatus) -> bool:
     """Whether the source of every user of a batch is purged."""
     own = moves_of(status, batch)
     return len(own) >= len(batch.users) > 0 and all(one.state is CutoverState.PURGED for one in own)

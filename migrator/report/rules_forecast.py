@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from migrator.core.units import DAY_S, format_duration, several
 from migrator.plan.model import USUAL_COST, CostSums, TransferCost, least_squares, sum_of
-from migrator.report.model import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, Tally, WorkSlot
+from migrator.report.model import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, ProgressCounts, WorkSlot
 from migrator.report.rules import span_width
 
 # --- Slots: the history cut into equal spans without gaps
@@ -151,7 +151,7 @@ def forecast_copy(
     *,
     now_s: float,
     slots: Sequence[WorkSlot],
-    left: Tally,
+    left: ProgressCounts,
     cost: TransferCost,
     cost_groups: Sequence[CostSums],
     growth_per_day: float = 0.0,
@@ -205,7 +205,7 @@ def _work(files: int, size_bytes: int, costs: tuple[float, float]) -> float:
 
 
 def _work_left(
-    slots: Sequence[WorkSlot], left: Tally, costs: tuple[float, float], groups: Sequence[CostSums]
+    slots: Sequence[WorkSlot], left: ProgressCounts, costs: tuple[float, float], groups: Sequence[CostSums]
 ) -> list[float]:
     """The work left, in seconds of stream work, one value per group: by the costs of all attempts except those of the
     group. Each value is scaled to the costs behind the rates: a fit with expensive files has no effect if the history

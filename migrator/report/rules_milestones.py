@@ -9,7 +9,7 @@ from migrator.core.units import DAY_S
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.plan.model import Plan
-from migrator.plan.schedule.model import Outcome, SubvolumeStep
+from migrator.plan.schedule.model import ScheduleOutcome, SubvolumeStep
 from migrator.report import model, rules_stages
 from migrator.report.model import Goal
 from migrator.report.rules import MOVED, PROVEN, left_to_people
@@ -20,8 +20,8 @@ from migrator.report.rules import MOVED, PROVEN, left_to_people
 def milestones(
     *,
     now_s: float,
-    overall: model.Tally,
-    trees: Sequence[model.TreeFacts],
+    overall: model.ProgressCounts,
+    trees: Sequence[model.TreeStatus],
     forecast: model.CopyForecast | None,
     copied_at_s: float | None,
     courses: Sequence[model.TreeCourse],
@@ -56,14 +56,14 @@ def milestones(
     return rules_stages.chain(_copied(overall, trees, forecast, copied_at_s), stages, now_s=now_s)
 
 
-def is_copied(overall: model.Tally, trees: Sequence[model.TreeFacts]) -> bool:
+def is_copied(overall: model.ProgressCounts, trees: Sequence[model.TreeStatus]) -> bool:
     """Whether nothing is left to copy, or only files that an operator has to look at."""
     return (overall.left_files <= 0 and overall.left_bytes <= 0) or left_to_people(trees)
 
 
 def _copied(
-    overall: model.Tally,
-    trees: Sequence[model.TreeFacts],
+    overall: model.ProgressCounts,
+    trees: Sequence[model.TreeStatus],
     forecast: model.CopyForecast | None,
     copied_at_s: float | None,
 ) -> model.Milestone:
@@ -82,7 +82,7 @@ def _copied(
 
 
 def _verifying(
-    trees: Sequence[model.TreeFacts], courses: Sequence[model.TreeCourse], scheduled_at_s: float | None
+    trees: Sequence[model.TreeStatus], courses: Sequence[model.TreeCourse], scheduled_at_s: float | None
 ) -> model.Stage:
     stage = rules_stages.verifying(courses, scheduled_at_s=scheduled_at_s)
     left = [tree for tree in trees if tree.state not in PROVEN and tree.state is not model.TreeState.EXCLUDED]
@@ -98,7 +98,7 @@ _COPIED = PROVEN | {model.TreeState.COPIED}
 
 
 def tree_courses(
-    trees: Sequence[model.TreeFacts],
+    trees: Sequence[model.TreeStatus],
     *,
     copied: Mapping[bytes, float],
     verified: Mapping[bytes, float],
@@ -129,7 +129,7 @@ def tree_courses(
 # --- Bricks
 
 
-def finished_schedule(plan: Plan | None) -> Outcome | None:
+def finished_schedule(plan: Plan | None) -> ScheduleOutcome | None:
     """The outcome of the plan's own order; None without a schedule that ends."""
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return None
@@ -148,7 +148,7 @@ def no_schedule(plan: Plan | None) -> str:
 
 
 def brick_courses(
-    outcome: Outcome | None,
+    outcome: ScheduleOutcome | None,
     drains: Sequence[DrainRecord],
     standings: Sequence[DrainStanding],
     additions: Sequence[AdditionStanding],
@@ -212,7 +212,7 @@ def _failed(standings: Sequence[DrainStanding]) -> str:
 
 def _clearing(
     bricks: Sequence[model.BrickCourse],
-    outcome: Outcome | None,
+    outcome: ScheduleOutcome | None,
     drains: Sequence[DrainRecord],
     standings: Sequence[DrainStanding],
     *,

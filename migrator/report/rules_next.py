@@ -17,8 +17,8 @@ def next_steps(
     site: str | None,
     scan: CatalogRecord | None,
     plan: model.PlanFacts | None,
-    batches: Sequence[model.BatchFacts],
-    trees: Sequence[model.TreeFacts],
+    batches: Sequence[model.BatchStatus],
+    trees: Sequence[model.TreeStatus],
     cutovers: Sequence[CutoverRecord],
     busy: Collection[str],
     over: Collection[int] = (),
@@ -52,7 +52,7 @@ def next_command(steps: Sequence[model.NextStep], verb: str) -> str | None:
 _Found = Iterator[tuple[str, str, str]]
 
 
-def _of_kept(trees: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]) -> _Found:
+def _of_kept(trees: Sequence[model.TreeStatus], cutovers: Sequence[CutoverRecord]) -> _Found:
     kept = {one.tree.path for one in cutovers if one.state is CutoverState.RETAINED}
     users = {tree.tree.user for tree in trees if tree.state is model.TreeState.MOVED and tree.tree.path in kept}
     if users:
@@ -66,8 +66,8 @@ def _is_clean(verification: VerificationRecord) -> bool:
 
 def _of_batches(
     plan: model.PlanFacts,
-    batches: Sequence[model.BatchFacts],
-    trees: Sequence[model.TreeFacts],
+    batches: Sequence[model.BatchStatus],
+    trees: Sequence[model.TreeStatus],
     over: Collection[int],
 ) -> _Found:
     open_batches = [one for one in batches if one.number not in over]

@@ -138,7 +138,7 @@ def verdict(
     dates: Sequence[model.Milestone],
     *,
     now_s: float,
-    overall: model.Tally,
+    overall: model.ProgressCounts,
     began_s: float | None,
     work: ThroughputPoint | None,
     since: model.SinceReport | None,
@@ -149,7 +149,7 @@ def verdict(
     is_complete = any(date.done for date in dates if date.goal is model.Goal.COMPLETE)
     dates = [date for date in dates if date.goal in _DOING]
     if promise is None or not dates:
-        return _verdict(model.Standing.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
+        return _verdict(model.Punctuality.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
     one = next((date for date in dates if not date.done), None)
     if one is None:
         # Bricks may be cleared before the last file is copied.
@@ -167,10 +167,10 @@ def verdict(
     if late_s is None:
         known = f"; the date of {_DOING[one.goal]} is not known" if reached and not one.done else ""
         words = f"{lead}{known}." if reached else f"Not known yet whether copying is on track: {one.unknown}."
-        return _verdict(model.Standing.UNKNOWN, None, words)
+        return _verdict(model.Punctuality.UNKNOWN, None, words)
     promised_s = max((one.promised_at_s or now_s) - promise.at_s, 1.0)
-    standing = _standing(late_s, promised_s, at_least=at_least, is_open=not one.done)
-    is_late = standing is model.Standing.BEHIND
+    standing = _punctuality(late_s, promised_s, at_least=at_least, is_open=not one.done)
+    is_late = standing is model.Punctuality.BEHIND
     reasons = (
         tuple(_reasons(promise, overall, began_s=began_s, work=work, now_s=now_s, late_s=late_s))
         if is_late and one is dates[0]
@@ -178,18 +178,18 @@ def verdict(
     )
     because = f", because {' and '.join(reasons)}" if reasons else ""
     if one.done:
-        words = f"{lead}, {_done_words(standing, late_s)}"
+        words = f"{lead}, {_describe_kept(standing, late_s)}"
     else:
         least = "at least " if at_least and is_late else ""
-        words = f"{_DOING[one.goal]} is {least}{_open_words(standing, late_s)}"
+        words = f"{_DOING[one.goal]} is {least}{_describe_open(standing, late_s)}"
         words = f"{lead}; {words}" if lead else f"{words[:1].upper()}{words[1:]}"
-    moved = _moved_words(since) if one.goal is model.Goal.COPIED and not one.done else ""
+    moved = _describe_shift(since) if one.goal is model.Goal.COPIED and not one.done else ""
     return model.PromiseVerdict(
         standing=standing, late_s=late_s, at_least=at_least, reasons=reasons, sentence=f"{words}{because}{moved}."
     )
 
 
-def _verdict(standing: model.Standing, late_s: float | None, sentence: str) -> model.PromiseVerdict:
+def _verdict(standing: model.Punctuality, late_s: float | None, sentence: str) -> model.PromiseVerdict:
     return model.PromiseVerdict(standing=standing, late_s=late_s, at_least=False, reasons=(), sentence=sentence)
 
 
@@ -202,30 +202,30 @@ def _late_s(one: model.Milestone, now_s: float) -> tuple[float | None, bool]:
     return (now_s - one.promised_at_s, True) if now_s > one.promised_at_s and not one.done else (None, False)
 
 
-def _standing(late_s: float, promised_s: float, *, at_least: bool, is_open: bool) -> model.Standing:
+def _punctuality(late_s: float, promised_s: float, *, at_least: bool, is_open: bool) -> model.Punctuality:
     if at_least and is_open:
-        return model.Standing.BEHIND
+        return model.Punctuality.BEHIND
     if abs(late_s) <= max(_ON_TRACK * promised_s, 60.0):
-        return model.Standing.AS_EXPECTED
-    return model.Standing.BEHIND if late_s > 0 else model.Standing.AHEAD
+        return model.Punctuality.AS_EXPECTED
+    return model.Punctuality.BEHIND if late_s > 0 else model.Punctuality.AHEAD
 
 
-def _open_words(standing: model.Standing, late_s: float) -> str:
-    if standing is model.Standing.AS_EXPECTED:
+def _describe_open(standing: model.Punctuality, late_s: float) -> str:
+    if standing is model.Punctuality.AS_EXPECTED:
         return "on track"
     return f"{_about(late_s)} {'late' if late_s > 0 else 'ahead of the promise'}"
 
 
-def _done_words(standing: model.Standing, late_s: float) -> str:
-    if standing is model.Standing.AS_EXPECTED:
+def _describe_kept(standing: model.Punctuality, late_s: float) -> str:
+    if standing is model.Punctuality.AS_EXPECTED:
         return "as promised"
     return f"{_about(late_s)} {'later' if late_s > 0 else 'earlier'} than promised"
 
 
-def _moved_words(since: model.SinceReport | None) -> str:
-    if since is None or since.end_moved_s is None or since.standing is model.Standing.UNKNOWN:
+def _describe_shift(since: model.SinceReport | None) -> str:
+    if since is None or since.end_moved_s is None or since.standing is model.Punctuality.UNKNOWN:
         return ""
-    if since.standing is model.Standing.AS_EXPECTED:
+    if since.standing is model.Punctuality.AS_EXPECTED:
         return "; the expected end is that of the last report"
     way = "later" if since.end_moved_s > 0 else "earlier"
     return f"; the expected end is {_about(since.end_moved_s)} {way} than in the last report"
@@ -239,7 +239,7 @@ def _about(duration_s: float) -> str:
 
 def _reasons(
     promise: model.Promise,
-    overall: model.Tally,
+    overall: model.ProgressCounts,
     *,
     began_s: float | None,
     work: ThroughputPoint | None,
@@ -255,7 +255,7 @@ def _reasons(
 
 def _costs(
     promise: model.Promise,
-    overall: model.Tally,
+    overall: model.ProgressCounts,
     *,
     began_s: float | None,
     work: ThroughputPoint | None,

@@ -22,7 +22,7 @@ def week(
     span: tuple[float, float],
     *,
     work: ThroughputPoint | None,
-    trees: Sequence[model.TreeFacts],
+    trees: Sequence[model.TreeStatus],
     cutovers: Sequence[CutoverRecord],
     cleared: Iterable[tuple[float, int]],
     added: Iterable[tuple[float, int]],
@@ -52,7 +52,7 @@ def week(
     )
 
 
-def moved_at_s(trees: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]) -> dict[str, float]:
+def moved_at_s(trees: Sequence[model.TreeStatus], cutovers: Sequence[CutoverRecord]) -> dict[str, float]:
     """When each moved user was: with the last of their trees. `cutovers` are oldest first."""
     thawed = {one.tree.path: one.thawed_at_s for one in cutovers if one.thawed_at_s is not None}
     by_user: dict[str, list[float | None]] = defaultdict(list)

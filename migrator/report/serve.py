@@ -66,7 +66,7 @@ class Listening(Struct, frozen=True, kw_only=True):
     token: str | None
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HttpResponse(Struct, frozen=True, kw_only=True):
     """A response. Its headers replace default ones of the same name."""
 
     status: int = 200
@@ -80,16 +80,16 @@ class Route(Struct, frozen=True, kw_only=True):
     needed, so it must not reveal anything about the migration.
     """
 
-    answer: Callable[[], Answer]
+    answer: Callable[[], HttpResponse]
     open_to_all: bool = False
 
 
-_NO_ICON = Route(answer=lambda: Answer(status=204), open_to_all=True)
+_NO_ICON = Route(answer=lambda: HttpResponse(status=204), open_to_all=True)
 
 
-def text(status: int, words: str, **headers: str) -> Answer:
+def text(status: int, words: str, **headers: str) -> HttpResponse:
     """A plain text answer."""
-    return Answer(status=status, body=f"{words}\n".encode("utf-8", "backslashreplace"), headers=headers)
+    return HttpResponse(status=status, body=f"{words}\n".encode("utf-8", "backslashreplace"), headers=headers)
 
 
 class Shared(Generic[_Read]):
@@ -123,7 +123,7 @@ def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict
     """The report as a page that refreshes itself and as JSON, and a health check."""
     shared = Shared(lambda: _render(read(), interval_s), interval_s=interval_s / 2)
 
-    def health() -> Answer:
+    def health() -> HttpResponse:
         try:
             return shared.newest()["/healthz"]
         except MigratorError:
@@ -137,8 +137,8 @@ def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict
     }
 
 
-def _json(value: Mapping[str, object], *, status: int = 200) -> Answer:
-    return Answer(status=status, content_type=_JSON, body=f"{json.dumps(value)}\n".encode())
+def _json(value: Mapping[str, object], *, status: int = 200) -> HttpResponse:
+    return HttpResponse(status=status, content_type=_JSON, body=f"{json.dumps(value)}\n".encode())
 
 
 PAGE = "report.html"
@@ -170,7 +170,7 @@ def published_routes(directory: Path, names: Sequence[str]) -> dict[str, Route]:
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
-    def answer(name: str) -> Answer:
+    def answer(name: str) -> HttpResponse:
         try:
             body = (directory / name).read_bytes()
         except FileNotFoundError:
@@ -178,9 +178,9 @@ def published_routes(directory: Path, names: Sequence[str]) -> dict[str, Route]:
         except OSError as error:
             return text(503, f"{name} cannot be read: {error.strerror}")
         more = {"Content-Security-Policy": policy} if name == PAGE else {}
-        return Answer(content_type=_TYPES[Path(name).suffix], body=body, headers=more)
+        return HttpResponse(content_type=_TYPES[Path(name).suffix], body=body, headers=more)
 
-    def health() -> Answer:
+    def health() -> HttpResponse:
         try:
             return _json({"status": "ok", "read_at_s": page.stat().st_mtime})
         except OSError:
@@ -197,10 +197,10 @@ def published_routes(directory: Path, names: Sequence[str]) -> dict[str, Route]:
 def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Route]:
     """`/metrics` for Prometheus."""
     shared = Shared(lambda: to_prometheus(read()), interval_s=_METRICS_INTERVAL_S)
-    return {"/metrics": Route(answer=lambda: Answer(content_type=CONTENT_TYPE, body=shared.newest()))}
+    return {"/metrics": Route(answer=lambda: HttpResponse(content_type=CONTENT_TYPE, body=shared.newest()))}
 
 
-def _render(facts: ReportFacts, interval_s: float) -> Mapping[str, Answer]:
+def _render(facts: ReportFacts, interval_s: float) -> Mapping[str, HttpResponse]:
     """The answers from one reading, by their paths."""
     # Loaded here because the template engine takes long to load.
     from migrator.render.html import content_policy, to_html  # noqa: PLC0415
@@ -211,8 +211,8 @@ def _render(facts: ReportFacts, interval_s: float) -> Mapping[str, Answer]:
     page = to_html(report_document(facts), live_interval_s=interval_s).encode()
     policy = {"Content-Security-Policy": f"{content_policy(live=True)}; frame-ancestors 'none'"}
     return {
-        "/": Answer(content_type=_HTML, body=page, headers=policy),
-        "/report.json": Answer(content_type=_JSON, body=to_json(facts).encode()),
+        "/": HttpResponse(content_type=_HTML, body=page, headers=policy),
+        "/report.json": HttpResponse(content_type=_JSON, body=to_json(facts).encode()),
         "/healthz": _json({"status": "silent" if silent else "ok", "read_at_s": facts.status.at_s}),
     }
 
@@ -390,7 +390,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> HttpResponse:
         server, headers = self.server, self.headers
         path, _, query = self.path.partition("?")
         if not path.startswith("/") or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
@@ -417,7 +417,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(text(code, HTTPStatus(code).phrase))
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpResponse) -> None:
         self.connection.settimeout(self.server.answer_s)
         self.request_version = self.protocol_version  # to one of HTTP/0.9, http.server sends no headers
         self.send_response_only(answer.status)

@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 # --- Batches and their user trees, by passes
 
 
-def read_passes(ledger: "ReportLedger", plan: str) -> Sequence[model.PassFacts]:
+def read_passes(ledger: "ReportLedger", plan: str) -> Sequence[model.PassStatus]:
     """Every pass of a plan, oldest first."""
     changes = ledger.passes.changes_of_plan(plan)
     return [_pass(record, changes.get(record.id)) for record in ledger.passes.of_plan(plan)]
 
 
-def _pass(record: PassRecord, changes: Changes | None) -> model.PassFacts:
+def _pass(record: PassRecord, changes: Changes | None) -> model.PassStatus:
     tallies = None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind}
-    return rules.of_record(model.PassFacts, record, changes=tallies)
+    return rules.of_record(model.PassStatus, record, changes=tallies)
 
 
 def _whole(
     ledger: "ReportLedger",
     plans: Sequence[str],
-    of_counting: Sequence[model.TreeFacts],
+    of_counting: Sequence[model.TreeStatus],
     cutovers: Sequence[CutoverRecord],
     not_taken: Sequence[bytes],
-) -> tuple[tuple[model.TreeFacts, ...], Mapping[bytes, VerificationRecord], Mapping[bytes, float]]:
+) -> tuple[tuple[model.TreeStatus, ...], Mapping[bytes, VerificationRecord], Mapping[bytes, float]]:
     """Every user tree of the migration, the newest proof of each, and the time of the first. `plans` are all that were
     active, the counting one last.
     """
@@ -89,7 +89,7 @@ def _set_apart(ledger: "ReportLedger", plan: model.PlanFacts, cutovers: Sequence
 
 
 def _rolled_back_since(
-    plan: model.PlanFacts, own: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]
+    plan: model.PlanFacts, own: Sequence[model.TreeStatus], cutovers: Sequence[CutoverRecord]
 ) -> Sequence[bytes]:
     """The trees that a plan left out because their users worked on the target, and that came back to the source later."""
     taken = {facts.tree.path for facts in own}
@@ -98,8 +98,8 @@ def _rolled_back_since(
 
 
 def read_batches(
-    ledger: "ReportLedger", plan: str, passes: Sequence[model.PassFacts]
-) -> tuple[tuple[model.BatchFacts, ...], tuple[model.TreeFacts, ...]]:
+    ledger: "ReportLedger", plan: str, passes: Sequence[model.PassStatus]
+) -> tuple[tuple[model.BatchStatus, ...], tuple[model.TreeStatus, ...]]:
     """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
     trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
     for tree in ledger.plans.trees(plan):
@@ -115,10 +115,10 @@ def read_batches(
         # The progress of a batch is that of its seed pass. Later passes carry changes.
         seed = next((one for one in reversed(own) if one.kind is PassKind.SEED), None)
         settled_sums = () if seed is None else _settled(ledger, sums[seed.id], own, trees_of[number])
-        found = rules.tree_facts(trees_of[number], settled_sums, planned.state, seed, plan)
+        found = rules.tree_status(trees_of[number], settled_sums, planned.state, seed, plan)
         trees += found
         batches.append(
-            model.BatchFacts(
+            model.BatchStatus(
                 number=number,
                 state=planned.state,
                 tally=rules.add_up(found),
@@ -137,7 +137,7 @@ def read_batches(
 def _settled(
     ledger: "ReportLedger",
     sums: Sequence[model.ChunkSum],
-    passes: Sequence[model.PassFacts],
+    passes: Sequence[model.PassStatus],
     trees: Sequence[PlannedTree],
 ) -> Sequence[model.ChunkSum]:
     """The sums of a seed pass after the passes that followed: the newest finished one over a tree settles it."""
@@ -176,7 +176,7 @@ def read_status(
     holders: Holders = tuple,
     read_plan: model.ReadPlan | None = None,
     settings: model.ForecastSettings = model.DEFAULT_SETTINGS,
-) -> model.StatusFacts:
+) -> model.MigrationStatus:
     """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a
     scan or a plan has a status too. By default nobody is at work. `read_plan` reads the schedule; without it, and if the
     document is missing or edited, dates that depend on it are unknown. Raises UsageError if the plan is not in the
@@ -229,13 +229,13 @@ def status_by(
     events_limit: int,
     holders: Holders,
     settings: model.ForecastSettings,
-) -> model.StatusFacts:
+) -> model.MigrationStatus:
     """As `read_status`, with the document of the plan."""
     site = ledger.site.read()
     chosen = chosen_plan(ledger, plan)
     scan = ledger.scans.unfinished() or ledger.scans.latest()
-    batches: tuple[model.BatchFacts, ...] = ()
-    trees: tuple[model.TreeFacts, ...] = ()
+    batches: tuple[model.BatchStatus, ...] = ()
+    trees: tuple[model.TreeStatus, ...] = ()
     proofs: Mapping[bytes, VerificationRecord] = {}
     verified: Mapping[bytes, float] = {}
     apart: Sequence[bytes] = ()
@@ -277,7 +277,7 @@ def status_by(
             over=over,
         ),
     )
-    return model.StatusFacts(
+    return model.MigrationStatus(
         at_s=now_s,
         site=name,
         frozen=frozen_users(cutovers, at_work=lambda tree: of_tree(tree) in held),
@@ -340,13 +340,13 @@ def status_by(
     )
 
 
-def _end_of_copying(ledger: "ReportLedger", trees: Sequence[model.TreeFacts], now_s: float) -> float | None:
+def _end_of_copying(ledger: "ReportLedger", trees: Sequence[model.TreeStatus], now_s: float) -> float | None:
     """When seed passes last copied something; None if no stream has."""
     copied = ledger.facts.copied(trees_by_plan(trees).keys(), span_s=MINUTE_S)
     return min(copied[-1].at_s, now_s) if copied else None
 
 
-def _copied_at(ledger: "ReportLedger", trees: Sequence[model.TreeFacts]) -> Mapping[bytes, float]:
+def _copied_at(ledger: "ReportLedger", trees: Sequence[model.TreeStatus]) -> Mapping[bytes, float]:
     """When the seed pass over each tree ended, by the plan that counts for it."""
     ends = {
         (one.plan, one.batch): one.finished_at_s
@@ -358,7 +358,7 @@ def _copied_at(ledger: "ReportLedger", trees: Sequence[model.TreeFacts]) -> Mapp
 
 
 def _growth_per_day(
-    ledger: "ReportLedger", trees: Sequence[model.TreeFacts], settings: model.ForecastSettings
+    ledger: "ReportLedger", trees: Sequence[model.TreeStatus], settings: model.ForecastSettings
 ) -> float:
     """The growth of the source, as a share of what its users have."""
     held = (model.TreeState.PURGED, model.TreeState.EXCLUDED)
@@ -375,8 +375,8 @@ def _growth_per_day(
 
 def _forecast(
     ledger: "ReportLedger",
-    trees: Sequence[model.TreeFacts],
-    tally: model.Tally,
+    trees: Sequence[model.TreeStatus],
+    tally: model.ProgressCounts,
     *,
     now_s: float,
     settings: model.ForecastSettings,
@@ -425,7 +425,7 @@ def _archives(ledger: "ReportLedger", cutovers: Sequence[CutoverRecord]) -> tupl
     return tuple(one for one in copies if one.manifests == now.get(one.tree))
 
 
-def _rate(ledger: "ReportLedger", until_s: float, run: model.RunFacts | None) -> ThroughputPoint | None:
+def _rate(ledger: "ReportLedger", until_s: float, run: model.RunStatus | None) -> ThroughputPoint | None:
     """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the
     run: an earlier run may have had other limits.
     """
@@ -443,7 +443,7 @@ def work_between(ledger: "ReportLedger", from_s: float, to_s: float) -> Throughp
     return None if point is None else replace(point, at_s=to_s, span_s=span_s)
 
 
-def _last_rate(ledger: "ReportLedger", runs: Sequence[model.RunFacts]) -> ThroughputPoint | None:
+def _last_rate(ledger: "ReportLedger", runs: Sequence[model.RunStatus]) -> ThroughputPoint | None:
     """The throughput of the last minutes in which something was copied."""
     span = ledger.samples.sampled_span()
     if span is None:
@@ -458,7 +458,7 @@ def _plans_until(ledger: "ReportLedger", plan: str) -> Sequence[str]:
     return [*activated[: activated.index(plan)], plan] if plan in activated else [*activated, plan]
 
 
-def trees_by_plan(trees: Sequence[model.TreeFacts]) -> Mapping[str, Sequence[bytes]]:
+def trees_by_plan(trees: Sequence[model.TreeStatus]) -> Mapping[str, Sequence[bytes]]:
     """The trees that each plan counts."""
     found: dict[str, list[bytes]] = defaultdict(list)
     for tree in trees:
@@ -467,13 +467,13 @@ def trees_by_plan(trees: Sequence[model.TreeFacts]) -> Mapping[str, Sequence[byt
     return found
 
 
-def first_start(ledger: "ReportLedger", trees: Sequence[model.TreeFacts]) -> float | None:
+def first_start(ledger: "ReportLedger", trees: Sequence[model.TreeStatus]) -> float | None:
     """The start of copying; None before it."""
     return min((one.started_at_s for plan in trees_by_plan(trees) for one in ledger.passes.of_plan(plan)), default=None)
 
 
 def read_done(
-    ledger: "ReportLedger", trees: Sequence[model.TreeFacts], *, now_s: float, started_at_s: float | None
+    ledger: "ReportLedger", trees: Sequence[model.TreeStatus], *, now_s: float, started_at_s: float | None
 ) -> Sequence[model.DonePoint]:
     """The course of the progress, in at most as many points as a chart can show."""
     if started_at_s is None:
@@ -499,7 +499,7 @@ def chosen_plan(ledger: "ReportLedger", name: str | None) -> model.PlanFacts | N
 
 def _at_work(
     ledger: "ReportLedger", now_s: float, holders: Holders
-) -> tuple[Sequence[Holder], Sequence[model.RunFacts]]:
+) -> tuple[Sequence[Holder], Sequence[model.RunStatus]]:
     """Everyone who holds a lock; the runs at work and the newest runs, newest first."""
     before = ledger.runs.latest()
     at_work = holders()
@@ -507,11 +507,11 @@ def _at_work(
     records = ledger.runs.newest(_RUNS, directories(at_work))
     begun_since = {record.id for record in records if before is None or record.id > before.id}
     return at_work, [
-        run_facts(record, now_s, held=record.id in begun_since or is_at_work(record, at_work)) for record in records
+        run_status(record, now_s, held=record.id in begun_since or is_at_work(record, at_work)) for record in records
     ]
 
 
-def run_facts(record: RunRecord, now_s: float, *, held: bool) -> model.RunFacts:
+def run_status(record: RunRecord, now_s: float, *, held: bool) -> model.RunStatus:
     """One run; `held`: its lock is held, so its process lives."""
     silent_s = max(now_s - last_heard_s(record), 0.0)
     if record.finished_at_s is not None:
@@ -520,7 +520,7 @@ def run_facts(record: RunRecord, now_s: float, *, held: bool) -> model.RunFacts:
         life = model.RunLife.KILLED
     else:
         life = model.RunLife.SILENT if silent_s > _SILENT_AFTER_S else model.RunLife.AT_WORK
-    return rules.of_record(model.RunFacts, record, life=life, silent_s=silent_s)
+    return rules.of_record(model.RunStatus, record, life=life, silent_s=silent_s)
 
 
 # --- Metrics: all in one snapshot of the ledger
@@ -552,7 +552,7 @@ def read_metrics(
     )
     shown = {run.id for run in status.runs}
     older = [
-        run_facts(record, now_s, held=False)
+        run_status(record, now_s, held=False)
         for record in ledger.metrics.newest_runs()
         if record.id < max(shown, default=0) and record.id not in shown
     ]

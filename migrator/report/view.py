@@ -17,7 +17,7 @@ from migrator.render import document as doc
 from migrator.render.text import as_csv, csv_text, plain
 from migrator.report import model, view_status
 from migrator.report.view_batches import batch_blocks
-from migrator.report.view_first import first_sections, room_words, since_blocks
+from migrator.report.view_first import describe_free_space, first_sections, since_blocks
 from migrator.report.view_overview import bricks_cleared, source_after_purges, user_blocks, users_moved
 from migrator.report.view_records import verification_blocks
 from migrator.report.view_timeline import timeline_blocks
@@ -114,7 +114,9 @@ def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
             chart,
             title="Bytes left, and the forecast",
             summary=f"{chart.summary} Expected end: {view_status.expected_end(report.status)}.",
-            series=(doc.Series(label="expected", points=tuple((one.at_s, one.left_bytes) for one in forecast.cone)),),
+            series=(
+                doc.ChartLine(label="expected", points=tuple((one.at_s, one.left_bytes) for one in forecast.cone)),
+            ),
             band=tuple((one.at_s, one.least_bytes, one.most_bytes) for one in forecast.cone),
             band_label=f"{forecast.share * 100:.0f} % range",
         )
@@ -159,13 +161,15 @@ def capacity_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
             alert=outlook.full,
         )
     yield _room_chart(report, newest)
-    yield doc.facts((f"{side.value}, {doc.when(one.at_s)}", room_words(one)) for side, one in sorted(newest.items()))
+    yield doc.facts(
+        (f"{side.value}, {doc.when(one.at_s)}", describe_free_space(one)) for side, one in sorted(newest.items())
+    )
 
 
 def _room_chart(report: model.ReportFacts, newest: dict[Side, CapacitySample]) -> doc.Block:
     samples, outlook = report.capacity, report.outlook
     series = [
-        doc.Series(
+        doc.ChartLine(
             label=f"{side.value}, used",
             points=tuple((one.at_s, float(one.used_bytes)) for one in samples if one.side is side),
         )
@@ -174,10 +178,10 @@ def _room_chart(report: model.ReportFacts, newest: dict[Side, CapacitySample]) -
     target = newest.get(Side.TARGET)
     if outlook is not None and target is not None:
         coming = ((target.at_s, float(target.used_bytes)), (outlook.at_s, float(outlook.used_bytes)))
-        series.append(doc.Series(label="target, expected", points=coming))
+        series.append(doc.ChartLine(label="target, expected", points=coming))
     summary = ""
     if (source := newest.get(Side.SOURCE)) is not None and (purged := source_after_purges(report, source)):
-        series.append(doc.Series(label="source, expected", points=purged))
+        series.append(doc.ChartLine(label="source, expected", points=purged))
         last_s, used = purged[-1]
         summary = f" Expected purges leave {format_size(used)} on the source by {doc.when(last_s)}, without growth."
     words = "; ".join(
@@ -254,11 +258,11 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     )
 
 
-def _expected_now(status: model.StatusFacts) -> Sequence[doc.Block]:
+def _expected_now(status: model.MigrationStatus) -> Sequence[doc.Block]:
     """The dates that are expected now, because those of the schedule are as old as the plan."""
     goals = (model.Goal.MOVED, model.Goal.CLEARED)
     dates = [one for one in status.milestones if one.goal in goals]
-    words = "; ".join(f"{view_status.GOALS[one.goal]} {view_status.milestone_words(one)}" for one in dates)
+    words = "; ".join(f"{view_status.GOALS[one.goal]} {view_status.describe_milestone(one)}" for one in dates)
     return [doc.paragraph(f"The schedule has the dates of the plan. Expected now: {words}.")] if dates else ()
 
 

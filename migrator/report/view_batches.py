@@ -7,8 +7,8 @@ from migrator.core.paths import show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, percent_of, several
 from migrator.render import document as doc
-from migrator.render.document import NONE, Block, figure, paragraph, paths, percent, text, verified_words, when
-from migrator.report.model import BatchFacts, PassFacts, TreeFacts, TreeState
+from migrator.render.document import NONE, Block, figure, format_verified_share, paragraph, paths, percent, text, when
+from migrator.report.model import BatchStatus, PassStatus, TreeState, TreeStatus
 from migrator.transfer import model as transfer
 from migrator.transfer.delta.model import ChangeKind
 
@@ -24,11 +24,11 @@ OUTCOMES = {
 }
 
 
-def _of_record(shown: Callable[[transfer.ConvergenceRecord], str]) -> Callable[[BatchFacts], str]:
+def _of_record(shown: Callable[[transfer.ConvergenceRecord], str]) -> Callable[[BatchStatus], str]:
     return lambda batch: NONE if batch.convergence is None else shown(batch.convergence)
 
 
-_CONVERGENCE: doc.Cells[BatchFacts] = (
+_CONVERGENCE: doc.Cells[BatchStatus] = (
     (figure("batch"), lambda batch: str(batch.number)),
     (figure("delta passes"), lambda batch: format_count(_deltas_made(batch))),
     (text("last decision"), _of_record(lambda one: OUTCOMES[one.outcome])),
@@ -42,7 +42,7 @@ _CONVERGENCE: doc.Cells[BatchFacts] = (
 )
 
 
-def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
+def convergence_blocks(batches: Sequence[BatchStatus]) -> Iterator[Block]:
     """Delta passes of every batch that has any, and the last prediction; empty without passes."""
     shown = [batch for batch in batches if batch.convergence is not None or _deltas_made(batch)]
     if not shown:
@@ -54,7 +54,7 @@ def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     )
 
 
-def _deltas_made(batch: BatchFacts) -> int:
+def _deltas_made(batch: BatchStatus) -> int:
     return sum(one.kind is PassKind.DELTA and one.state is PassState.DONE for one in batch.passes)
 
 
@@ -77,11 +77,11 @@ WHY_DIFFERENCES = (
 )
 
 
-def _left(batch: BatchFacts) -> int:
+def _left(batch: BatchStatus) -> int:
     return sum(batch.chunks.get(state, 0) for state in (ChunkState.PENDING, ChunkState.RUNNING, ChunkState.FAILED))
 
 
-_PROGRESS: doc.Cells[BatchFacts | TreeFacts] = (
+_PROGRESS: doc.Cells[BatchStatus | TreeStatus] = (
     (figure("bytes"), lambda one: format_size(one.tally.total_bytes)),
     (figure("left"), lambda one: format_size(one.tally.left_bytes)),
     (figure("done, %"), lambda one: percent(one.tally.percent_bytes)),
@@ -89,7 +89,7 @@ _PROGRESS: doc.Cells[BatchFacts | TreeFacts] = (
     (figure("files left"), lambda one: format_count(one.tally.left_files)),
 )
 
-_PASS: doc.Cells[PassFacts] = (
+_PASS: doc.Cells[PassStatus] = (
     (figure("batch"), lambda one: str(one.batch)),
     (text("pass"), lambda one: one.kind.value if one.kind is PassKind.SEED else f"{one.kind.value} {one.number}"),
     (text("state"), lambda one: one.state.value),
@@ -103,11 +103,11 @@ _PASS: doc.Cells[PassFacts] = (
 )
 
 
-def _changed(one: PassFacts, kind: ChangeKind) -> str:
+def _changed(one: PassStatus, kind: ChangeKind) -> str:
     return NONE if one.changes is None else format_count(one.changes[kind].paths)
 
 
-def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
+def batch_blocks(batches: Sequence[BatchStatus]) -> Iterator[Block]:
     """Progress and predictions of every batch, and the equal paths of the newest verifications."""
     yield doc.records("", _BATCH, batches)
     if any(entry.kind is not PassKind.SEED for batch in batches for entry in batch.passes):
@@ -118,21 +118,21 @@ def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     ]
     for record in differing:
         yield paragraph(
-            f"Batch {record.batch}: {_equal_words(record)}. All differences: {record.differences_file or NONE}"
+            f"Batch {record.batch}: {_describe_verification(record)}. All differences: {record.differences_file or NONE}"
         )
     if differing:
         yield paragraph(WHY_DIFFERENCES)
 
 
-def _equal_words(record: VerificationRecord) -> str:
+def _describe_verification(record: VerificationRecord) -> str:
     """The number of equal paths among the compared ones."""
     share = percent(percent_of(record.equal_paths, record.paths))
     return f"{format_count(record.equal_paths)} of {several(record.paths, 'path')} equal ({share})"
 
 
-def _batch_state(batch: BatchFacts) -> str:
+def _batch_state(batch: BatchStatus) -> str:
     if batch.state is BatchState.VERIFIED:
-        return verified_words(batch.verification.percent_content if batch.verification else None)
+        return format_verified_share(batch.verification.percent_content if batch.verification else None)
     if batch.state in (BatchState.SEEDED, BatchState.CONVERGING) and (
         batch.attention.bad or batch.chunks.get(ChunkState.FAILED, 0)
     ):
@@ -147,11 +147,11 @@ def _verdict(verification: VerificationRecord | None) -> str:
         return NONE
     differences = sum(verification.differences.values())
     if differences:
-        return f"{several(differences, 'difference')}, {_equal_words(verification)}"
+        return f"{several(differences, 'difference')}, {_describe_verification(verification)}"
     return when(verification.finished_at_s) if verification.whole else "not whole"
 
 
-_BATCH: doc.Cells[BatchFacts] = (
+_BATCH: doc.Cells[BatchStatus] = (
     (figure("batch"), lambda batch: str(batch.number)),
     (text("state"), _batch_state),
     (figure("users"), lambda batch: format_count(batch.tally.total_users)),
@@ -162,10 +162,10 @@ _BATCH: doc.Cells[BatchFacts] = (
 )
 
 
-def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], plan: str, *, limit: int | None) -> Block:
+def tree_table(trees: Sequence[TreeStatus], batches: Sequence[BatchStatus], plan: str, *, limit: int | None) -> Block:
     """Progress of every user tree, by weight; `batches` are those of the plan."""
     by_number = {batch.number: batch for batch in batches}
-    cells: doc.Cells[TreeFacts] = (
+    cells: doc.Cells[TreeStatus] = (
         (figure("rank"), lambda tree: str(tree.rank)),
         (paths("user"), lambda tree: tree.tree.user),
         (paths("tree"), lambda tree: show(tree.tree.path)),
@@ -176,10 +176,10 @@ def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], plan: 
     return doc.records("", cells, trees, limit=limit)
 
 
-def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
+def _tree_state(tree: TreeStatus, batch: BatchStatus | None) -> str:
     if tree.state is TreeState.VERIFIED:
         record = batch.verification if batch is not None else None
-        return verified_words(record.percent_content if record is not None else None)
+        return format_verified_share(record.percent_content if record is not None else None)
     if tree.state is TreeState.ATTENTION:
         left = tree.tally.left_files
         return f"copied, {several(left, 'file needs', 'files need')} attention" if left else "copied, needs attention"

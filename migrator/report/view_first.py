@@ -36,7 +36,7 @@ def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
 
 def _verdict(report: model.ReportFacts) -> Iterator[doc.Block]:
     if report.verdict is not None:
-        yield doc.paragraph(report.verdict.sentence, alert=report.verdict.standing is model.Standing.BEHIND)
+        yield doc.paragraph(report.verdict.sentence, alert=report.verdict.standing is model.Punctuality.BEHIND)
     pairs = []
     if report.promise is not None:
         whose = "the baseline report" if report.promise.baseline else f"plan {report.promise.plan}"
@@ -47,7 +47,7 @@ def _verdict(report: model.ReportFacts) -> Iterator[doc.Block]:
         yield doc.facts(pairs)
 
 
-def _bars(status: model.StatusFacts) -> Iterator[doc.Block]:
+def _bars(status: model.MigrationStatus) -> Iterator[doc.Block]:
     """A bar each for users, files and bytes: of moved users, then of what is copied."""
     if status.overall.total_users:
         yield doc.paragraph(_BARS_NOTE)
@@ -134,7 +134,10 @@ def _week(report: model.ReportFacts) -> Iterator[doc.Block]:
         ("bytes copied", *(format_size(one.size_bytes) for one in weeks)),
         ("files copied", *(format_count(one.files) for one in weeks)),
         ("time spent copying", *(f"{one.busy_share * 100:.0f} %" for one in weeks)),
-        ("throughput while copying", *(format_rate(one.rate_bytes_per_s) if one.busy_s else doc.NONE for one in weeks)),
+        (
+            "throughput while copying",
+            *(format_rate(one.rate_bytes_per_s) if one.busy_s else doc.NONE for one in weeks),
+        ),
         ("freezes of users", *map(_freezes, weeks)),
     ]
     if report.bricks or status.additions:
@@ -147,12 +150,12 @@ def _week(report: model.ReportFacts) -> Iterator[doc.Block]:
         yield doc.paragraph(_now(status))
 
 
-def _now(status: model.StatusFacts) -> str:
+def _now(status: model.MigrationStatus) -> str:
     if status.rate is not None:
-        return f"Now: {view_status.rate_words(status.rate)}."
+        return f"Now: {view_status.describe_throughput(status.rate)}."
     if status.last_rate is None:
         return "Nothing has been copied yet."
-    last = f"{view_status.rate_words(status.last_rate)}, until {doc.when(status.last_rate.at_s)}"
+    last = f"{view_status.describe_throughput(status.last_rate)}, until {doc.when(status.last_rate.at_s)}"
     return f"Nothing is being copied now. Last: {last}."
 
 
@@ -165,7 +168,7 @@ def _freezes(week: model.WeekFacts) -> str:
 # --- Who has to act, and room
 
 
-def _blocked(status: model.StatusFacts) -> Iterator[doc.Block]:
+def _blocked(status: model.MigrationStatus) -> Iterator[doc.Block]:
     if status.blocked:
         yield view_status.blocker_table(status.blocked[:_ROWS], note=_BLOCKED_NOTE)
     else:
@@ -174,7 +177,7 @@ def _blocked(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 def _room(report: model.ReportFacts) -> Iterator[doc.Block]:
     newest = {sample.side: sample for sample in report.capacity}
-    pairs = [(side.value, room_words(one)) for side, one in sorted(newest.items())]
+    pairs = [(side.value, describe_free_space(one)) for side, one in sorted(newest.items())]
     outlook = report.outlook
     if outlook is not None and newest:
         share = doc.share(outlook.used_bytes, outlook.total_bytes)
@@ -185,7 +188,7 @@ def _room(report: model.ReportFacts) -> Iterator[doc.Block]:
         yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
 
 
-def room_words(sample: CapacitySample) -> str:
+def describe_free_space(sample: CapacitySample) -> str:
     """The used bytes and inodes of a side."""
     share = doc.share(sample.used_bytes, sample.total_bytes)
     words = f"{format_size(sample.used_bytes)} of {format_size(sample.total_bytes)} used ({share})"

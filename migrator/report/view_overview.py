@@ -61,9 +61,9 @@ def bricks_cleared(report: model.ReportFacts) -> Iterator[doc.Block]:
         began_s = min(began_s, plan.created_at_s)
         days = sorted(step.cleared_day for step in steps if step.cleared_day is not None for _ in step.bricks)
         planned = [plan.created_at_s + day * DAY_S for day in days]
-        series.append(doc.Series(label="planned", points=_steps(plan.created_at_s, 0, planned)))
+        series.append(doc.ChartLine(label="planned", points=_steps(plan.created_at_s, 0, planned)))
     if coming:
-        series.append(doc.Series(label="expected", points=_steps(now_s, len(out), coming)))
+        series.append(doc.ChartLine(label="expected", points=_steps(now_s, len(out), coming)))
     left = len(bricks) - len(out)
     last = "" if not coming else f" The last known date is {doc.when(max(coming))}."
     unknown = left - len(coming)
@@ -97,7 +97,7 @@ def source_after_purges(report: model.ReportFacts, source: CapacitySample) -> tu
     return tuple(found) if len(found) > 1 else ()
 
 
-def user_blocks(status: model.StatusFacts, *, rows: int | None) -> Iterator[doc.Block]:
+def user_blocks(status: model.MigrationStatus, *, rows: int | None) -> Iterator[doc.Block]:
     """How many trees are in each state, and all trees with their state, the heaviest first."""
     counts = Counter(tree.state for tree in status.trees)
     if counts:

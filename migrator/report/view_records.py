@@ -114,7 +114,7 @@ def _result(record: VerificationRecord) -> str:
         return "not whole: it proves nothing"
     if any(record.differences.values()):
         return "not verified: there are differences"
-    return doc.verified_words(record.percent_content)
+    return doc.format_verified_share(record.percent_content)
 
 
 def run_document(summary: RunSummary) -> doc.Document:

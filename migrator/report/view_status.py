@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from migrator.beegfs.model import StorageSample, StorageSeen, StorageTarget, TargetKind
-from migrator.beegfs.rules import room_words, state_words, target_problems
+from migrator.beegfs.model import StorageSample, StorageState, StorageTarget, TargetKind
+from migrator.beegfs.rules import describe_target_space, describe_target_state, target_problems
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.catalog.model import CatalogRecord
 from migrator.core.blocker import Blocker
@@ -51,7 +51,7 @@ _LINES = 144
 """Two lines: words are not broken."""
 
 
-def _first_sections(status: model.StatusFacts) -> Iterator[doc.Section]:
+def _first_sections(status: model.MigrationStatus) -> Iterator[doc.Section]:
     """A screen of 80 x 24: frozen users, what is going on, what is wrong, what to do next."""
     frozen = status.frozen[:_FROZEN_ROWS]
     blocked = status.blocked[: _BLOCKED_ROWS - bool(frozen)]
@@ -90,42 +90,42 @@ def _lines(what: str, hint: str, *, alert: bool = False) -> tuple[doc.Block, doc
     return doc.paragraph(doc.cut(what, _LINE), alert=alert), doc.paragraph(doc.cut(f"To do: {hint}", _LINES))
 
 
-def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
+def _short(status: model.MigrationStatus) -> Iterator[doc.Block]:
     tally = status.overall
     if status.plan is None:
         yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
     else:
         content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
         yield _bar(tally, "copied", f" of {format_size(tally.total_bytes)}")
-        yield _bar(status.verified, doc.verified_words(content))
+        yield _bar(status.verified, doc.format_verified_share(content))
         yield _bar(status.moved, "moved")
     runs = {run.pid: run.verb for run in status.runs if run.life in model.ALIVE}
     at_work = dict.fromkeys([*runs.values(), *(one.purpose for one in status.at_work if one.pid not in runs)])
     running = doc.cut(", ".join(at_work) or "nothing", _LINE // 3)
-    pairs = [("running", running if status.rate is None else f"{running}: {rate_words(status.rate)}")]
+    pairs = [("running", running if status.rate is None else f"{running}: {describe_throughput(status.rate)}")]
     if status.plan is not None:
         waiting = several(status.attention_total, "file needs", "files need")
         bad = f"; {waiting} attention" if status.attention_total else ""
         pairs.append(("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}{bad}"))
-        pairs.append(("users", users_words(status)))
+        pairs.append(("users", describe_moved_users(status)))
         pairs.append(("expected end", expected_end(status)))
         pairs += [("all done", _days(one, status.at_s)) for one in status.milestones if one.goal is model.Goal.COMPLETE]
     yield doc.facts(pairs)
 
 
-def rate_words(rate: ThroughputPoint) -> str:
+def describe_throughput(rate: ThroughputPoint) -> str:
     """The rate now, on one line."""
     streams = f", {rate.streams:.1f} streams" if rate.streams >= _COUNTED_STREAMS else ""
     return f"{format_rate(rate.rate_bytes_per_s)}, {rate.rate_files_per_s:,.1f} files/s{streams}"
 
 
-def users_words(status: model.StatusFacts) -> str:
+def describe_moved_users(status: model.MigrationStatus) -> str:
     """The number of users copied, and of those who work on the target."""
     copied, moved = status.overall, status.moved
     return f"{format_count(copied.done_users)} of {format_count(copied.total_users)} copied, {format_count(moved.done_users)} moved"
 
 
-def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
+def progress_blocks(status: model.MigrationStatus) -> Iterator[doc.Block]:
     """Totals, rate and expected end."""
     if status.plan is None:
         return
@@ -170,7 +170,7 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
         )
 
 
-def expected_end(status: model.StatusFacts) -> str:
+def expected_end(status: model.MigrationStatus) -> str:
     """The expected end of the copying, with its range, in words."""
     forecast = status.forecast
     if forecast is None:
@@ -190,7 +190,7 @@ GOALS = {
 }
 
 
-def milestone_words(one: model.Milestone) -> str:
+def describe_milestone(one: model.Milestone) -> str:
     """The date of a goal with its range."""
     if one.done:
         return "done" if one.at_s is None else f"done, {doc.when(one.at_s)}"
@@ -213,7 +213,7 @@ def day(at_s: float | None, now_s: float) -> str:
 def _days(one: model.Milestone, now_s: float) -> str:
     """A milestone on one line of a terminal: times only of what is near, and then without the early end."""
     if one.done or one.at_s is None:
-        return milestone_words(one)
+        return describe_milestone(one)
     words, earliest, latest = (day(at_s, now_s) for at_s in (one.at_s, one.earliest_at_s, one.latest_at_s))
     if one.latest_at_s is None:
         return words
@@ -224,7 +224,7 @@ def _days(one: model.Milestone, now_s: float) -> str:
 def milestone_table(dates: Sequence[model.Milestone]) -> doc.Table:
     """All expected dates, with their source."""
     columns = [doc.text("date"), doc.wide("expected"), doc.wide("basis")]
-    rows = ((GOALS[one.goal], milestone_words(one), one.basis or doc.NONE) for one in dates)
+    rows = ((GOALS[one.goal], describe_milestone(one), one.basis or doc.NONE) for one in dates)
     return doc.table(
         "Expected dates",
         columns,
@@ -233,7 +233,7 @@ def milestone_table(dates: Sequence[model.Milestone]) -> doc.Table:
     )
 
 
-def all_copied(status: model.StatusFacts) -> str:
+def all_copied(status: model.MigrationStatus) -> str:
     """A sentence if nothing is left to copy, or only files that need attention; otherwise empty."""
     tally, words = status.overall, "everything that is planned was copied"
     if left_to_people(status.trees):
@@ -251,7 +251,7 @@ def _rate(rate: ThroughputPoint) -> str:
     )
 
 
-def _bar(tally: model.Tally, done: str, more: str = "") -> doc.Bar:
+def _bar(tally: model.ProgressCounts, done: str, more: str = "") -> doc.Bar:
     if not tally.total_bytes and tally.total_files:
         # Empty files are files too.
         share, what = tally.done_files / tally.total_files, f"{doc.percent(tally.percent_files)} of the files"
@@ -335,18 +335,18 @@ _HOLDER: doc.Cells[Holder] = (
 TREE_ROWS = 40
 
 
-def status_document(status: model.StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> doc.Document:
+def status_document(status: model.MigrationStatus, *, tree_rows: int | None = TREE_ROWS) -> doc.Document:
     """The current status: a first page, then the details."""
     return migration_document(status, f"as of {doc.when(status.at_s)}", _sections(status, tree_rows))
 
 
-def migration_document(status: model.StatusFacts, subtitle: str, sections: Iterable[doc.Section]) -> doc.Document:
+def migration_document(status: model.MigrationStatus, subtitle: str, sections: Iterable[doc.Section]) -> doc.Document:
     """A document about the whole migration."""
     title = doc.clean(f"Migration of {status.site}" if status.site is not None else "Migration")
     return doc.Document(title=title, subtitle=subtitle, sections=tuple(sections))
 
 
-def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
+def _sections(status: model.MigrationStatus, tree_rows: int | None) -> Iterator[doc.Section]:
     yield from _first_sections(status)
     trees = tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=tree_rows)
     yield from doc.sections(
@@ -377,7 +377,7 @@ _ARCHIVE: doc.Cells[SecondCopy] = (
 )
 
 
-def archive_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
+def archive_blocks(status: model.MigrationStatus) -> Iterator[doc.Block]:
     """The archives of trees, and which retained trees lack some."""
     held = Counter(one.tree for one in status.archives)
     retained = [one.tree for one in status.cutovers if one.state is CutoverState.RETAINED]
@@ -388,7 +388,7 @@ def archive_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
         yield doc.paragraph(f"{words}: {first_of(lacking, TREE_ROWS)}.")
 
 
-def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
+def brick_blocks(status: model.MigrationStatus) -> Iterator[doc.Block]:
     """Drains and additions of bricks, and the retirement of the volume."""
     yield drain_table(status.drains)
     yield addition_table(status.additions)
@@ -410,7 +410,7 @@ def storage_blocks(samples: Sequence[StorageSample]) -> Iterator[doc.Block]:
             f"Of the fullest storage target {doc.percent(min(free))} is free, of the emptiest {doc.percent(max(free))}"
         )
         yield doc.paragraph(f"{words}. Plans count on storage targets that fill alike.")
-    for problem in target_problems(StorageSeen(targets=newest.targets)):
+    for problem in target_problems(StorageState(targets=newest.targets)):
         yield doc.paragraph(f"{problem}.", alert=True)
 
     def change(one: StorageTarget) -> str:
@@ -425,8 +425,8 @@ def storage_blocks(samples: Sequence[StorageSample]) -> Iterator[doc.Block]:
 
 _TARGET: doc.Cells[StorageTarget] = (
     (doc.wide("target"), lambda one: one.shown),
-    (doc.text("state"), state_words),
-    (doc.wide("room"), room_words),
+    (doc.text("state"), describe_target_state),
+    (doc.wide("room"), describe_target_space),
     (doc.figure("free"), lambda one: doc.percent(one.percent_free)),
 )
 
@@ -500,7 +500,7 @@ _LIFE = {
     model.RunLife.KILLED: "killed",
     model.RunLife.ENDED: "ended",
 }
-_RUN: doc.Cells[model.RunFacts] = (
+_RUN: doc.Cells[model.RunStatus] = (
     (doc.figure("run"), lambda run: str(run.id)),
     (doc.wide("verb"), lambda run: run.verb),
     (doc.figure("process"), lambda run: str(run.pid)),
@@ -515,12 +515,12 @@ _RUN: doc.Cells[model.RunFacts] = (
 )
 
 
-def run_table(runs: Sequence[model.RunFacts]) -> doc.Block:
+def run_table(runs: Sequence[model.RunStatus]) -> doc.Block:
     """The last invocations of verbs that write."""
     return doc.records("", _RUN, runs)
 
 
-_EVENT: doc.Cells[model.SeenEvent] = (
+_EVENT: doc.Cells[model.RecordedEvent] = (
     (doc.text("when"), lambda event: doc.when(event.at_s)),
     (doc.text("severity"), lambda event: event.severity.value),
     (doc.text("kind"), lambda event: event.kind.value),

@@ -59,7 +59,7 @@ def timeline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     settled_s = max([now_s, *(span.to_s for span in spans if span.style not in (SpanStyle.EXPECTED, SpanStyle.RANGE))])
     until_s = min(last_s, from_s + _FARTHEST * max(settled_s - from_s, DAY_S))
     cut = "" if until_s >= last_s else f" The drawing ends at {_day(until_s)}; the table below has later dates."
-    words = "; ".join(_goal_words(one) for one in report.milestones)
+    words = "; ".join(_describe_goal(one) for one in report.milestones)
     summary = f"From {_day(from_s)} on. {words[:1].upper()}{words[1:]}{'.' if words else ''}{cut}"
     title = "Timeline of the migration"
     yield doc.Timeline(title=title, summary=doc.clean(summary), now_s=now_s, until_s=until_s, groups=groups)
@@ -69,7 +69,7 @@ def _day(at_s: float) -> str:
     return doc.when(at_s).partition(" ")[0]
 
 
-def _goal_words(one: model.Milestone) -> str:
+def _describe_goal(one: model.Milestone) -> str:
     promised = "" if one.promised_at_s is None else f" (promised {_day(one.promised_at_s)})"
     if one.at_s is None:
         return f"{_name(one)}: {'done' if one.done else 'not known'}{promised}"

@@ -26,7 +26,7 @@ from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent,
 from migrator.render.progress import EVENT_STYLES, event_line, share
 from migrator.report import model
 from migrator.report.rules import newest_runs
-from migrator.report.view_status import expected_end, milestone_words
+from migrator.report.view_status import describe_milestone, expected_end
 from migrator.transfer.view import governing_blocks
 
 _LABEL_CELLS = 11
@@ -98,17 +98,17 @@ def change_lines(before: model.WatchFacts | None, now: model.WatchFacts) -> Iter
     yield from map(event_line, now.news)
 
 
-def _states(status: model.StatusFacts) -> Iterator[tuple[object, str]]:
+def _states(status: model.MigrationStatus) -> Iterator[tuple[object, str]]:
     """Lines, each with the state whose change makes it worth a line: durations and rates change all the time."""
     for one in status.frozen:
         words = "" if one.at_work else f"; no command is at work: {one.hint}"
         yield (one.tree, one.state, one.at_work), f"frozen: {one.tree.user}: {one.state.value}{words}"
     for run in newest_runs(status.runs):
-        yield (run.id, run.life), f"{run.verb} (process {run.pid}): {_run_words(run, status.at_s)}"
+        yield (run.id, run.life), f"{run.verb} (process {run.pid}): {_describe_run(run, status.at_s)}"
     if status.plan is not None:
         forecast = status.forecast
         left = [] if forecast is None else [f"about {format_duration(forecast.left_s)} left"]
-        done = f"copied: {percent(status.overall.percent_bytes)}: {_done_words(status.overall)}"
+        done = f"copied: {percent(status.overall.percent_bytes)}: {_describe_done(status.overall)}"
         yield ("copied", status.overall), ", ".join((done, *left))
     for blocker in status.blocked:
         yield (blocker.subject, blocker.hint), f"blocked: {blocker.subject}: {blocker.on}, {blocker.hint}"
@@ -193,7 +193,7 @@ def _counted(states: Iterable[str]) -> Text | None:
     return _line(", ".join(f"{format_count(count)} {state}" for state, count in counts.items())) if counts else None
 
 
-def _title(status: model.StatusFacts) -> Table:
+def _title(status: model.MigrationStatus) -> Table:
     at = format_time(status.at_s, "%Y-%m-%d %H:%M:%S %Z")
     name = f"Migration of {status.site}" if status.site is not None else "Migration"
     plan = f", plan {status.plan.name}" if status.plan is not None else ""
@@ -207,16 +207,16 @@ def _title(status: model.StatusFacts) -> Table:
 # --- Parts of the screen
 
 
-def _run_rows(status: model.StatusFacts) -> Iterator[_Row]:
+def _run_rows(status: model.MigrationStatus) -> Iterator[_Row]:
     """The runs that have not ended; without any, the newest run."""
     runs = [run for run in newest_runs(status.runs) if run.life is not model.RunLife.ENDED]
     styles = {model.RunLife.AT_WORK: "green", model.RunLife.ENDED: ""}
     for run in runs or status.runs[:1]:
-        words = (f"{run.verb} (process {run.pid})", _run_words(run, status.at_s))
+        words = (f"{run.verb} (process {run.pid})", _describe_run(run, status.at_s))
         yield _Row(words, styles.get(run.life, "bold red"))
 
 
-def _run_words(run: model.RunFacts, now_s: float) -> str:
+def _describe_run(run: model.RunStatus, now_s: float) -> str:
     match run.life:
         case model.RunLife.AT_WORK:
             since = format_duration(max(now_s - run.started_at_s, 0.0))
@@ -240,16 +240,16 @@ def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
     yield "verified", _bar(status.verified, "green"), ()
     yield "moved", _bar(status.moved, "green"), ()
     yield "rate", _rate(facts), ()
-    whole = [f"all done: {milestone_words(one)}" for one in status.milestones if one.goal is model.Goal.COMPLETE]
+    whole = [f"all done: {describe_milestone(one)}" for one in status.milestones if one.goal is model.Goal.COMPLETE]
     yield "end", None, [_Row((words,)) for words in (expected_end(status), *whole)]
 
 
-def _done_words(tally: model.Tally) -> str:
+def _describe_done(tally: model.ProgressCounts) -> str:
     sizes = f"{format_size(tally.done_bytes)} of {format_size(tally.total_bytes)}"
     return f"{sizes}, {format_count(tally.done_files)} of {several(tally.total_files, 'file')}"
 
 
-def _bar(tally: model.Tally, style: str) -> Text:
+def _bar(tally: model.ProgressCounts, style: str) -> Text:
     # If all files are empty, the share counts files.
     done, total = (tally.done_bytes, tally.total_bytes) if tally.total_bytes else (tally.done_files, tally.total_files)
     full = int(min(done / total if total else 0.0, 1.0) * _BAR_CELLS)
@@ -257,7 +257,7 @@ def _bar(tally: model.Tally, style: str) -> Text:
         ("█" * full, style),
         ("░" * (_BAR_CELLS - full), "dim"),
         (f" {share(done, total)}", "bold"),
-        f"  {_done_words(tally)}",
+        f"  {_describe_done(tally)}",
     )
 
 
@@ -286,7 +286,7 @@ def _stream_rows(facts: model.WatchFacts) -> Iterator[_Row]:
         yield _Row((show(one.tree), f"{work}, chunk {one.chunk}", where, done, rate if live else f"was {rate}"))
 
 
-def _brick_rows(status: model.StatusFacts) -> Iterator[_Row]:
+def _brick_rows(status: model.MigrationStatus) -> Iterator[_Row]:
     """Drains and additions of bricks; drains that ended come last."""
     drains = sorted(status.drains, key=lambda one: one.state in OUT_STATES)
     bricks: list[AdditionStanding | DrainStanding] = [*status.additions, *drains]
@@ -303,14 +303,14 @@ def _brick_rows(status: model.StatusFacts) -> Iterator[_Row]:
         yield _Row(words, "red" if failed else "yellow" if one.skipped else "")
 
 
-def _batch_row(one: model.BatchFacts) -> _Row:
+def _batch_row(one: model.BatchStatus) -> _Row:
     bad = several(one.attention.bad, "bad file") if one.attention.bad else ""
     left = f"{format_size(one.tally.left_bytes)} left"
     words = (str(one.number), one.state.value, bad, percent(one.tally.percent_bytes), left)
     return _Row(words, "yellow" if bad else "green" if one.state is BatchState.VERIFIED else "")
 
 
-def _frozen_rows(status: model.StatusFacts) -> Iterator[_Row]:
+def _frozen_rows(status: model.MigrationStatus) -> Iterator[_Row]:
     """Users who cannot work now, first those whom no command thaws."""
     for one in status.frozen:
         since = f"for {format_duration(max(status.at_s - one.since_s, 0.0))}"
@@ -318,7 +318,7 @@ def _frozen_rows(status: model.StatusFacts) -> Iterator[_Row]:
         yield _Row(words, "bold yellow" if one.at_work else "bold red")
 
 
-def _user_rows(status: model.StatusFacts) -> Iterator[_Row]:
+def _user_rows(status: model.MigrationStatus) -> Iterator[_Row]:
     """Users by state."""
     for one in sorted(status.trees, key=lambda one: (_TREE_ORDER.index(one.state), one.rank)):
         left = f"{format_size(one.tally.left_bytes)} left"
@@ -337,7 +337,7 @@ def _probe_row(one: Probe, now_s: float) -> _Row:
     return _Row((one.side.value, words, age), "red" if max(named.values()) >= _SLOW_PROBE_S else "")
 
 
-def _event_rows(status: model.StatusFacts) -> Iterator[_Row]:
+def _event_rows(status: model.MigrationStatus) -> Iterator[_Row]:
     """Warnings and errors, newest first; with the date if older than a day."""
     for event in status.events:
         date = f"{when(event.at_s).split()[0]} " if status.at_s - event.at_s >= DAY_S else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.ledger.locks import Holders
-from migrator.report.model import DEFAULT_SETTINGS, ForecastSettings, ReadPlan, StatusFacts, WatchFacts
+from migrator.report.model import DEFAULT_SETTINGS, ForecastSettings, MigrationStatus, ReadPlan, WatchFacts
 from migrator.report.status import read_status
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def pause_s(interval_s: float, read_s: float) -> float:
     return max(interval_s, read_s * LEAST_PAUSES)
 
 
-def _rates(ledger: "ReportLedger", status: StatusFacts) -> tuple[float, ...]:
+def _rates(ledger: "ReportLedger", status: MigrationStatus) -> tuple[float, ...]:
     """The throughput of each span from the first one with any; spans are aligned to the clock, so bars only move to the left."""
     if status.last_rate is None:
         return ()

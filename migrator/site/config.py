@@ -145,16 +145,16 @@ Name = Annotated[str, Form("name", "letters, digits, `.`, `_` and `-`", str, _na
 Link = Annotated[str, Form("link", "an absolute path with `{user}` or `{tree}` in it", str, _link)]
 File = Annotated[Path, Form("path", "absolute, or relative to site.toml", str, _path, str)]
 Below = Annotated[str, Form("relative path", "below the mount, without `..`", str, _below)]
-Size = Annotated[int, Form("size", _SIZES, int | str, quantities.parse_size, quantities.size_in_words)]
+Size = Annotated[int, Form("size", _SIZES, int | str, quantities.parse_size, quantities.write_size)]
 Rate = Annotated[
-    int, Form("rate", _RATES, int | str, quantities.parse_rate, lambda value: f"{quantities.size_in_words(value)}/s")
+    int, Form("rate", _RATES, int | str, quantities.parse_rate, lambda value: f"{quantities.write_size(value)}/s")
 ]
 Growth = Annotated[
     int,
-    Form("growth", _GROWTHS, int | str, quantities.parse_growth, lambda value: f"{quantities.size_in_words(value)}/d"),
+    Form("growth", _GROWTHS, int | str, quantities.parse_growth, lambda value: f"{quantities.write_size(value)}/d"),
 ]
 Duration = Annotated[
-    float, Form("duration", f'`"20ms"`, {_DURATIONS}', str, quantities.parse_duration, quantities.duration_in_words)
+    float, Form("duration", f'`"20ms"`, {_DURATIONS}', str, quantities.parse_duration, quantities.write_duration)
 ]
 Seconds = Annotated[
     int,
@@ -163,7 +163,7 @@ Seconds = Annotated[
         "a duration in whole seconds",
         str,
         quantities.parse_whole_seconds,
-        quantities.duration_in_words,
+        quantities.write_duration,
     ),
 ]
 Share = Annotated[
@@ -603,7 +603,7 @@ class Key(NamedTuple):
         return "" if self.required or self.default is None else json.dumps(self.form.write(self.default))
 
 
-class Section(NamedTuple):
+class SectionReference(NamedTuple):
     """A section of site.toml. With a `parent` there is one for each name, as `[source.hosts."gl1"]`."""
 
     name: str
@@ -623,11 +623,11 @@ class Section(NamedTuple):
         return f'[{self.parent}.{self.name}."NAME"]' if self.parent else f"[{self.name}]"
 
 
-def _sections(holder: type[Struct], parent: str = "") -> Iterator[Section]:
+def _sections(holder: type[Struct], parent: str = "") -> Iterator[SectionReference]:
     for info in fields(holder):
         kind = next(iter(get_args(info.type)), None) if parent else info.type
         if isinstance(kind, type) and issubclass(kind, _Section):
-            yield Section(info.name, parent, kind, info.required and not parent, tuple(_keys(kind)))
+            yield SectionReference(info.name, parent, kind, info.required and not parent, tuple(_keys(kind)))
             if not parent:
                 yield from _sections(kind, info.name)
 
@@ -640,5 +640,5 @@ def _keys(kind: type[_Section]) -> Iterator[Key]:
             yield Key(info.encode_name, info.name, form, type_, info.required, info.default)
 
 
-SECTIONS: tuple[Section, ...] = tuple(_sections(Site))
+SECTIONS: tuple[SectionReference, ...] = tuple(_sections(Site))
 """In the order in which they are written and documented."""

@@ -6,7 +6,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.site.rules_guards import mount_problems
 
 
-def look_at_mount(filesystem: FileSystem) -> MountIdentity | None:
+def current_identity(filesystem: FileSystem) -> MountIdentity | None:
     """The current identity; None if it cannot be read. Blocks."""
     try:
         return filesystem.identity()
@@ -17,6 +17,6 @@ def look_at_mount(filesystem: FileSystem) -> MountIdentity | None:
 def mounts_not_recorded(site: SiteRecord, source: FileSystem, target: FileSystem) -> tuple[str, ...]:
     """The differences of source or target from the recorded mount; empty if there are none. Blocks."""
     return (
-        *mount_problems(site.source, look_at_mount(source), where="the source"),
-        *mount_problems(site.target, look_at_mount(target), where="the target"),
+        *mount_problems(site.source, current_identity(source), where="the source"),
+        *mount_problems(site.target, current_identity(target), where="the target"),
     )

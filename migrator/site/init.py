@@ -144,12 +144,12 @@ def check_new_site(site: Site, *, source: FileSystem, target: FileSystem, mounts
     """Check all that a first `init` requires, without changing anything. Raises Refused, or MigratorError if the
     target is read-only.
     """
-    source_now = look(source, site.source.kind, "the source")
+    source_now = read_identity(source, site.source.kind, "the source")
     refuse_empty_source(source)
     if site.target.path and not os.path.lexists(site.target.root):
         _look_at_mount(site, mounts)
         return
-    target_now = look(target, site.target.kind, "the target")
+    target_now = read_identity(target, site.target.kind, "the target")
     if problem := rules_guards.same_place_problem(source_now, target_now):
         raise Refused(problem, hint="correct [source] mount and [target] mount in site.toml")
     refuse_foreign_target(target, target_now)
@@ -184,7 +184,7 @@ def _not_readable(where: str, place: bytes, why: str) -> Refused:
     )
 
 
-def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
+def read_identity(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
     """The identity of a mounted file system. Raises Refused if it cannot be read, or is not of the kind in site.toml."""
     try:
         identity = filesystem.identity()
@@ -312,9 +312,9 @@ def record_site(
     target cannot be written.
     """
     done: list[str] = []
-    source_now = look(source, site.source.kind, "the source")
+    source_now = read_identity(source, site.source.kind, "the source")
     _make_target_root(site, done)
-    target_now = look(target, site.target.kind, "the target")
+    target_now = read_identity(target, site.target.kind, "the target")
     if problem := rules_guards.same_place_problem(source_now, target_now):
         raise Refused(problem, hint="correct [source] mount and [target] mount in site.toml")
     record = ledger.site.read()

@@ -20,7 +20,7 @@ from migrator.core.paths import show
 from migrator.fs.beneath import read_mounts, why_not_trusted
 from migrator.fs.kinds.table import POSIX, kind_at
 from migrator.fs.model import Mount, mount_of
-from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site, SourceSection, TargetSection
+from migrator.site.config import SECTIONS, Key, ReapSection, SectionReference, Site, SourceSection, TargetSection
 from migrator.site.model import ReapAction
 from migrator.site.rules_guards import mounted_volume
 
@@ -178,7 +178,7 @@ class _Reading:
         else:
             self.mistakes.append(((name,), f"{name} stands outside every section{_owners(name)}"))
 
-    def _section(self, section: Section, document: Mapping[str, Any]) -> Values:
+    def _section(self, section: SectionReference, document: Mapping[str, Any]) -> Values:
         known = [one.name for one in SECTIONS if not one.parent]
         mistyped = [_nearest(name, known) for name in document if name not in known]
         if section.required and section.name not in {*document, *mistyped}:
@@ -192,7 +192,7 @@ class _Reading:
         below = [one.name for one in SECTIONS if one.parent == section.name]
         return self._keys(section, section.path, {name: value for name, value in table.items() if name not in below})
 
-    def _named(self, section: Section, tables: object) -> Iterator[Any]:
+    def _named(self, section: SectionReference, tables: object) -> Iterator[Any]:
         for name, table in tables.items() if isinstance(tables, dict) else [("", tables)]:
             where = (*section.path, name)
             if isinstance(table, dict):
@@ -200,7 +200,7 @@ class _Reading:
             else:
                 self.mistakes.append((where, f"[{section.parent}] {section.name}: write {section.header} sections"))
 
-    def _keys(self, section: Section, where: Name, table: Mapping[str, Any]) -> Values:
+    def _keys(self, section: SectionReference, where: Name, table: Mapping[str, Any]) -> Values:
         shown = _shown(where)
         known = {key.name: key for key in section.keys}
         values = {key.field: self._directory / key.default for key in section.keys if isinstance(key.default, Path)}

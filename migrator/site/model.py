@@ -19,7 +19,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     meaning: str
 
 
-class LinkLook(Struct, frozen=True, kw_only=True):
+class LinkReading(Struct, frozen=True, kw_only=True):
     """The state of a user's link. All paths are absolute.
 
     `path` is the link that site.toml names. `way` holds every directory and symlink on the way to it, from the root on;

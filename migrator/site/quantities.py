@@ -107,17 +107,17 @@ def parse_window(text: str) -> Window:
     return Window(days=tuple(sorted(days)), start_minute=start, end_minute=end)
 
 
-def size_in_words(size_bytes: int) -> str:
+def write_size(size_bytes: int) -> str:
     """Exactly, in the largest binary unit: `4294967296` becomes `4GiB`."""
-    return _in_words(size_bytes, {unit: SIZE_UNITS[unit] for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "B")})
+    return _write_quantity(size_bytes, {unit: SIZE_UNITS[unit] for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "B")})
 
 
-def duration_in_words(seconds: float) -> str:
+def write_duration(seconds: float) -> str:
     """Exactly, in the largest unit up to days: `600` becomes `10min`."""
-    return _in_words(seconds, {unit: DURATION_UNITS[unit] for unit in ("d", "h", "min", "s", "ms")})
+    return _write_quantity(seconds, {unit: DURATION_UNITS[unit] for unit in ("d", "h", "min", "s", "ms")})
 
 
-def _in_words(number: float, units: Mapping[str, int | Decimal]) -> str:
+def _write_quantity(number: float, units: Mapping[str, int | Decimal]) -> str:
     exact = Decimal(str(number))
     name, factor = next(
         ((name, factor) for name, factor in units.items() if exact >= factor and exact % factor == 0), ("", Decimal(1))

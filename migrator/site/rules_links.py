@@ -9,7 +9,7 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.units import first_of, several
 from migrator.fs.model import FileLook, Mount, untrusted
 from migrator.hooks.model import HookEvent, HooksFound, HookStage, HookStep
-from migrator.site.model import LinkLook, LinkPlace, LinkProblem
+from migrator.site.model import LinkPlace, LinkProblem, LinkReading
 
 _CHECK = "links"
 _NAME_LIMIT_BYTES = 255
@@ -64,7 +64,7 @@ def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkPro
     return None if found is None else LinkProblem(message=f"{show(found[0])} {found[1]}", fix=found[2])
 
 
-def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
+def place_problem(look: LinkReading, place: LinkPlace) -> LinkProblem | None:
     """Whether a link is on the source or the target: there it would be one of the files to migrate."""
     if look.directory is None:
         return None
@@ -74,7 +74,7 @@ def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
     return _inside(look, "source") if look.mount is not None and _shows(look.mount, place.volume) else None
 
 
-def link_problem(look: LinkLook, place: LinkPlace, euid: int) -> LinkProblem | None:
+def link_problem(look: LinkReading, place: LinkPlace, euid: int) -> LinkProblem | None:
     """The reason why a link cannot be switched, independent of its destination."""
     shown = show(look.path)
     if (problem := way_problem(look.way, euid, reached=look.directory is not None)) or (
@@ -93,7 +93,7 @@ def link_problem(look: LinkLook, place: LinkPlace, euid: int) -> LinkProblem | N
     return None
 
 
-def leads_elsewhere(look: LinkLook, allowed: Collection[bytes]) -> LinkProblem | None:
+def leads_elsewhere(look: LinkReading, allowed: Collection[bytes]) -> LinkProblem | None:
     """Whether a symlink leads to none of these real paths."""
     if look.leads_to is not None and look.leads_to in allowed:
         return None
@@ -116,7 +116,7 @@ def shared_links(trees: Collection[UserTree]) -> Mapping[str, tuple[UserTree, ..
 
 def check_links(
     place: LinkPlace,
-    looks: Sequence[tuple[UserTree, LinkLook]],
+    looks: Sequence[tuple[UserTree, LinkReading]],
     *,
     real: Mapping[bytes, tuple[bytes, bytes]],
     euid: int,
@@ -167,7 +167,7 @@ def check_link_names(link: str, trees: Collection[UserTree]) -> Iterator[Finding
         yield failure(_CHECK, message, fix)
 
 
-def _inside(look: LinkLook, side: str) -> LinkProblem:
+def _inside(look: LinkReading, side: str) -> LinkProblem:
     return LinkProblem(
         message=f"{show(look.path)} lies inside the {side} (in {show(look.directory or b'')})",
         fix=f"name links outside both file systems in [cutover] link, {_BY_HOOK}",

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from migrator.beegfs.model import StorageSample
-from migrator.beegfs.tool import look_at_storage
+from migrator.beegfs.tool import read_storage
 from migrator.core.tasks import beside
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
@@ -52,7 +52,7 @@ async def _sample(world: World, timeout_s: float) -> None:
             )
         )
     world.ledger.later(partial(world.ledger.capacity.add, samples))
-    if (storage := (await look_at_storage(world.storage)).seen) is not None:
+    if (storage := (await read_storage(world.storage)).seen) is not None:
         at_s = world.clock.now_s()
         sample = StorageSample(day=int(at_s // DAY_S), at_s=at_s, targets=storage.targets)
         world.ledger.later(partial(world.ledger.capacity.add_storage, sample))

@@ -19,7 +19,7 @@ from migrator.fs.kinds.model import Answer
 from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.hosts.ports import Activity
-from migrator.ledger.call import say
+from migrator.ledger.event_log import emit_event
 from migrator.ledger.locks import Locks
 from migrator.operations.run_files import RunDirectory
 from migrator.plan.document import PlanFiles
@@ -99,7 +99,7 @@ class RunInvocation:
 
     def report(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """Record an event in the ledger, on the screen and in the log."""
-        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
+        emit_event(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from migrator.beegfs.rules import QuotaWords, quota_words
-from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
+from migrator.beegfs.rules import QuotaFindings, quota_findings
+from migrator.beegfs.tool import StorageReading, read_quotas, read_storage
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.paths import show
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import by_numbers, format_size
 from migrator.fs.model import MountIdentity, Need, SourceHealth, SurpriseKind
 from migrator.fs.ports import FileSystem
@@ -82,7 +82,7 @@ async def find_problems(
     """
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
-    storage = await look_at_storage(world.storage, patient=True)
+    storage = await read_storage(world.storage, patient=True)
     findings = [GuardFinding(guard="chunk lists", problems=list_problems(world, batch))]
     if storage.asked:
         findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
@@ -97,7 +97,7 @@ async def find_problems(
         GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
         GuardFinding(guard="moved users", problems=await _moved_problems(world, batch, timeout_s)),
     ]
-    capacity = await told(world.blocking(world.target.capacity, timeout_s=timeout_s))
+    capacity = await result_or_none(world.blocking(world.target.capacity, timeout_s=timeout_s))
     findings.append(
         GuardFinding(
             guard=TARGET_ROOM,
@@ -114,7 +114,7 @@ async def find_problems(
     if capacity is not None:
         unwritable = ("the target is mounted read-only",) if capacity.read_only else ()
     findings.append(GuardFinding(guard="target writable", problems=unwritable))
-    words = QuotaWords()
+    words = QuotaFindings()
     if not any(found.problems for found in findings):
         words = await _limit_problems(world, plan, left)
         if words.problems:
@@ -122,7 +122,7 @@ async def find_problems(
     return tuple(findings), health, words.warnings
 
 
-def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
+def storage_problems(storage: StorageReading, request: RunRequest) -> tuple[str, ...]:
     """Problems of the target's storage targets. An unknown state counts only if something depends on it: free inodes
     that nothing else reports, and stripe settings of new trees.
     """
@@ -144,7 +144,7 @@ async def mount_findings(
 ) -> tuple[str, ...]:
     """Why the mounts differ from those that `init` recorded."""
     where = "the target" if filesystem is world.target else "the source"
-    current = await told(world.blocking(filesystem.identity, timeout_s=timeout_s))
+    current = await result_or_none(world.blocking(filesystem.identity, timeout_s=timeout_s))
     return mount_problems(recorded, current, where=where)
 
 
@@ -218,7 +218,7 @@ def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
     return ()
 
 
-async def _limit_problems(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
+async def _limit_problems(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaFindings:
     """Quota problems of the remaining work on these trees. Files that earlier plans copied are replaced, and need no
     more room.
 
@@ -238,8 +238,10 @@ async def _limit_problems(world: World, plan: Plan, left: Sequence[TreeWork]) ->
         },
         reap=plan.reap,
     )
-    look = await look_at_quotas(world.storage, world.target.root, [one.uid for one in needs])
+    look = await read_quotas(world.storage, world.target.root, [one.uid for one in needs])
     if look.failure:
         meant = any(one.kind is SurpriseKind.QUOTA for one in plan.surprises)
-        return QuotaWords(warnings=(f"the users' limits on the target are unknown: {look.failure}",) if meant else ())
-    return quota_words(needs, look.quotas, spread=look.spread)
+        return QuotaFindings(
+            warnings=(f"the users' limits on the target are unknown: {look.failure}",) if meant else ()
+        )
+    return quota_findings(needs, look.quotas, spread=look.spread)

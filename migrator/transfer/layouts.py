@@ -8,8 +8,8 @@ from itertools import groupby
 from operator import itemgetter, methodcaller
 from typing import TypeVar
 
-from migrator.beegfs.model import DirectoryFacts, LayoutRule, StripeSettings
-from migrator.beegfs.rules import stripe_words
+from migrator.beegfs.model import DirectorySettings, LayoutRule, StripeSettings
+from migrator.beegfs.rules import describe_stripe
 from migrator.beegfs.rules_layout import completed, size_rules, tree_settings
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.errors import Refused, ToolFailed
@@ -51,7 +51,7 @@ async def set_stripes(invocation: RunInvocation, tree: bytes) -> None:
     stripe = tree_settings(invocation.request.layout, tree)
     if stripe is not None:
         await _set_stripe(invocation, [tree], stripe)
-        message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
+        message = f"new files in {show(tree)} are spread {describe_stripe(stripe)}"
         invocation.report(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
 
 
@@ -65,7 +65,7 @@ async def lay_out(invocation: RunInvocation, catalog: str, trees: Collection[byt
     if not rules or world.storage is None or world.layouts is None:
         return
     laid_out = await asyncio.to_thread(world.layouts, catalog, rules)
-    above: dict[bytes, DirectoryFacts] = {}
+    above: dict[bytes, DirectorySettings] = {}
     for tree in laid_out:
         if parent(tree) not in above:
             there = join(world.target.root, parent(tree)).rstrip(b"/")
@@ -91,7 +91,7 @@ async def lay_out(invocation: RunInvocation, catalog: str, trees: Collection[byt
 
 
 def _whole_settings(
-    layout: Sequence[LayoutRule], tree: bytes, above: DirectoryFacts, rules: Sequence[LayoutRule]
+    layout: Sequence[LayoutRule], tree: bytes, above: DirectorySettings, rules: Sequence[LayoutRule]
 ) -> StripeSettings:
     """The settings of a tree's directories without a rule of their own: what lies below another may have inherited
     others. `above` are those of the directory that holds the tree.

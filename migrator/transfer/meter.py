@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.hosts.ports import Activity
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCounters
@@ -205,7 +205,7 @@ class Meter:
                 asked = world.blocking(lambda: self._activity(tokens), timeout_s=timeout_s)
             else:
                 asked = asyncio.wait_for(there[0].executor.activity(tokens), min(timeout_s, _ANSWER_WITHIN_S))
-            return await told(asked) or {}
+            return await result_or_none(asked) or {}
 
         answers = await asyncio.gather(*(ask(*one) for one in by_host.items()))
         return {token: value for answer in answers for token, value in answer.items()}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from migrator.beegfs.rules import fullest_words, lost_targets
+from migrator.beegfs.rules import describe_fullest, lost_targets
 from migrator.beegfs.tool import StorageTargets
 from migrator.core.clock import Clock
 from migrator.core.errors import ToolFailed
@@ -55,7 +55,7 @@ class StorageWatch:
     async def fullest_targets(self) -> str:
         """The full targets, or the fullest ones, after a write failed for lack of space; empty if unknown."""
         try:
-            return fullest_words((await self._storage.look()).targets)
+            return describe_fullest((await self._storage.look()).targets)
         except ToolFailed:
             return ""
 

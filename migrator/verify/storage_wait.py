@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from migrator.beegfs.tool import StorageTargets, look_at_storage
+from migrator.beegfs.tool import StorageTargets, read_storage
 from migrator.core.clock import Clock
 from migrator.core.events import EventKind, Severity
 
@@ -28,7 +28,7 @@ class StorageWait:
     async def until_back(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait while a storage or metadata target is lost; return whether one was. Returns soon if the work is `stopped`."""
         was_lost = False
-        while not stopped() and (lost := (await look_at_storage(self.storage, patient=True)).lost):
+        while not stopped() and (lost := (await read_storage(self.storage, patient=True)).lost):
             was_lost = True
             if not self._told:
                 self._told = True

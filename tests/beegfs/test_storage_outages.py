@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from migrator.beegfs import model as beegfs
 from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TreeOwner, UserQuota
-from migrator.beegfs.rules import OwnerNeed, QuotaWords, even_room, low_limit, quota_words, room_to_work
+from migrator.beegfs.rules import OwnerNeed, QuotaFindings, even_room, low_limit, quota_findings, room_to_work
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
@@ -81,24 +81,24 @@ class Storage:
     limits: dict[int, beegfs.UserQuota] = field(default_factory=dict)
     no_quotas: str = ""
 
-    async def look(self, *, patient: bool = False) -> beegfs.StorageSeen:
+    async def look(self, *, patient: bool = False) -> beegfs.StorageState:
         self.looks += 1
         if self.failure:
             raise ToolFailed(self.failure)
         if self.late and not patient:
             raise ToolFailed("no answer within 6 s")
-        found = beegfs.StorageSeen(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
+        found = beegfs.StorageState(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
         self.after(self.looks, found.targets[-1])
         return found
 
     async def problems(self) -> tuple[str, ...]:
         raise AssertionError("a run asks for more")
 
-    async def directories(self, paths: Sequence[bytes]) -> Sequence[beegfs.DirectoryFacts]:
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[beegfs.DirectorySettings]:
         return [await self.directory(path) for path in paths]
 
-    async def directory(self, path: bytes) -> beegfs.DirectoryFacts:
-        return beegfs.DirectoryFacts(stripe=beegfs.StripeSettings(targets=4, chunk_bytes=1 << 19))
+    async def directory(self, path: bytes) -> beegfs.DirectorySettings:
+        return beegfs.DirectorySettings(stripe=beegfs.StripeSettings(targets=4, chunk_bytes=1 << 19))
 
     async def set_stripe(self, paths: Sequence[bytes], stripe: beegfs.StripeSettings) -> None:
         if self.unstripable:
@@ -358,9 +358,9 @@ def needs(left: Mapping[bytes, Need] = ALL, reap: PlanReap | None = None) -> dic
     return {one.uid: one for one in owner_needs(OWNERS, (ANN, SHARED), left, reap=reap)}
 
 
-def judged(*, spread: int = 1, left: Mapping[bytes, Need] = ALL, **limits: Any) -> QuotaWords:
+def judged(*, spread: int = 1, left: Mapping[bytes, Need] = ALL, **limits: Any) -> QuotaFindings:
     quota = replace(QUOTA, **limits)
-    return quota_words(needs(left).values(), {1001: quota}, spread=spread)
+    return quota_findings(needs(left).values(), {1001: quota}, spread=spread)
 
 
 def reaping(action: ReapAction) -> PlanReap:
@@ -400,7 +400,7 @@ def test_what_does_not_fit_is_a_problem_or_a_warning(limits: dict[str, Any], pro
 
 
 def test_files_that_are_spread_may_take_more_chunk_files_than_they_are() -> None:
-    assert judged(limit_chunk_files=4000) == QuotaWords()
+    assert judged(limit_chunk_files=4000) == QuotaFindings()
     (warning,) = judged(limit_chunk_files=4000, spread=4).warnings
     assert "up to 4 chunk files" in warning
     assert not judged(limit_chunk_files=4000, spread=4).problems

@@ -412,13 +412,13 @@ DF = Capacity(total_bytes=12 * GIB, free_bytes=11 * GIB, total_inodes=None, free
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
 
 
-def seen(state: str = "", version: str = "8.2.2") -> beegfs.StorageSeen:
-    return beegfs.StorageSeen(targets=parse_targets(targets(state, version)))
+def seen(state: str = "", version: str = "8.2.2") -> beegfs.StorageState:
+    return beegfs.StorageState(targets=parse_targets(targets(state, version)))
 
 
-def with_one(number: int, **changes: object) -> beegfs.StorageSeen:
+def with_one(number: int, **changes: object) -> beegfs.StorageState:
     found = seen()
-    return beegfs.StorageSeen(
+    return beegfs.StorageState(
         targets=tuple(replace(one, **changes) if one.number == number else one for one in found.targets)
     )
 
@@ -434,7 +434,7 @@ def with_one(number: int, **changes: object) -> beegfs.StorageSeen:
         (seen("stopped-offline"), 1),
     ],
 )
-def test_recorded_states_are_judged(found: beegfs.StorageSeen, lost: int) -> None:
+def test_recorded_states_are_judged(found: beegfs.StorageState, lost: int) -> None:
     """Version 8.3.1 said the same of each state as 8.2.2."""
     assert len(beegfs_rules.lost_targets(found)) == lost
     assert len(beegfs_rules.target_problems(found)) == lost
@@ -463,9 +463,9 @@ def test_a_server_that_is_off_is_told_within_a_minute() -> None:
 
 
 def test_an_answer_without_targets_is_none() -> None:
-    assert len(beegfs_rules.target_problems(beegfs.StorageSeen(targets=()))) == 2
+    assert len(beegfs_rules.target_problems(beegfs.StorageState(targets=()))) == 2
     (problem,) = beegfs_rules.target_problems(
-        beegfs.StorageSeen(targets=tuple(one for one in seen().targets if one.kind is beegfs.TargetKind.STORAGE))
+        beegfs.StorageState(targets=tuple(one for one in seen().targets if one.kind is beegfs.TargetKind.STORAGE))
     )
     assert "metadata" in problem
 
@@ -474,7 +474,7 @@ def test_only_targets_of_the_best_capacity_pool_and_of_the_storage_pool_of_trees
     emergency = seen("cap-emergency")
     normal = [one.free_bytes for one in emergency.targets if one.number in (101, 102)]
     assert beegfs_rules.room_of(DF, emergency).free_bytes == 2 * min(one or 0 for one in normal)
-    all_low = beegfs.StorageSeen(
+    all_low = beegfs.StorageState(
         targets=tuple(replace(one, pool=beegfs.CapacityPool.LOW, free_bytes=GIB) for one in seen().targets)
     )
     assert beegfs_rules.room_of(DF, all_low).free_bytes == 3 * GIB
@@ -484,14 +484,14 @@ def test_only_targets_of_the_best_capacity_pool_and_of_the_storage_pool_of_trees
 
 
 def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
-    words = beegfs_rules.fullest_words(seen("cap-emergency").targets)
+    words = beegfs_rules.describe_fullest(seen("cap-emergency").targets)
     assert "target_storage_201" in words
     assert "emergency" in words
     assert "101" not in words
-    healthy = beegfs_rules.fullest_words(with_one(102, free_bytes=5).targets)
+    healthy = beegfs_rules.describe_fullest(with_one(102, free_bytes=5).targets)
     assert "target_storage_102" in healthy
     assert "metadata target" in healthy
-    assert beegfs_rules.fullest_words(()) == ""
+    assert beegfs_rules.describe_fullest(()) == ""
 
 
 def test_inodes_are_forecast_for_each_metadata_target() -> None:
@@ -525,7 +525,7 @@ def test_inodes_are_forecast_for_each_metadata_target() -> None:
         (None, WARNING, "not known are then"),
     ],
 )
-def test_doctor_tells_each_with_its_fix(found: beegfs.StorageSeen | None, status: FindingStatus, says: str) -> None:
+def test_doctor_tells_each_with_its_fix(found: beegfs.StorageState | None, status: FindingStatus, says: str) -> None:
     (finding,) = beegfs_rules.check_storage_targets(found, "the tool is missing")
     assert finding.status is status
     assert says in finding.message

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from migrator.app.doctor import benchmark_script
 from migrator.app.ledger import MigrationLedger
-from migrator.bench.hosts import HostWorkloads, RootSeen, Seen, WorkDirectory
-from migrator.bench.model import HostRun, Place, Step, mount_of
-from migrator.bench.stage import BenchmarkWorld
+from migrator.bench.hosts import ConsistencyResult, HostWorkloads, RootState, WorkDirectory
+from migrator.bench.model import HostRun, MeasuredFileSystem, Step, mount_of
+from migrator.bench.stage import BenchmarkPorts
 from migrator.core.clock import SystemClock
 from migrator.fs.model import BENCH_NAME
 from migrator.ledger.locks import Locks
@@ -35,13 +35,13 @@ class TestedWorkloads(HostWorkloads):
         self.really_drop = False
         self.dropped = True
         self.missing: frozenset[str] = frozenset()
-        self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen
+        self.change: Callable[[RootState], RootState] = lambda seen: seen
         self.before: Callable[[WorkDirectory, Step], None] = lambda _directory, _step: None
         self.removing: Callable[[], object] = lambda: None
         self.after_check: Callable[[str, Path], None] = lambda _argv, _shared: None
         self.starts: list[tuple[str, str, float | None]] = []
 
-    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
+    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootState:
         seen = await super().look(host, root, programs)
         return self.change(structs.replace(seen, programs=seen.programs - self.missing))
 
@@ -63,7 +63,7 @@ class TestedWorkloads(HostWorkloads):
 
     async def check(
         self, directory: WorkDirectory, lanes: Sequence[Sequence[str]], *, start_at_s: float | None, token: str
-    ) -> list[Seen]:
+    ) -> list[ConsistencyResult]:
         seen = await super().check(directory, lanes, start_at_s=start_at_s, token=token)
         root = mount_of(directory.host, directory.place.root)
         self.after_check(" ".join(lanes[0]), Path(os.fsdecode(root), os.fsdecode(BENCH_NAME), directory.name))
@@ -75,15 +75,15 @@ class BenchSite:
     """Two file systems, or two directories of one."""
 
     ledger: MigrationLedger
-    places: tuple[Place, ...]
+    places: tuple[MeasuredFileSystem, ...]
     workloads: TestedWorkloads
     progress: FakeProgress
     locks: Locks
     absent: frozenset[str] = frozenset()
 
     @property
-    def world(self) -> BenchmarkWorld:
-        return BenchmarkWorld(
+    def world(self) -> BenchmarkPorts:
+        return BenchmarkPorts(
             workloads=self.workloads,
             records=self.ledger.benchmarks,
             locks=self.locks,
@@ -94,7 +94,7 @@ class BenchSite:
             tokens=lambda: TOKEN,
         )
 
-    async def _not_there(self, host: str, place: Place) -> str | None:
+    async def _not_there(self, host: str, place: MeasuredFileSystem) -> str | None:
         return f"{place.label} is not mounted" if host in self.absent else None
 
 
@@ -113,7 +113,7 @@ def bench_site(ledger: MigrationLedger, directory: Path, *roots: bytes) -> Bench
     labels = ("source", "target", "third")
     return BenchSite(
         ledger=ledger,
-        places=tuple(Place(label=label, root=root) for label, root in zip(labels, roots, strict=False)),
+        places=tuple(MeasuredFileSystem(label=label, root=root) for label, root in zip(labels, roots, strict=False)),
         workloads=TestedWorkloads(),
         progress=FakeProgress(),
         locks=Locks(directory / "locks", SystemClock()),

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.bench import far_bench, model
-from migrator.bench.model import SuiteName, Unit
+from migrator.bench.model import FigureUnit, SuiteName
 from migrator.bench.rules import SuiteComparison, compare, figure, read_fio
 from migrator.bench.suites import suite
 from tests.bench.bench_world import cli_site
@@ -76,16 +76,18 @@ LATENCIES = [
     ("unit", "hosts", "value", "details"),
     [
         # A time is the mean over the hosts, a rate all bytes over the longest time.
-        (Unit.SECONDS, [host("a", 2.0), host("b", 4.0)], 3.0, {"bytes_per_s": 50.0}),
-        (Unit.BYTES_PER_S, [host("a", 2.0), host("b", 4.0)], 50.0, {}),
-        (Unit.OPERATIONS_PER_S, OPS, 12.0, {"operations_per_s": 12.0}),
+        (FigureUnit.SECONDS, [host("a", 2.0), host("b", 4.0)], 3.0, {"bytes_per_s": 50.0}),
+        (FigureUnit.BYTES_PER_S, [host("a", 2.0), host("b", 4.0)], 50.0, {}),
+        (FigureUnit.OPERATIONS_PER_S, OPS, 12.0, {"operations_per_s": 12.0}),
         # A latency is the mean over all reads, percentiles are those of the slowest reader.
-        (Unit.MILLISECONDS, LATENCIES, 2.0, {"mean_ms": 2.0, "p99_ms": 9.0, "reads": 400.0}),
-        (Unit.MILLISECONDS, [host("a", 1.0)], None, {}),
-        (Unit.OPERATIONS_PER_S, [host("a", 1.0)], None, {}),
+        (FigureUnit.MILLISECONDS, LATENCIES, 2.0, {"mean_ms": 2.0, "p99_ms": 9.0, "reads": 400.0}),
+        (FigureUnit.MILLISECONDS, [host("a", 1.0)], None, {}),
+        (FigureUnit.OPERATIONS_PER_S, [host("a", 1.0)], None, {}),
     ],
 )
-def test_a_steps_figure(unit: Unit, hosts: list[model.HostRun], value: float | None, details: dict[str, float]) -> None:
+def test_a_steps_figure(
+    unit: FigureUnit, hosts: list[model.HostRun], value: float | None, details: dict[str, float]
+) -> None:
     step = model.Step(name="s", title="s", lanes=(), unit=unit, size_bytes=100)
     if value is None:
         with pytest.raises(ValueError, match="measured"):
@@ -99,13 +101,13 @@ def test_a_steps_figure(unit: Unit, hosts: list[model.HostRun], value: float | N
 # --- Comparisons
 
 
-A, B = model.Place(label="source", root=b"/a"), model.Place(label="target", root=b"/b")
+A, B = model.MeasuredFileSystem(label="source", root=b"/a"), model.MeasuredFileSystem(label="target", root=b"/b")
 DONE = {"hosts": ("localhost",), "state": model.BenchmarkState.DONE}
 RECORD = made(model.BenchmarkRecord, id=3, suite=SuiteName.RECURSIVE, scale=0.01, runs=3, places=(A, B), **DONE)
 
 
 def measured(
-    place: model.Place, values: list[float], step: str = "ls", unit: Unit = Unit.SECONDS
+    place: model.MeasuredFileSystem, values: list[float], step: str = "ls", unit: FigureUnit = FigureUnit.SECONDS
 ) -> list[model.Measurement]:
     facts = {"place": place.label, "step": step, "unit": unit, "load_average": 2.0}
     return [
@@ -126,14 +128,16 @@ def compared(*results: model.BenchmarkResult) -> SuiteComparison:
 @pytest.mark.parametrize(
     ("unit", "ones", "others", "verdict"),
     [
-        (Unit.SECONDS, [10.0, 11.0, 12.0], [2.0, 2.2, 2.4], "5.00 times as fast as source (4.17 to 6.00): beyond the noise"),
-        (Unit.OPERATIONS_PER_S, [10.0, 11.0, 12.0], [5.0, 5.5, 6.0], "0.50 times as fast as source (0.42 to 0.60): beyond"),
-        (Unit.SECONDS, [10.0, 20.0, 30.0], [12.0, 18.0, 31.0], "1.11 times as fast as source (0.32 to 2.50): not beyond the"),
-        (Unit.SECONDS, [10.0, 20.0, 30.0], [1.0, 1.1], "19.0 times as fast as source; whether"),
+        (FigureUnit.SECONDS, [10.0, 11.0, 12.0], [2.0, 2.2, 2.4], "5.00 times as fast as source (4.17 to 6.00): beyond the noise"),
+        (FigureUnit.OPERATIONS_PER_S, [10.0, 11.0, 12.0], [5.0, 5.5, 6.0], "0.50 times as fast as source (0.42 to 0.60): beyond"),
+        (FigureUnit.SECONDS, [10.0, 20.0, 30.0], [12.0, 18.0, 31.0], "1.11 times as fast as source (0.32 to 2.50): not beyond the"),
+        (FigureUnit.SECONDS, [10.0, 20.0, 30.0], [1.0, 1.1], "19.0 times as fast as source; whether"),
     ],
 )  # fmt: skip
-def test_a_ratio_of_speeds_beside_the_noise(unit: Unit, ones: list[float], others: list[float], verdict: str) -> None:
-    rate = unit is Unit.OPERATIONS_PER_S
+def test_a_ratio_of_speeds_beside_the_noise(
+    unit: FigureUnit, ones: list[float], others: list[float], verdict: str
+) -> None:
+    rate = unit is FigureUnit.OPERATIONS_PER_S
     step, record = ("random-read", replace(RECORD, suite=SuiteName.RANDOM)) if rate else ("ls", RECORD)
     both = result(measured(A, ones, step, unit), measured(B, others, step, unit), record=record)
     (contrast,) = compared(both).steps[0].contrasts

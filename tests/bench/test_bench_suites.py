@@ -73,7 +73,7 @@ def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, nam
     assert tuple(site.ledger.benchmarks.measurements(result.record.id)) == result.measurements
     assert left_in(site) == []
     for one in result.measurements:
-        if one.unit is bench.Unit.MILLISECONDS:
+        if one.unit is bench.FigureUnit.MILLISECONDS:
             latencies = [one.details[name] for name in ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")]
             assert latencies == sorted(latencies)
             assert one.details["reads"] >= 17
@@ -196,7 +196,7 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
     assert list(site.ledger.benchmarks.all()) == []
 
 
-def started(site: BenchSite, places: tuple[bench.Place, ...]) -> bench.BenchmarkRecord:
+def started(site: BenchSite, places: tuple[bench.MeasuredFileSystem, ...]) -> bench.BenchmarkRecord:
     running = {"state": bench.BenchmarkState.RUNNING, "hosts": ("localhost",), "token": TOKEN}
     return site.ledger.benchmarks.start(made(bench.BenchmarkRecord, scale=TINY, places=places, **running))
 
@@ -294,7 +294,7 @@ def test_a_cancelled_call_removes_what_it_made(site: BenchSite, removing: bool) 
         loop = asyncio.get_running_loop()
 
         def cancel_soon(_directory: WorkDirectory, step: bench.Step) -> None:
-            if step.unit is bench.Unit.MILLISECONDS:
+            if step.unit is bench.FigureUnit.MILLISECONDS:
                 loop.call_later(0.2, task.cancel)
 
         site.workloads.before = cancel_soon

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli import call
-from migrator.cli.invocation import Invocation
+from migrator.cli.global_options import GlobalOptions
 from migrator.core.clock import SystemClock
 from migrator.core.errors import ExitCode
 from migrator.ledger.locks import VOLUME, Locks
@@ -138,24 +138,24 @@ def test_an_output_that_is_full_is_no_defect(planned: Site, more: tuple[str, ...
 def test_too_little_memory_and_a_full_disk_are_told_with_what_helps(tmp_path: Path, query: str) -> None:
     @click.command()
     @call.verb
-    def command(_: Invocation) -> ExitCode:
+    def command(_: GlobalOptions) -> ExitCode:
         with duckdb.connect(config={"memory_limit": "4MiB", "temp_directory": ""}) as connection:
             connection.execute(query).fetchall()
         return ExitCode.DONE
 
-    done = CliRunner().invoke(command, obj=Invocation(site_file=tmp_path / "site.toml"))
+    done = CliRunner().invoke(command, obj=GlobalOptions(site_file=tmp_path / "site.toml"))
     assert (done.exit_code, "raise [site] memory" in done.stderr) == (1, True), done.output
 
 
 def test_a_full_disk_of_an_index_is_told_with_what_helps(tmp_path: Path) -> None:
     @click.command()
     @call.verb
-    def command(_: Invocation) -> ExitCode:
+    def command(_: GlobalOptions) -> ExitCode:
         with closing(sqlite3.connect(tmp_path / "index.db")) as index:
             index.execute("PRAGMA max_page_count = 2")
             index.execute("CREATE TABLE names (name)")
             index.execute("INSERT INTO names VALUES (zeroblob(100000))")
         return ExitCode.DONE
 
-    done = CliRunner().invoke(command, obj=Invocation(site_file=tmp_path / "site.toml"))
+    done = CliRunner().invoke(command, obj=GlobalOptions(site_file=tmp_path / "site.toml"))
     assert (done.exit_code, "free room there" in done.stderr) == (1, True), done.output

@@ -5,7 +5,7 @@ import pytest
 from migrator.core.entry import EntryType, UserTree
 from migrator.fs.model import FileLook, Mount
 from migrator.site import rules_links as site_rules_links
-from migrator.site.model import LinkLook, LinkPlace
+from migrator.site.model import LinkPlace, LinkReading
 
 PLACE = LinkPlace(link="/home/{user}", source_root=b"/mnt/gl", target_root=b"/mnt/bee/", volume="vol1")
 
@@ -14,8 +14,8 @@ def seen(path: bytes, *, uid: int = 0, mode: int = 0o755, kind: EntryType = Entr
     return FileLook(path=path, type=kind, uid=uid, mode=mode)
 
 
-def look(*, at: bytes = b"/home", mount: Mount | None = None) -> LinkLook:
-    return LinkLook(
+def look(*, at: bytes = b"/home", mount: Mount | None = None) -> LinkReading:
+    return LinkReading(
         path=at + b"/alice",
         way=(seen(b"/"), seen(at)),
         directory=at,

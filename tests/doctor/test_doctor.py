@@ -23,7 +23,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.rules_states import FROZEN_CHECK
-from migrator.doctor.stage import DoctorWorld, examine, examine_hosts, examine_slurm
+from migrator.doctor.stage import DoctorPorts, examine, examine_hosts, examine_slurm
 from migrator.fs.beneath import read_mounts
 from migrator.fs.model import SENTINEL_NAME, MountIdentity
 from migrator.fs.reading import PosixSource
@@ -65,7 +65,7 @@ def present() -> VirtualClock:
     return made
 
 
-Change = Callable[[DoctorWorld], DoctorWorld]
+Change = Callable[[DoctorPorts], DoctorPorts]
 
 
 def doctor(
@@ -81,7 +81,7 @@ def doctor(
     executor = LocalExecutor(processes, source_root=source.root, target_root=target.root, compiled=placing())
     opened = MigrationLedger.open(site.ledger_file) if site.ledger_file.exists() else nullcontext()
     with closing(source), closing(target), opened as ledger:
-        world = DoctorWorld(
+        world = DoctorPorts(
             site=site,
             source=source,
             target=target,
@@ -228,12 +228,12 @@ def program(directory: Path, text: str) -> str:
     return str(file)
 
 
-def by_rsync(world: DoctorWorld) -> DoctorWorld:
+def by_rsync(world: DoctorPorts) -> DoctorPorts:
     """The same site, whose engine is rsync."""
     return replace(world, site=change(world.site, transfer=change(world.site.transfer, engine="rsync")))
 
 
-def with_rsync(text: str) -> Callable[[DoctorWorld, Path], DoctorWorld]:
+def with_rsync(text: str) -> Callable[[DoctorPorts, Path], DoctorPorts]:
     return lambda world, directory: replace(by_rsync(world), find_program=lambda _: program(directory, text), euid=1000)
 
 
@@ -262,7 +262,7 @@ class Hanging:
     ],
 )
 def test_what_is_wrong_on_this_machine(
-    tmp_path: Path, changed: Callable[[DoctorWorld, Path], DoctorWorld], check: str, said: str
+    tmp_path: Path, changed: Callable[[DoctorPorts, Path], DoctorPorts], check: str, said: str
 ) -> None:
     site = make_site(tmp_path)
     init(site)

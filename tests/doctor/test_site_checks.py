@@ -7,7 +7,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.units import GIB
 from migrator.doctor import rules
-from migrator.doctor.rules import HostSight, check_brick_hosts, check_host, check_host_clocks
+from migrator.doctor.rules import HostState, check_brick_hosts, check_host, check_host_clocks
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, MountIdentity, SourceHealth, TargetCapabilities
 from migrator.gluster.model import VolumeHealth
@@ -170,7 +170,7 @@ def test_files_that_were_put_on_bricks_past_gluster_are_told_with_what_to_do() -
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
 HOST_ROOM = HostRoom(filesystem="beegfs", total_bytes=10_000, free_bytes=5_000, read_only=False)
 FACTS = made(HostFacts, name="gl1", python_version=(3, 9, 2))
-FIT = HostSight(
+FIT = HostState(
     facts=FACTS,
     bricks={"gl1:/b1": None},
     target="/mnt/beegfs",
@@ -179,7 +179,7 @@ FIT = HostSight(
 VOLUME = volume("gl1:/b1", "gl2:/b1")
 
 
-def judge(sight: HostSight, *, filesystem: str | None = "beegfs") -> list[Finding]:
+def judge(sight: HostState, *, filesystem: str | None = "beegfs") -> list[Finding]:
     findings = check_host(sight, target_filesystem=filesystem, reserve_bytes=1000)
     for finding in findings:
         assert finding.check == "host gl1"
@@ -203,7 +203,7 @@ def judge(sight: HostSight, *, filesystem: str | None = "beegfs") -> list[Findin
         (replace(FIT, facts=replace(FACTS, kernel="3.10.0-1160.el7.x86_64")), WARNING, "older than 4.18"),
     ],
 )
-def test_what_is_wrong_with_a_host(sight: HostSight, status: FindingStatus, words: str) -> None:
+def test_what_is_wrong_with_a_host(sight: HostState, status: FindingStatus, words: str) -> None:
     (finding,) = judge(sight)
     assert finding.status is status
     assert words in finding.message

@@ -9,8 +9,8 @@ import pytest
 
 from migrator.core.errors import ExitCode
 from migrator.doctor import far_tuning
-from migrator.doctor.model import Fact, TuningReport
-from migrator.doctor.tuning import ADVICE, Advice, evaluate, volume_facts
+from migrator.doctor.model import TuningReport, TuningSetting
+from migrator.doctor.tuning import ADVICE, Advice, evaluate, volume_settings
 from migrator.doctor.view import tuning_document
 from migrator.render.text import to_markdown
 from tests.support.run_site import RealSite
@@ -85,7 +85,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuningReport:
     monkeypatch.setattr(far_tuning, "ETC", str(tmp_path / "etc/beegfs"))
     rows = far_tuning.answer(QUESTION)
     facts = [
-        Fact(host="gl1", where=where or "", role=role or "", key=key or "", value=value)
+        TuningSetting(host="gl1", where=where or "", role=role or "", key=key or "", value=value)
         for where, role, key, value in rows
     ]
     state = volume(
@@ -97,7 +97,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuningReport:
             ("performance.readdir-ahead", "off"),
         )
     )
-    return evaluate([*facts, *volume_facts(state)], ["gl2 is not examined: no answer"])
+    return evaluate([*facts, *volume_settings(state)], ["gl2 is not examined: no answer"])
 
 
 DANGEROUS = {
@@ -165,7 +165,9 @@ def test_other_settings_are_advice_and_what_cannot_be_read_is_none(report: Tunin
 
 def test_every_condition_can_be_met_and_few_defaults_are_findings() -> None:
     def found(advice: Advice, value: str) -> bool:
-        fact = Fact(host="h", where="w", role=advice.on[0] if advice.on else "any", key=advice.key, value=value)
+        fact = TuningSetting(
+            host="h", where="w", role=advice.on[0] if advice.on else "any", key=advice.key, value=value
+        )
         return bool(evaluate([fact], advice=[advice]).findings)
 
     for one in ADVICE:

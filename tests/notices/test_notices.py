@@ -20,7 +20,7 @@ from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, Noti
 from migrator.notices.rules import FOR_OPERATORS, user_notices
 from migrator.notices.view import notice_document
 from migrator.plan import model as plan
-from migrator.plan.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder
+from migrator.plan.schedule.model import BatchStep, OrderSchedule, Schedule, ScheduleOrder, ScheduleOutcome
 from migrator.reap.model import PlanReap, ReapedTree
 from migrator.render.html import to_html
 from migrator.render.text import to_plain_text
@@ -48,21 +48,21 @@ FORECAST = made(
 
 def tree(
     of: UserTree, batch: int, state: report.TreeState = report.TreeState.PLANNED, done: int = 0
-) -> report.TreeFacts:
-    tally = report.Tally(total_bytes=1000, done_bytes=done, total_files=0)
-    return report.TreeFacts(tree=of, plan="plan", batch=batch, rank=batch, state=state, tally=tally)
+) -> report.TreeStatus:
+    tally = report.ProgressCounts(total_bytes=1000, done_bytes=done, total_files=0)
+    return report.TreeStatus(tree=of, plan="plan", batch=batch, rank=batch, state=state, tally=tally)
 
 
 def facts(
-    *trees: report.TreeFacts,
+    *trees: report.TreeStatus,
     forecast: report.CopyForecast | None = FORECAST,
     told: tuple[AnnouncementRecord, ...] = (),
     cutovers: tuple[CutoverRecord, ...] = (),
     document: plan.Plan | None = None,
-    batches: tuple[report.BatchFacts, ...] = (),
+    batches: tuple[report.BatchStatus, ...] = (),
 ) -> NoticeFacts:
     """Of two batches: copying the first takes a third of the time, by default."""
-    status = report.StatusFacts(
+    status = report.MigrationStatus(
         at_s=NOW_S,
         site="gl",
         plan=made(report.PlanFacts, name="plan"),
@@ -94,7 +94,7 @@ def attempt(state: CutoverState, at_s: float, **more: Any) -> CutoverRecord:
 
 def scheduled(*days: float) -> plan.Plan:
     steps = tuple(made(BatchStep, batch=number, moved_day=day) for number, day in enumerate(days, 1))
-    orders = (OrderSchedule(order=ScheduleOrder.PLANNED, outcome=made(Outcome, obstacle=None, batches=steps)),)
+    orders = (OrderSchedule(order=ScheduleOrder.PLANNED, outcome=made(ScheduleOutcome, obstacle=None, batches=steps)),)
     return replace(small_plan(), created_at_s=NOW_S, schedule=made(Schedule, problem=None, orders=orders))
 
 
@@ -169,7 +169,7 @@ def test_an_announced_time_counts_until_it_was_tried_or_missed(
 
 
 def test_the_freeze_is_the_prediction_of_the_batch() -> None:
-    batch = made(report.BatchFacts, number=1, convergence=convergence())
+    batch = made(report.BatchStatus, number=1, convergence=convergence())
     given = facts(batches=(batch,), told=(announced(NOW_S + DAY_S),))
     assert (of("alice", given).freeze_s, of("bob", given).freeze_s) == (1200.0, None)
     (event,) = notices(given)["alice"].events

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import SurpriseKind
-from migrator.plan.accounts import closed_accounts, look_up
+from migrator.plan.accounts import closed_accounts, read_accounts
 from migrator.plan.model import Account, Accounts, NotedOwners
 from migrator.plan.rules_surprises import describe_owners, group_limits, note_owners, unknown_accounts
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_looked_up_is_unknown_and_never_missing(monkeypatch: pyte
         return PEOPLE.get(uid)
 
     try:
-        known = look_up([3, 4, 1001], [0], now_s=0.0, user=user, patience_s=0.0)
+        known = read_accounts([3, 4, 1001], [0], now_s=0.0, user=user, patience_s=0.0)
     finally:
         held.set()
     assert {"uid 4", "uid 1001", "gid 0"} <= set(known.unknown)
@@ -95,19 +95,19 @@ def test_what_cannot_be_looked_up_is_unknown_and_never_missing(monkeypatch: pyte
     (said,) = unknown_accounts(known)
     assert "uid 4, uid 1001, gid 0" in said.detail
 
-    known = look_up([3, 1001, 1009], [], now_s=0.0, user=user)
+    known = read_accounts([3, 1001, 1009], [], now_s=0.0, user=user)
     assert known == Accounts(users={1001: PEOPLE[1001]}, no_user=frozenset({1009}), unknown=("uid 3",))
 
     def fails(number: int) -> None:
         raise KeyError(number)  # as Python does when the directory service fails
 
     absent = frozenset({NOBODYS})
-    root = look_up([0, NOBODYS], [0, NOBODYS], now_s=0.0)
+    root = read_accounts([0, NOBODYS], [0, NOBODYS], now_s=0.0)
     assert root.users[0].name == "root"
     assert root == Accounts(users=root.users, no_user=absent, no_group=absent)
     monkeypatch.setattr(pwd, "getpwuid", fails)
     monkeypatch.setattr(grp, "getgrgid", fails)
-    known = look_up([0, NOBODYS], [0, NOBODYS], now_s=0.0)
+    known = read_accounts([0, NOBODYS], [0, NOBODYS], now_s=0.0)
     assert known == Accounts(no_user=absent, no_group=absent, unknown=("uid 0", "gid 0"))
 
 

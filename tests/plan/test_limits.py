@@ -20,7 +20,7 @@ from migrator.core.events import Severity
 from migrator.cutover.model import act_of
 from migrator.fs.model import SurpriseKind
 from migrator.hosts.process import LocalProcesses
-from migrator.plan.limits import LimitsSeen, limit_problems, recreate_limits, set_confirmed
+from migrator.plan.limits import LimitReadings, limit_problems, recreate_limits, set_confirmed
 from migrator.plan.model import Plan, Surprise
 from tests.support.beegfs_tool import FakeTool, fake_tool
 from tests.support.making import made
@@ -94,7 +94,7 @@ class World:
     tool: FakeTool
     storage: BeegfsTargets
 
-    def recreate(self, *plans: Plan, confirm: bool = False) -> LimitsSeen:
+    def recreate(self, *plans: Plan, confirm: bool = False) -> LimitReadings:
         return asyncio.run(recreate_limits(self.ledger, plans, self.storage, confirm=confirm))
 
     def states(self, *plans: Plan, confirm: bool = False) -> list[tuple[int, LimitState]]:

@@ -14,7 +14,7 @@ from migrator.cutover.model import ENDED_STATES, SETTLED_STATES, UNDER_WAY_STATE
 from migrator.fs.model import CapacitySample, Side, SurpriseKind
 from migrator.plan import rules as plan_rules
 from migrator.plan import rules_surprises as plan_rules_surprises
-from migrator.plan.rules_forecast import Growth, Look, choose_growth, measure, moved_since, purge_times
+from migrator.plan.rules_forecast import Growth, SizeSample, choose_growth, measure, moved_since, purge_times
 from tests.support.catalogs import directory, whole_catalog
 from tests.support.making import made
 from tests.support.plans import span
@@ -70,7 +70,7 @@ def test_catalogs_tell_it_too() -> None:
 
 
 def test_what_else_changes_how_full_the_source_is_does_not_count() -> None:
-    steady = [Look(at_s=day * DAY, size_bytes=TIB + day, whole_bytes=9) for day in range(20)]
+    steady = [SizeSample(at_s=day * DAY, size_bytes=TIB + day, whole_bytes=9) for day in range(20)]
     assert measure(steady, [], []).days == 19
     # A purge from day 3 to 5, and one that goes on: what was under way at either look is left out.
     purges = [(3.5 * DAY, 5.5 * DAY), (15.0 * DAY, float("inf"))]
@@ -86,7 +86,8 @@ def test_what_else_changes_how_full_the_source_is_does_not_count() -> None:
 def test_users_who_have_moved_are_made_up_for() -> None:
     # Half of what lies there belongs to somebody who works on the target since day 5.
     looks = [
-        Look(at_s=day * DAY, size_bytes=2 * TIB + min(day, 5) * 2 * GIB + max(day - 5, 0) * GIB) for day in range(20)
+        SizeSample(at_s=day * DAY, size_bytes=2 * TIB + min(day, 5) * 2 * GIB + max(day - 5, 0) * GIB)
+        for day in range(20)
     ]
     found = measure(looks, [], [(5 * DAY, TIB)])
     assert found.share_per_day * 2 * TIB == pytest.approx(2 * GIB, rel=0.02)
@@ -108,7 +109,7 @@ def test_when_who_moved_and_what_was_purged() -> None:
 
 @given(st.integers(1, 50), st.integers(8, 40), st.floats(0, 0.01))
 def test_steady_growth_is_found_again(size: int, days: int, share: float) -> None:
-    looks = [Look(at_s=day * DAY, size_bytes=round(size * TIB * (1 + share * day))) for day in range(days + 1)]
+    looks = [SizeSample(at_s=day * DAY, size_bytes=round(size * TIB * (1 + share * day))) for day in range(days + 1)]
     found = measure(looks, [], [])
     assert found.days == pytest.approx(days)
     mean = size * TIB * (1 + share * (days - 1) / 2)

@@ -10,7 +10,7 @@ from msgspec.structs import replace as change
 
 from migrator.app.ledger import MigrationLedger
 from migrator.beegfs.model import LayoutRule, StorageTarget, StripeSettings, TargetKind, UserQuota
-from migrator.beegfs.tool import QuotaLook
+from migrator.beegfs.tool import QuotaReading
 from migrator.catalog.files import ClosedCatalogs, read_record, write_record
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
@@ -270,9 +270,9 @@ def test_owners_are_listed_by_tree_and_kind(world: World) -> None:
 def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:
     asked: list[int] = []
 
-    def limits(uids: Collection[int]) -> QuotaLook:
+    def limits(uids: Collection[int]) -> QuotaReading:
         asked.extend(uids)
-        return QuotaLook(quotas={uid: UserQuota(uid=uid, used_bytes=MIB, limit_bytes=300 * MIB) for uid in uids})
+        return QuotaReading(quotas={uid: UserQuota(uid=uid, used_bytes=MIB, limit_bytes=300 * MIB) for uid in uids})
 
     plan = ready.plan(limits=limits).plan
     assert set(asked) == {one.uid for one in plan.owners} != set()
@@ -284,7 +284,7 @@ def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> N
 
 @pytest.mark.parametrize("meant", [True, False])
 def test_limits_that_cannot_be_asked_are_a_problem_where_the_source_has_some(ready: World, meant: bool) -> None:
-    plan = ready.plan(limits=lambda _: QuotaLook(failure="no answer"), quotas=[(ALICE, MIB)] if meant else []).plan
+    plan = ready.plan(limits=lambda _: QuotaReading(failure="no answer"), quotas=[(ALICE, MIB)] if meant else []).plan
     assert ["no answer" in problem for problem in plan.problems] == [True] * meant
 
 

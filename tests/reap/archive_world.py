@@ -17,10 +17,10 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.ledger.locks import Locks
-from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
+from migrator.reap.archive import ArchivePorts, ArchiveRequest, ProvenArchives, archive_trees
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ArchiveLimits, ReapRow, Restored, TreeArchived
-from migrator.reap.restore import RestoreRequest, RestoringWorld, restore
+from migrator.reap.restore import RestorePorts, RestoreRequest, restore
 from migrator.site.model import ReapAction
 from tests.support.entries import reap_row
 from tests.support.fakes import FakeProgress
@@ -147,13 +147,13 @@ class World:
         [done] = asyncio.run(archive_trees(request, self.archiving(rows)))
         return done
 
-    def archiving(self, rows: Sequence[ReapRow]) -> ArchivingWorld:
+    def archiving(self, rows: Sequence[ReapRow]) -> ArchivePorts:
         def blocks(tree: bytes) -> Iterator[Sequence[ReapRow]]:
             assert tree == TREE
             for start in range(0, len(rows), 100):
                 yield rows[start : start + 100]
 
-        return ArchivingWorld(
+        return ArchivePorts(
             source=self.source,
             target=self.target,
             members=self.members or MemberReader(self.source, algorithm=ALGORITHM),
@@ -168,7 +168,7 @@ class World:
     def restore(self, *patterns: bytes, to: Path | None = None, overwrite: bool = False) -> Restored:
         request = RestoreRequest(trees=(TREE,), patterns=patterns, in_place=to is None, overwrite=overwrite)
         destination = ReadingFileSystem(os.fsencode(to or self.target_path))
-        world = RestoringWorld(
+        world = RestorePorts(
             folders=self.folders,
             destination=destination,
             capabilities=TargetCapabilities(),

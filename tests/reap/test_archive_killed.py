@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.reap.archives import FrameWriter
+from migrator.reap.archives import ArchiveFrameWriter
 from migrator.reap.files import HeldFolder
 from migrator.reap.model import ArchiveLimits, ArchiveState, ReapRow
 from migrator.reap.records import ArchiveRecords
@@ -19,7 +19,7 @@ FILES = 60
 MEMBERS = 25
 STEPS = (
     *((ArchiveRecords, name) for name in ("add", "enter")),
-    (FrameWriter, "_put"),
+    (ArchiveFrameWriter, "_put"),
     (HeldFolder, "create"),
     *((os, name) for name in ("mkdir", "unlink", "rename", "fsync")),
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
-from migrator.cli.invocation import output_width
+from migrator.cli.global_options import output_width
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity, failure, ok, warning

@@ -7,15 +7,15 @@ import pytest
 
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.plan.model import TransferCost
-from migrator.report.model import CopyForecast, Goal, Milestone, Tally, WorkSlot
+from migrator.report.model import CopyForecast, Goal, Milestone, ProgressCounts, WorkSlot
 from migrator.report.rules_forecast import forecast_copy, slots_of
 from tests.support.migrations import MONDAY_S, Look, by_migration, errors, held, late, replay
 
 COST = TransferCost(s_per_file=0.001, s_per_byte=1e-8, streams=4, basis="measured here")
 
 
-def left_of(files: int, size_bytes: int) -> Tally:
-    return Tally(total_files=files, total_bytes=size_bytes)
+def left_of(files: int, size_bytes: int) -> ProgressCounts:
+    return ProgressCounts(total_files=files, total_bytes=size_bytes)
 
 
 # --- Simulated migrations
@@ -83,7 +83,7 @@ def steady(days: float) -> Sequence[WorkSlot]:
     return slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
 
 
-def end_of(slots: Sequence[WorkSlot], days: float, left: Tally) -> CopyForecast:
+def end_of(slots: Sequence[WorkSlot], days: float, left: ProgressCounts) -> CopyForecast:
     made = forecast_copy(now_s=MONDAY_S + days * DAY_S, slots=slots, left=left, cost=COST, cost_groups=())
     assert made is not None
     return made
@@ -98,7 +98,7 @@ def end_of(slots: Sequence[WorkSlot], days: float, left: Tally) -> CopyForecast:
         (1000, left_of(2500 * 24 * 1000, 0), 2500),
     ],
 )
-def test_a_steady_site_stays_so(days: float, left: Tally, expected: float) -> None:
+def test_a_steady_site_stays_so(days: float, left: ProgressCounts, expected: float) -> None:
     made = end_of(steady(days), days, left)
     ends = (made.earliest_at_s, made.likely_at_s, made.latest_at_s)
     earliest, likely, latest = ((at_s - made.made_at_s) / DAY_S for at_s in ends)

@@ -266,7 +266,7 @@ _MAY_EXCEED = re.compile(r"\d+ % of the expected \S+ \S+|the pace was \d+ % of t
 class Look:
     """Everything that is told of one ledger at one moment."""
 
-    status: model.StatusFacts
+    status: model.MigrationStatus
     watch: model.WatchFacts
     report: model.ReportFacts
     metrics: tuple[MetricFamily, ...]
@@ -317,7 +317,7 @@ def test_nothing_is_told_that_cannot_be(look: Look) -> None:
                 assert float(share.replace(",", "")) <= 100.0, f"{place}: {line}"
 
 
-def tallies(status: model.StatusFacts) -> Iterator[model.Tally]:
+def tallies(status: model.MigrationStatus) -> Iterator[model.ProgressCounts]:
     yield status.overall
     yield status.verified
     for batch in status.batches:

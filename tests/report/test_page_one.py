@@ -11,7 +11,7 @@ from migrator.catalog.model import VerificationRecord
 from migrator.core.entry import UserTree
 from migrator.core.states import BatchState, ChunkState
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.render.document import Bar, Facts, Paragraph, Section, Table
+from migrator.render.document import Bar, NamedValues, Paragraph, Section, Table
 from migrator.report import model, rules_week
 from migrator.report.model import ReportFacts, TreeState
 from migrator.report.report import read_report
@@ -28,8 +28,8 @@ NOW_S = 100 * DAY_S
 THIS, BEFORE = rules_week.spans(NOW_S, 10 * DAY_S)
 
 
-def tree(path: bytes, user: str, state: TreeState = TreeState.MOVED) -> model.TreeFacts:
-    return made(model.TreeFacts, tree=UserTree(path=path, user=user), state=state, plan="p", batch=1)
+def tree(path: bytes, user: str, state: TreeState = TreeState.MOVED) -> model.TreeStatus:
+    return made(model.TreeStatus, tree=UserTree(path=path, user=user), state=state, plan="p", batch=1)
 
 
 def cutover(path: bytes, thawed_day: float | None, *, froze_s: float = 60.0) -> CutoverRecord:
@@ -81,14 +81,14 @@ BATCH = replace(
 )
 
 
-def batch(number: int, state: BatchState, **changed: Any) -> model.BatchFacts:
+def batch(number: int, state: BatchState, **changed: Any) -> model.BatchStatus:
     return replace(BATCH, number=number, state=state, **changed)
 
 
 CLEAN = made(VerificationRecord, batch=3, whole=True)
 
 
-def steps(*batches: model.BatchFacts, **facts: Any) -> list[str]:
+def steps(*batches: model.BatchStatus, **facts: Any) -> list[str]:
     given: dict[str, Any] = {"site": "s", "scan": STATUS.scan, "plan": made(model.PlanFacts, name="p")}
     given |= {"batches": batches, "trees": (), "cutovers": (), "busy": ()}
     return [one.hint for one in next_steps(**(given | facts))]
@@ -172,7 +172,7 @@ def test_a_late_migration(tmp_path: Path) -> None:
     assert this_week["bytes copied"] == ("5.5 TiB", "5.7 TiB")
     assert (this_week["new incidents"], this_week["incidents open now"]) == (("0", "0"), ("2", "\N{EN DASH}"))
     assert list(table(found["Blocked"])) == ["batch 6 (frank5)"]
-    assert isinstance(found["Room"].blocks[0], Facts)
+    assert isinstance(found["Room"].blocks[0], NamedValues)
     assert [name for name, _ in found["Room"].blocks[0].pairs] == ["source", "target", "target when all is copied"]
 
 
@@ -189,7 +189,7 @@ def test_a_young_migration(tmp_path: Path) -> None:
 def test_a_finished_migration(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, days=56, share=1.01, moved=24, drained=4, purged=24)
     assert facts.verdict is not None
-    assert facts.verdict.standing is model.Standing.BEHIND
+    assert facts.verdict.standing is model.Punctuality.BEHIND
     assert facts.verdict.reasons == ()
     assert all(one.done for one in facts.milestones)
     dates = table(page(facts)["Until when"])
@@ -223,4 +223,4 @@ def test_before_the_first_plan(tmp_path: Path) -> None:
     found = page(facts)
     assert list(found) == ["Verdict", "Blocked", "Next steps of operators"]
     assert facts.verdict is not None
-    assert facts.verdict.standing is model.Standing.UNKNOWN
+    assert facts.verdict.standing is model.Punctuality.UNKNOWN

@@ -12,7 +12,7 @@ from migrator.plan.model import ThroughputPoint
 from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule
 from migrator.report import model, rules_promise
 from migrator.report.kept import KeptReports
-from migrator.report.model import EarlierReports, Goal, Milestone, ReportFacts, Standing
+from migrator.report.model import EarlierReports, Goal, Milestone, Punctuality, ReportFacts
 from migrator.report.report import read_report
 from tests.support.making import made
 from tests.support.report_world import BEGAN_S, DAY_S, PLANNED_DAYS, OnePlan, Weeks
@@ -66,7 +66,7 @@ CLEARED = Milestone(goal=Goal.CLEARED, promised_at_s=PROMISE.cleared_at_s, at_s=
 
 def judged(*dates: Milestone, now_day: float = 10.0, **facts: Any) -> model.PromiseVerdict:
     given: dict[str, Any] = {
-        "overall": made(model.Tally, total_bytes=1000),
+        "overall": made(model.ProgressCounts, total_bytes=1000),
         "began_s": 0.0,
         "work": None,
         "since": None,
@@ -77,33 +77,33 @@ def judged(*dates: Milestone, now_day: float = 10.0, **facts: Any) -> model.Prom
 @pytest.mark.parametrize(
     ("dates", "now_day", "standing", "late_days"),
     [
-        ((replace(OPEN, at_s=20.9 * DAY_S), MOVED), 10, Standing.AS_EXPECTED, 0.9),
-        ((replace(OPEN, at_s=29 * DAY_S), MOVED), 10, Standing.BEHIND, 9),
-        ((replace(OPEN, at_s=15 * DAY_S), MOVED), 10, Standing.AHEAD, -5),
-        ((OPEN, MOVED), 10, Standing.UNKNOWN, None),
+        ((replace(OPEN, at_s=20.9 * DAY_S), MOVED), 10, Punctuality.AS_EXPECTED, 0.9),
+        ((replace(OPEN, at_s=29 * DAY_S), MOVED), 10, Punctuality.BEHIND, 9),
+        ((replace(OPEN, at_s=15 * DAY_S), MOVED), 10, Punctuality.AHEAD, -5),
+        ((OPEN, MOVED), 10, Punctuality.UNKNOWN, None),
         # Without a forecast it is at least late since the promised day.
-        ((OPEN, MOVED), 23, Standing.BEHIND, 3),
+        ((OPEN, MOVED), 23, Punctuality.BEHIND, 3),
         # The next date counts as soon as one is reached.
-        ((COPIED, MOVED, CLEARED), 19.8, Standing.UNKNOWN, None),
-        ((COPIED, MOVED, CLEARED), 24, Standing.BEHIND, 4),
-        ((COPIED, replace(MOVED, done=True, at_s=19.9 * DAY_S), CLEARED), 24, Standing.BEHIND, 6),
-        ((COPIED, replace(MOVED, done=True, at_s=20.1 * DAY_S)), 90, Standing.AS_EXPECTED, 0.1),
+        ((COPIED, MOVED, CLEARED), 19.8, Punctuality.UNKNOWN, None),
+        ((COPIED, MOVED, CLEARED), 24, Punctuality.BEHIND, 4),
+        ((COPIED, replace(MOVED, done=True, at_s=19.9 * DAY_S), CLEARED), 24, Punctuality.BEHIND, 6),
+        ((COPIED, replace(MOVED, done=True, at_s=20.1 * DAY_S)), 90, Punctuality.AS_EXPECTED, 0.1),
         # The bricks were cleared before the last user was moved.
         (
             (COPIED, replace(MOVED, done=True, at_s=29 * DAY_S), replace(CLEARED, done=True, at_s=18 * DAY_S)),
             90,
-            Standing.AS_EXPECTED,
+            Punctuality.AS_EXPECTED,
             -1,
         ),
     ],
 )
 def test_the_first_open_date_counts(
-    dates: tuple[Milestone, ...], now_day: float, standing: Standing, late_days: float | None
+    dates: tuple[Milestone, ...], now_day: float, standing: Punctuality, late_days: float | None
 ) -> None:
     found = judged(*dates, now_day=now_day)
     assert found.standing is standing
     assert found.late_s == (None if late_days is None else pytest.approx(late_days * DAY_S))
-    assert found.at_least == (found.standing is Standing.BEHIND and now_day in (23, 24) and dates[1] is MOVED)
+    assert found.at_least == (found.standing is Punctuality.BEHIND and now_day in (23, 24) and dates[1] is MOVED)
 
 
 def work(busy_days: float, size_bytes: int, files: int) -> ThroughputPoint:
@@ -122,7 +122,10 @@ def work(busy_days: float, size_bytes: int, files: int) -> ThroughputPoint:
         ({"work": work(10, 250, 5)}, []),
         ({"work": work(10, 500, 5), "began_s": None}, ["nothing was copied yet"]),
         ({"work": work(5, 250, 3), "began_s": 5 * DAY_S}, ["copying began 5 days after the plan"]),
-        ({"work": work(10, 500, 5), "overall": made(model.Tally, total_bytes=1500)}, ["the plan grew by 500 B"]),
+        (
+            {"work": work(10, 500, 5), "overall": made(model.ProgressCounts, total_bytes=1500)},
+            ["the plan grew by 500 B"],
+        ),
         ({"work": None}, ["streams ran 0 % of the time"]),
     ],
 )
@@ -152,7 +155,7 @@ def test_the_first_plan_is_the_promise_until_a_report_is_the_baseline(ledger: Mi
     facts = read(ledger)
     assert facts.promise is not None
     assert facts.verdict is not None
-    assert facts.verdict.standing is Standing.BEHIND
+    assert facts.verdict.standing is Punctuality.BEHIND
     assert facts.promise.copied_at_s == pytest.approx(BEGAN_S - 3600 + PLANNED_DAYS * DAY_S)
     assert facts.milestones[0].at_s == facts.milestones[0].promised_at_s + facts.verdict.late_s  # type: ignore[operator]
     reports = KeptReports(directory=tmp_path)
@@ -166,7 +169,7 @@ def test_the_first_plan_is_the_promise_until_a_report_is_the_baseline(ledger: Mi
     dates = {one.goal: one.at_s for one in facts.milestones}
     assert (later.promise.moved_at_s, later.promise.cleared_at_s) == (dates[Goal.MOVED], dates[Goal.CLEARED])
     assert later.verdict is not None
-    assert later.verdict.standing is Standing.AS_EXPECTED
+    assert later.verdict.standing is Punctuality.AS_EXPECTED
     assert later.since is not None
     assert later.since.earlier.at_s == WEEKS.now_s
 
@@ -239,5 +242,5 @@ def test_a_migration_that_was_left_alone_for_a_year_has_no_expected_end(ledger: 
     facts = read(ledger, WEEKS.now_s + 365 * DAY_S)
     assert facts.status.forecast is None
     assert facts.verdict is not None
-    assert (facts.verdict.standing, facts.verdict.at_least) == (Standing.BEHIND, True)
+    assert (facts.verdict.standing, facts.verdict.at_least) == (Punctuality.BEHIND, True)
     assert facts.verdict.reasons

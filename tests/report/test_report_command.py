@@ -30,8 +30,8 @@ from migrator.report.model import (
     ForecastSettings,
     Goal,
     Milestone,
+    Punctuality,
     ReportFacts,
-    Standing,
 )
 from migrator.report.report import read_report
 from migrator.report.serve import published_routes
@@ -334,7 +334,7 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: MigrationLed
         against=EarlierReports(earlier=read_earlier(tmp_path)),
     )
     assert later.since is not None
-    assert later.since.standing is Standing.BEHIND
+    assert later.since.standing is Punctuality.BEHIND
     assert later.since.end_moved_s is not None
     assert later.since.end_moved_s > 10 * DAY_S
     assert later.since.expected_bytes == pytest.approx(before.status.overall.left_bytes / 2, rel=0.35)

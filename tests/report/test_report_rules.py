@@ -22,7 +22,7 @@ from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState
 from migrator.cutover.model_freezes import FrozenUser
 from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
-from migrator.plan.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
+from migrator.plan.schedule.model import OrderSchedule, Schedule, ScheduleOrder, ScheduleOutcome, SubvolumeStep
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
@@ -55,8 +55,8 @@ def chunk(
     return model.ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
 
 
-def tree_of(*sums: model.ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False) -> model.TreeFacts:
-    [facts] = rules.tree_facts([planned()], sums, state, ENDED if over else SEED, "p")
+def tree_of(*sums: model.ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False) -> model.TreeStatus:
+    [facts] = rules.tree_status([planned()], sums, state, ENDED if over else SEED, "p")
     return facts
 
 
@@ -86,15 +86,17 @@ def test_the_state_of_a_tree(sums: list[model.ChunkSum], batch: BatchState, over
 
 
 def test_reaped_files_split_chunks_and_directories_are_not_counted() -> None:
-    [facts] = rules.tree_facts([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None, "p")
-    assert facts.tally == model.Tally(total_bytes=300, total_files=1, total_users=1)
+    [facts] = rules.tree_status([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None, "p")
+    assert facts.tally == model.ProgressCounts(total_bytes=300, total_files=1, total_users=1)
     directories = chunk(DONE, 7, ChunkKind.DIRECTORIES)
     found = tree_of(chunk(SPLIT, 800), chunk(DONE, 300), chunk(PENDING), directories, chunk(DONE, 9, tree=b"other"))
-    assert found.tally == model.Tally(total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1)
+    assert found.tally == model.ProgressCounts(
+        total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1
+    )
 
 
 def test_a_user_is_done_when_all_their_trees_are() -> None:
-    trees = rules.tree_facts(
+    trees = rules.tree_status(
         [planned(b"a", "ann"), planned(b"b", "ann"), planned(b"c", "cem")],
         [chunk(DONE, tree=b"a"), chunk(ChunkState.RUNNING, tree=b"b"), chunk(DONE, tree=b"c")],
         BatchState.SEEDING,
@@ -111,7 +113,7 @@ def test_a_user_is_done_when_all_their_trees_are() -> None:
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_only_everything_is_a_hundred_percent(one: int, other: int) -> None:
     done, total = sorted((one, other))
-    share = model.Tally(total_bytes=total, done_bytes=done).percent_bytes
+    share = model.ProgressCounts(total_bytes=total, done_bytes=done).percent_bytes
     assert (share is None) == (total == 0)
     assert share is None or (0 <= share <= 100 and (share == 100) == (done == total))
 
@@ -141,7 +143,7 @@ T, C = model.TreeState, CutoverState
 def test_the_state_of_a_tree_in_the_whole_migration(
     states: list[model.TreeState | None], cutover: CutoverState | None, found: tuple[model.TreeState, str]
 ) -> None:
-    tally = model.Tally(total_bytes=9, done_bytes=3, total_files=2, done_files=1, total_users=1)
+    tally = model.ProgressCounts(total_bytes=9, done_bytes=3, total_files=2, done_files=1, total_users=1)
     facts = replace(tree_of(), tally=tally)
     by_plan = [
         [] if state is None else [replace(facts, plan=plan, state=state)]
@@ -160,7 +162,7 @@ def test_the_state_of_a_tree_in_the_whole_migration(
 @pytest.mark.parametrize(("compared_bytes", "shown_bytes"), [(800, 1000), (400, 500), (0, 0)])
 def test_content_is_the_share_that_the_verification_compared(compared_bytes: int, shown_bytes: int) -> None:
     """It counts files with several names once: 800 bytes of 1,000 are all of them."""
-    tree = replace(tree_of(), state=T.VERIFIED, tally=model.Tally(total_bytes=1000, done_bytes=1000))
+    tree = replace(tree_of(), state=T.VERIFIED, tally=model.ProgressCounts(total_bytes=1000, done_bytes=1000))
     proof = records.verification(id=1, size_bytes=800, digested_bytes=compared_bytes)
     assert rules.verified_content_bytes([tree], {tree.tree.path: proof}) == shown_bytes
 
@@ -205,7 +207,7 @@ def test_advice_on_differences(differences: dict[str, int], said: tuple[str, ...
     assert not any(words in hint for words in not_said)
 
 
-def run(life: model.RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any) -> model.RunFacts:
+def run(life: model.RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any) -> model.RunStatus:
     return replace(RUN, life=life, exit_code=exit_code, verb=verb, **changed)
 
 
@@ -229,7 +231,7 @@ def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str)
         ([run(model.RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
     ],
 )
-def test_the_newest_run_of_each_verb_counts(runs: list[model.RunFacts], said: list[str]) -> None:
+def test_the_newest_run_of_each_verb_counts(runs: list[model.RunStatus], said: list[str]) -> None:
     assert [on for _, on, _ in blocked(runs=runs)] == said
 
 
@@ -250,7 +252,7 @@ def test_all_runs_at_work_and_the_newest_of_each_verb_are_shown() -> None:
         7: ("run", model.RunLife.AT_WORK),
         6: ("scan", model.RunLife.ENDED),
     }
-    runs = [made(model.RunFacts, id=number, verb=verb, life=life) for number, (verb, life) in lives.items()]
+    runs = [made(model.RunStatus, id=number, verb=verb, life=life) for number, (verb, life) in lives.items()]
     assert [one.id for one in rules.newest_runs(runs)] == [9, 8, 7]
 
 
@@ -304,7 +306,7 @@ def scheduled() -> Plan:
     step = SubvolumeStep(
         subvolume=0, bricks=("a:/1", "c:/1"), drain_begins_day=1.0, cleared_day=2.0, moved_bytes=70, retired=False
     )
-    outcome = Outcome(done_day=3.0, obstacle=None, batches=(), subvolumes=(step,), hosts=())
+    outcome = ScheduleOutcome(done_day=3.0, obstacle=None, batches=(), subvolumes=(step,), hosts=())
     schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
     return replace(small_plan(), created_at_s=1000.0, schedule=schedule)
 
@@ -361,7 +363,7 @@ def test_bricks_are_free_in_the_order_of_the_schedule_and_the_last_one_when_all_
         made(SubvolumeStep, subvolume=number, bricks=(brick,), cleared_day=day)
         for number, (brick, day) in enumerate((("a:/1", 20.0), ("b:/1", 30.0), ("c:/1", 50.0)))
     )
-    outcome = Outcome(done_day=50.0, obstacle=None, batches=(), subvolumes=steps, hosts=())
+    outcome = ScheduleOutcome(done_day=50.0, obstacle=None, batches=(), subvolumes=steps, hosts=())
     schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
     plan = replace(SCHEDULED, created_at_s=0.0, schedule=schedule)
     drains = [replace(drain(DrainState.COMMITTED), bricks=(brick,)) for brick in out]
@@ -428,7 +430,7 @@ def compared(
         earlier,
         now_s=NOW_S,
         plan="p",
-        overall=model.Tally(
+        overall=model.ProgressCounts(
             total_bytes=total_gib * GIB, done_bytes=done_gib * GIB, total_files=100, done_files=100 - left
         ),
         forecast=None if likely_s is None else replace(REPORT.status.forecast, likely_at_s=likely_s),
@@ -440,17 +442,17 @@ def compared(
 @pytest.mark.parametrize(
     ("earlier", "likely_days", "standing", "moved_days"),
     [
-        (EARLIER, 20.0, model.Standing.AS_EXPECTED, 0.0),
-        (EARLIER, 20.9, model.Standing.AS_EXPECTED, 0.9),
-        (EARLIER, 21.5, model.Standing.BEHIND, 1.5),
-        (EARLIER, 18.5, model.Standing.AHEAD, -1.5),
+        (EARLIER, 20.0, model.Punctuality.AS_EXPECTED, 0.0),
+        (EARLIER, 20.9, model.Punctuality.AS_EXPECTED, 0.9),
+        (EARLIER, 21.5, model.Punctuality.BEHIND, 1.5),
+        (EARLIER, 18.5, model.Punctuality.AHEAD, -1.5),
         # Everything is copied: the end is now.
-        (EARLIER, None, model.Standing.AHEAD, -13.0),
-        (NO_FORECAST, 20.0, model.Standing.UNKNOWN, None),
+        (EARLIER, None, model.Punctuality.AHEAD, -13.0),
+        (NO_FORECAST, 20.0, model.Punctuality.UNKNOWN, None),
     ],
 )
 def test_the_standing_is_how_far_the_end_has_moved(
-    earlier: model.EarlierReport, likely_days: float | None, standing: model.Standing, moved_days: float | None
+    earlier: model.EarlierReport, likely_days: float | None, standing: model.Punctuality, moved_days: float | None
 ) -> None:
     found = compared(earlier, likely_s=None if likely_days is None else THEN_S + likely_days * DAY_S)
     assert found.standing is standing
@@ -526,9 +528,9 @@ WORST = replace(
     next_steps=(model.NextStep(subject=LONG, state=LONG, hint=LONG),) * 5,
     at_work=(),
     runs=tuple(replace(STATUS.runs[0], pid=number, verb=LONG) for number in range(9)),
-    overall=model.Tally(total_bytes=999 * 2**40, done_bytes=998 * 2**40, total_files=10**9, total_users=5000),
-    verified=model.Tally(total_bytes=999 * 2**40, done_bytes=998 * 2**40),
-    moved=model.Tally(total_bytes=999 * 2**40, done_bytes=998 * 2**40),
+    overall=model.ProgressCounts(total_bytes=999 * 2**40, done_bytes=998 * 2**40, total_files=10**9, total_users=5000),
+    verified=model.ProgressCounts(total_bytes=999 * 2**40, done_bytes=998 * 2**40),
+    moved=model.ProgressCounts(total_bytes=999 * 2**40, done_bytes=998 * 2**40),
     verified_content_bytes=2**40,
 )
 

@@ -28,7 +28,7 @@ from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState
 from migrator.cutover.rules_states import frozen_users
 from migrator.render.document import Bar
-from migrator.report.model import RunLife, StatusFacts, Tally, WatchFacts
+from migrator.report.model import MigrationStatus, ProgressCounts, RunLife, WatchFacts
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines, screen
 from migrator.report.watch import read_watch
@@ -84,7 +84,7 @@ def test_names_are_text_and_nothing_else(name: bytes) -> None:
 
 
 def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
-    tally = Tally(total_files=4, done_files=3, total_users=1)
+    tally = ProgressCounts(total_files=4, done_files=3, total_users=1)
     seen = replace(changed(overall=tally), streams=())
     (line,) = [line for line in drawn(seen, 80, 24).splitlines() if line.startswith("copied")]
     assert "75.0 %  0 B of 0 B, 3 of 4 files" in line
@@ -132,7 +132,7 @@ VERBS = (replace(RUN, id=2, verb="brick-drain", pid=4712), RUN, replace(RUN, id=
             id="date of old events",
         ),
         pytest.param(
-            WatchFacts(status=StatusFacts(at_s=AT_S, site=None)), ("nothing was run yet", "there is no plan yet"), (), id="empty"
+            WatchFacts(status=MigrationStatus(at_s=AT_S, site=None)), ("nothing was run yet", "there is no plan yet"), (), id="empty"
         ),
     ],
 )  # fmt: skip

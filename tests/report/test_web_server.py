@@ -16,7 +16,7 @@ import pytest
 
 from migrator.app.ledger import MigrationLedger
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.report.serve import MOST_CONNECTIONS, Answer, Route, Server, Shared, listen, text
+from migrator.report.serve import MOST_CONNECTIONS, HttpResponse, Route, Server, Shared, listen, text
 from tests.report.serving import Reply, Served, reply, rest_of, serving, site_of_weeks
 from tests.support.report_world import Weeks
 
@@ -24,7 +24,7 @@ TOKEN = "0123456789abcdef!"
 LARGE = b"x" * 50_000_000
 AUTHORIZED = f"Authorization: Bearer {TOKEN}"
 ASK = f"GET / HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZED}\r\n\r\n".encode()
-ROUTES = {"/": Route(answer=lambda: text(200, "small")), "/large": Route(answer=lambda: Answer(body=LARGE))}
+ROUTES = {"/": Route(answer=lambda: text(200, "small")), "/large": Route(answer=lambda: HttpResponse(body=LARGE))}
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def test_all_clients_together_have_so_many_connections() -> None:
 
 
 def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> Answer:
+    def fail() -> HttpResponse:
         raise ValueError(TOKEN)
 
     with served(routes={**ROUTES, "/fails": Route(answer=fail)}) as server:

@@ -16,7 +16,7 @@ from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.windows import Window
 from migrator.site import quantities
-from migrator.site.config import SECTIONS, HostSection, Section
+from migrator.site.config import SECTIONS, HostSection, SectionReference
 from migrator.site.load import load_site, parse_site
 from migrator.site.model import ReapAction, ReapRule
 from migrator.site.render import SiteDraft, render_site
@@ -189,7 +189,7 @@ def test_a_target_that_reaches_the_source_through_a_symlink_is_inside_it(tmp_pat
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
-def test_defaults_are_valid_as_they_are_documented(section: Section) -> None:
+def test_defaults_are_valid_as_they_are_documented(section: SectionReference) -> None:
     bare = MINIMAL.replace('kind = "posix"\n', "")
     minimal = parse_site(bare, FILE)
     for key in section.keys:

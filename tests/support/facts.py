@@ -73,12 +73,14 @@ def convergence(path: bytes = b"home/alice") -> transfer.ConvergenceRecord:
 def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFacts:
     """A migration half way; `path` and `text` are in every place where a user's may be."""
     trees = (UserTree(path=path, user=text), UserTree(path=path + b"2", user=text + "2"))
-    tally = model.Tally(total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0)
+    tally = model.ProgressCounts(
+        total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0
+    )
     run = made(
-        model.RunFacts, id=1, verb="run", life=model.RunLife.SILENT, started_at_s=AT_S - 1000, silent_s=400.0, pid=4711
+        model.RunStatus, id=1, verb="run", life=model.RunLife.SILENT, started_at_s=AT_S - 1000, silent_s=400.0, pid=4711
     )
     plan = small_plan("week1", trees=trees)
-    status = model.StatusFacts(
+    status = model.MigrationStatus(
         at_s=AT_S,
         site=text,
         scan=whole_catalog(
@@ -86,9 +88,9 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         ),
         plan=made(model.PlanFacts, name=text, created_at_s=AT_S - 3000, forecast_s=90.0, basis="assumed"),
         overall=replace(tally, total_bytes=1500, total_files=15, total_users=2),
-        verified=model.Tally(total_bytes=1500, total_files=15, total_users=2),
+        verified=model.ProgressCounts(total_bytes=1500, total_files=15, total_users=2),
         batches=(
-            model.BatchFacts(
+            model.BatchStatus(
                 number=1,
                 state=BatchState.SEEDED,
                 tally=tally,
@@ -96,7 +98,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
                 chunks={ChunkState.DONE: 3, ChunkState.FAILED: 1},
                 passes=(
                     made(
-                        model.PassFacts,
+                        model.PassStatus,
                         id=1,
                         batch=1,
                         kind=PassKind.SEED,
@@ -112,7 +114,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
             ),
         ),
         trees=tuple(
-            model.TreeFacts(tree=tree, plan=text, batch=1, rank=rank, state=model.TreeState.COPYING, tally=tally)
+            model.TreeStatus(tree=tree, plan=text, batch=1, rank=rank, state=model.TreeState.COPYING, tally=tally)
             for rank, tree in enumerate(trees, 1)
         ),
         forecast=forecast(text),
@@ -129,7 +131,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         vanished_total=3,
         runs=(run,),
         events=(
-            model.SeenEvent(
+            model.RecordedEvent(
                 at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"
             ),
         ),
@@ -221,7 +223,7 @@ def forecast(text: str) -> model.CopyForecast:
 def since(text: str) -> model.SinceReport:
     return model.SinceReport(
         earlier=made(model.EarlierReport, at_s=AT_S - 6e5, plan=text, done_bytes=20, likely_at_s=AT_S + 8000),
-        standing=model.Standing.BEHIND,
+        standing=model.Punctuality.BEHIND,
         done_bytes=600,
         done_files=3,
         expected_bytes=700.0,

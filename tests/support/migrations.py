@@ -12,7 +12,7 @@ from statistics import fmean, median
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.plan.model import CostSums, fit_cost, sum_of
 from migrator.report import rules_stages
-from migrator.report.model import BrickCourse, CopyForecast, Goal, Milestone, Tally, TreeCourse
+from migrator.report.model import BrickCourse, CopyForecast, Goal, Milestone, ProgressCounts, TreeCourse
 from migrator.report.rules_forecast import forecast_copy, slots_of
 
 MONDAY_S = 1_763_337_600.0
@@ -104,7 +104,7 @@ class Migration:
         return forecast_copy(
             now_s=now_s,
             slots=slots_of(copied, from_s=self.began_s, now_s=now_s),
-            left=Tally(total_files=past[-1].left_files, total_bytes=past[-1].left_bytes),
+            left=ProgressCounts(total_files=past[-1].left_files, total_bytes=past[-1].left_bytes),
             cost=cost,
             cost_groups=groups,
             growth_per_day=self.growth_per_day(now_s),

@@ -18,7 +18,14 @@ from migrator.fs.model import CapacitySample, Side
 from migrator.ledger.database import Database
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
-from migrator.plan.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
+from migrator.plan.schedule.model import (
+    BatchStep,
+    OrderSchedule,
+    Schedule,
+    ScheduleOrder,
+    ScheduleOutcome,
+    SubvolumeStep,
+)
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report
 from migrator.transfer.model import FileProblem, FileProblemKind
@@ -115,7 +122,7 @@ class Weeks:
             made(SubvolumeStep, subvolume=number, bricks=(brick,), cleared_day=20.0 + 10.0 * number, moved_bytes=2**40)
             for number, brick in enumerate(BRICKS)
         )
-        outcome = made(Outcome, done_day=50.0, obstacle=None, batches=tuple(steps), subvolumes=cleared)
+        outcome = made(ScheduleOutcome, done_day=50.0, obstacle=None, batches=tuple(steps), subvolumes=cleared)
         return made(Schedule, problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:

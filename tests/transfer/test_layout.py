@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.beegfs.model import DirectoryFacts, LaidOut, LayoutRule, StripeSettings
-from migrator.beegfs.rules_layout import rule_words, size_rules, tree_settings
+from migrator.beegfs.model import DirectorySettings, LaidOut, LayoutRule, StripeSettings
+from migrator.beegfs.rules_layout import describe_rule, size_rules, tree_settings
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
@@ -47,7 +47,8 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert (size_rules(rules, b"home/b"), tree_settings(rules, b"home/b")) == ((HUGE,), WIDE)
     assert tree_settings(rules, b"home/a/b") is None
     assert (
-        rule_words(LARGE) == "directories of files above 100 B: new files over 3 storage targets in storage pool fast"
+        describe_rule(LARGE)
+        == "directories of files above 100 B: new files over 3 storage targets in storage pool fast"
     )
 
 
@@ -79,9 +80,9 @@ class Target(MountedTarget):
             self.make(path)
         return whole
 
-    async def directory(self, path: bytes) -> DirectoryFacts:
+    async def directory(self, path: bytes) -> DirectorySettings:
         self.looked.append(path.removeprefix(self.root + b"/"))
-        return DirectoryFacts(stripe=ROOT, storage_pool=1)
+        return DirectorySettings(stripe=ROOT, storage_pool=1)
 
     async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
         if len(self.calls) == self.fails_at:
@@ -178,7 +179,7 @@ def test_every_directory_gets_the_layout_of_its_own_files(
         with catalogs.open("catalog-1") as queries:
             found = queries.layout_surprises({TREE: sized} if sized else {})
         assert {one.detail: one.count for one in found} == {
-            rule_words(one): list(classed.values()).count(one) for one in sized if one in classed.values()
+            describe_rule(one): list(classed.values()).count(one) for one in sized if one in classed.values()
         }
 
 
@@ -252,35 +253,35 @@ def test_a_directory_that_no_command_can_name_does_not_stop_the_run(tmp_path: Pa
 class Storage:
     """Directories by absolute path."""
 
-    def __init__(self, found: Mapping[bytes, DirectoryFacts]) -> None:
+    def __init__(self, found: Mapping[bytes, DirectorySettings]) -> None:
         self.found = found
         self.asked: list[int] = []
 
     async def pools(self) -> Mapping[str, int]:
         return {"fast": 2, "2": 2}
 
-    async def directory(self, path: bytes) -> DirectoryFacts:
+    async def directory(self, path: bytes) -> DirectorySettings:
         if path not in self.found:
             raise ToolFailed("no answer")
         return self.found[path]
 
-    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectoryFacts]:
+    async def directories(self, paths: Sequence[bytes]) -> Sequence[DirectorySettings]:
         self.asked.append(len(paths))
         return [await self.directory(path) for path in paths]
 
 
 def test_directories_with_another_layout_are_named() -> None:
-    big = made(Surprise, kind=SurpriseKind.LAYOUT, tree=TREE, detail=rule_words(LARGE), examples=(TREE + b"/big",))
+    big = made(Surprise, kind=SurpriseKind.LAYOUT, tree=TREE, detail=describe_rule(LARGE), examples=(TREE + b"/big",))
     of_tree = tuple(
         layout_surprises([made(TreeUsage, tree=UserTree(path=one, user="u")) for one in (TREE, b"work/b")], [HOMES])
     )
     plan = made(Plan, surprises=(big, *of_tree))
     good = {
-        b"/t/" + TREE: DirectoryFacts(stripe=StripeSettings(targets=2, chunk_bytes=9), storage_pool=1),
-        b"/t/" + TREE + b"/big": DirectoryFacts(stripe=StripeSettings(targets=3, chunk_bytes=9), storage_pool=2),
+        b"/t/" + TREE: DirectorySettings(stripe=StripeSettings(targets=2, chunk_bytes=9), storage_pool=1),
+        b"/t/" + TREE + b"/big": DirectorySettings(stripe=StripeSettings(targets=3, chunk_bytes=9), storage_pool=2),
     }
 
-    def problems(found: Mapping[bytes, DirectoryFacts], *rules: LayoutRule) -> Sequence[str]:
+    def problems(found: Mapping[bytes, DirectorySettings], *rules: LayoutRule) -> Sequence[str]:
         storage: Any = Storage(found)
         return asyncio.run(layout_problems(plan, [TREE], rules, storage, b"/t"))
 
@@ -303,10 +304,10 @@ def test_many_directories_are_asked_about_at_once() -> None:
             layout_surprises([made(TreeUsage, tree=UserTree(path=one, user="u")) for one in trees], [HOMES])
         ),
     )
-    good = DirectoryFacts(stripe=StripeSettings(targets=2, chunk_bytes=9), storage_pool=1)
+    good = DirectorySettings(stripe=StripeSettings(targets=2, chunk_bytes=9), storage_pool=1)
     storage: Any = Storage(dict.fromkeys([b"/t/" + one for one in trees], good))
     assert asyncio.run(layout_problems(plan, trees, [HOMES], storage, b"/t")) == []
     assert storage.asked == [100, 100, 50]
-    storage.found[b"/t/home/u7"] = DirectoryFacts(stripe=StripeSettings(targets=3, chunk_bytes=9), storage_pool=1)
+    storage.found[b"/t/home/u7"] = DirectorySettings(stripe=StripeSettings(targets=3, chunk_bytes=9), storage_pool=1)
     (problem,) = asyncio.run(layout_problems(plan, trees, [HOMES], storage, b"/t"))
     assert problem.startswith("new files in home/u7 are spread over 3 storage targets")

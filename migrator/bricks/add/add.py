@@ -34,7 +34,7 @@ from migrator.bricks.progress import samples_of
 from migrator.bricks.throttle import Throttle, restore_left
 from migrator.core.errors import Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import NewPlace, TaskKind, VolumeState
@@ -407,7 +407,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
     async def _until(self, name: str, *, online: bool) -> None:
         end_s = self.call.ports.clock.monotonic_s() + _PROCESS_LIMIT_S
         while True:
-            found = await told(self.call.ports.volume.state_and_tasks())
+            found = await result_or_none(self.call.ports.volume.state_and_tasks())
             bricks = () if found is None else found[0].bricks
             if any(brick.name == name and brick.online is online for brick in bricks):
                 return

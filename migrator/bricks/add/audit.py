@@ -6,7 +6,7 @@ from migrator.bricks.add.heal import NUDGE_AFTER_S
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import format_duration, several
 
 _SCANS = 2
@@ -42,7 +42,7 @@ async def audit_rebalance(call: AdditionCall, record: model.AdditionRecord, scan
             if now_s - nudged_s >= NUDGE_AFTER_S:
                 # By themselves the self-heal daemons look for pending heals every ten minutes. A volume without copies
                 # refuses this.
-                await told(call.ports.volume.heal())
+                await result_or_none(call.ports.volume.heal())
                 nudged_s = now_s
             await clock.sleep(call.request.poll_s)
             continue

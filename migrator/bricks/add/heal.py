@@ -7,7 +7,7 @@ from migrator.bricks.add.call import AdditionCall
 from migrator.bricks.add.rules import healed
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.gluster.model import BrickHeal
 
@@ -28,7 +28,7 @@ async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None
     changed_s = reported_s = nudged_s = clock.monotonic_s()
     reported_entries: int | None = None
     while True:
-        found = await told(call.ports.volume.state_and_tasks())
+        found = await result_or_none(call.ports.volume.state_and_tasks())
         if found is not None and healed(record, found[0]):
             return
         heals = () if found is None else found[0].heals or ()
@@ -40,7 +40,7 @@ async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None
             raise _stalled(waiting, now_s - changed_s)
         if now_s - nudged_s >= NUDGE_AFTER_S:
             # A refusal, for instance while a brick comes up, is retried.
-            await told(call.ports.volume.heal())
+            await result_or_none(call.ports.volume.heal())
             nudged_s = now_s
         entries = sum(one.entries or 0 for one in waiting)
         if waiting and (

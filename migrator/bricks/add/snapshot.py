@@ -10,7 +10,7 @@ from migrator.bricks.add.rules import may_add
 from migrator.bricks.progress import StallWatch, samples_of
 from migrator.bricks.strange_files import strange_now
 from migrator.bricks.volume import host_of
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.gluster.model import NewPlace, TaskKind, TaskProgress, VolumeState, VolumeTask
 
 
@@ -30,7 +30,7 @@ class AdditionSnapshots:
     async def take(self, record: model.AdditionRecord) -> AdditionSnapshot | None:
         """Query only the facts that this state needs. Return None if Gluster does not answer."""
         ports = self.call.ports
-        found = await told(ports.volume.state_and_tasks())
+        found = await result_or_none(ports.volume.state_and_tasks())
         if found is None:
             return None
         state, tasks = found
@@ -38,7 +38,7 @@ class AdditionSnapshots:
         if record.side is model.AdditionSide.TARGET or may_add(record):
             return await self._before(record, state, tasks)
         task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
-        self.progress = None if task is None else await told(ports.volume.progress(task))
+        self.progress = None if task is None else await result_or_none(ports.volume.progress(task))
         still = "" if task is None else self._stalled(record, state, task)
         return AdditionSnapshot(state=state, tasks=tasks, progress=self.progress, stalled=still)
 
@@ -61,10 +61,10 @@ class AdditionSnapshots:
         return AdditionSnapshot(
             state=state,
             tasks=tasks,
-            owners=await told(ports.volume.owners()),
+            owners=await result_or_none(ports.volume.owners()),
             places=self.places,
             disks=await ports.disks(record.bricks) if to_target else {},
-            rooms=await told(ports.volume.rooms()) if state.started else {},
+            rooms=await result_or_none(ports.volume.rooms()) if state.started else {},
             versions=None if to_target else await ports.versions(sorted(hosts)),
             drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
             additions=tuple(one.shown_bricks for one in others),

@@ -15,7 +15,7 @@ from migrator.bricks.progress import StallWatch, TaskSample, samples_of
 from migrator.bricks.strange_files import strange_now
 from migrator.catalog.model import BrickContent, CatalogRecord, TreeOnBricks
 from migrator.core.entry import EntryType
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import HOUR_S
 from migrator.gluster.model import Brick, BrickMarks, TaskProgress, VolumeState, VolumeTask
 from migrator.hooks.model import HookEvent, HookStage, HookStep
@@ -74,8 +74,8 @@ class DrainSnapshots:
         """
         ports = self.call.ports
         leaving = bricks_of(record, state.bricks)
-        rooms = await told(ports.volume.rooms())
-        min_free_disk = await told(ports.volume.option(_MIN_FREE_DISK))
+        rooms = await result_or_none(ports.volume.rooms())
+        min_free_disk = await result_or_none(ports.volume.option(_MIN_FREE_DISK))
         catalog, content = await self.content(record) or (None, None)
         versions = await ports.versions(sorted({brick.host for brick in state.bricks}))
         tops = await self._top_directories()
@@ -150,7 +150,7 @@ class DrainSnapshots:
             entries = (entry for block in blocks for entry in block.entries)
             return tuple(entry.path for entry in entries if entry.type is EntryType.DIRECTORY)
 
-        return await told(ports.blocking(read, timeout_s=_LOOK_TIMEOUT_S))
+        return await result_or_none(ports.blocking(read, timeout_s=_LOOK_TIMEOUT_S))
 
     async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, BrickContent] | None:
         """Return the facts about these bricks from the newest complete catalog; None if there is none."""
@@ -163,7 +163,7 @@ class DrainSnapshots:
             if not scans:
                 return None
             contents = self.call.ports.contents()
-            found = await told(asyncio.to_thread(contents.content, scans[-1].name, record.bricks))
+            found = await result_or_none(asyncio.to_thread(contents.content, scans[-1].name, record.bricks))
             if found is not None:
                 self._content = (scans[-1], found)
         return self._content
@@ -194,7 +194,7 @@ class DrainSnapshots:
         def find() -> tuple[bytes, ...]:
             return tuple(filter(is_linked, paths))
 
-        found = await told(self.call.ports.blocking(find, timeout_s=_LOOK_TIMEOUT_S))
+        found = await result_or_none(self.call.ports.blocking(find, timeout_s=_LOOK_TIMEOUT_S))
         return tuple(paths) if found is None else found
 
     async def take(self, record: model.DrainRecord, *, hand_over: bool = False) -> DrainSnapshot:
@@ -248,7 +248,7 @@ class DrainSnapshots:
 
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
         """Return the volume with its tasks; None if glusterd does not report them."""
-        found = await told(self.call.ports.volume.state_and_tasks())
+        found = await result_or_none(self.call.ports.volume.state_and_tasks())
         self.host_was_away = self.host_was_away or found is None or bool(found[0].peers_down)
         if found is not None:
             self.stalls.note(found[0], self.call.now_s())
@@ -256,7 +256,7 @@ class DrainSnapshots:
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """Return the counters of a task; None if glusterd does not report them."""
-        return await told(self.call.ports.volume.progress(task))
+        return await result_or_none(self.call.ports.volume.progress(task))
 
     async def has_next_hook(self, record: model.DrainRecord) -> bool:
         """Return whether the next step wipes a brick or hands it over, and hooks exist for it."""

@@ -20,7 +20,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.probe import PROBE_NAME, is_probe
-from migrator.core.tasks import told
+from migrator.core.tasks import result_or_none
 from migrator.core.units import format_time
 from migrator.cutover.model_tops import Writers
 from migrator.cutover.rules_states import newest_attempts
@@ -378,7 +378,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
     async def problems(self) -> tuple[str, ...]:
         """Return all preflight checks that fail now."""
         ports = self.call.ports
-        found = await told(ports.volume.state_and_tasks())
+        found = await result_or_none(ports.volume.state_and_tasks())
         bricks = () if found is None else tuple(one.name for one in found[0].bricks)
         clients, own = await other_clients(ports.volume.clients, ports.endpoints, bricks=bricks, clock=ports.clock)
         health = await ports.source.health()
@@ -463,7 +463,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
         )
 
     async def _known(self, look: Callable[[], T]) -> T | None:
-        return await told(self.call.ports.blocking(look, timeout_s=_LOOK_TIMEOUT_S))
+        return await result_or_none(self.call.ports.blocking(look, timeout_s=_LOOK_TIMEOUT_S))
 
 
 class _Halted(Refused):

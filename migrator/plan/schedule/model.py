@@ -77,7 +77,7 @@ class HostStep(Struct, frozen=True, kw_only=True):
     free_day: float | None
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class ScheduleOutcome(Struct, frozen=True, kw_only=True):
     """The outcome of one order: steps up to the end or the obstacle, subvolumes in the order in which they are cleared.
     `done_day` is when the source is empty, None if an obstacle prevents it.
     """
@@ -93,7 +93,7 @@ class OrderSchedule(Struct, frozen=True, kw_only=True):
     """The outcome of one order of the batches."""
 
     order: ScheduleOrder
-    outcome: Outcome
+    outcome: ScheduleOutcome
 
 
 class Change(StrEnum):
@@ -163,7 +163,7 @@ class TreeOnBrick(Struct, frozen=True, kw_only=True):
     allocated_bytes: int
 
 
-class SubvolumeFacts(Struct, frozen=True, kw_only=True):
+class ScheduledSubvolume(Struct, frozen=True, kw_only=True):
     """Bricks that hold the same files and are drained together. Room is that of the copy with the least. The target
     gains `added_bytes` when all its bricks are re-formatted for it.
     """
@@ -180,7 +180,7 @@ class SubvolumeFacts(Struct, frozen=True, kw_only=True):
         return self.total_bytes - self.free_bytes
 
 
-class Placed(Struct, frozen=True, kw_only=True):
+class PlacedContent(Struct, frozen=True, kw_only=True):
     """Allocated bytes and files by subvolume, in order."""
 
     size_bytes: tuple[int, ...]
@@ -203,14 +203,14 @@ class OldFiles(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class BatchFacts(Struct, frozen=True, kw_only=True):
+class ScheduledBatch(Struct, frozen=True, kw_only=True):
     """A batch. `target_bytes` and `target_inodes` are its need beyond the files that are on the target already. Copying
     its current content with all streams takes `copy_days`, or `copy_days_in_drain` while a drain moves files the whole
     time (None: the same).
     """
 
     number: int
-    placed: Placed
+    placed: PlacedContent
     target_bytes: int
     target_inodes: int
     copy_days: float
@@ -224,14 +224,14 @@ class BatchFacts(Struct, frozen=True, kw_only=True):
         return self.copy_days / slower if slower else 1.0
 
 
-class KeptFacts(Struct, frozen=True, kw_only=True):
+class UnpurgedSource(Struct, frozen=True, kw_only=True):
     """Sources of users who already work on the target; they are purged on `freed_day`."""
 
-    placed: Placed
+    placed: PlacedContent
     freed_day: float
 
 
-class ScheduleFacts(Struct, frozen=True, kw_only=True):
+class ScheduleInput(Struct, frozen=True, kw_only=True):
     """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None:
     unknown. `reserve_bytes` stay free on the target regardless of `max_fill`.
 
@@ -240,10 +240,10 @@ class ScheduleFacts(Struct, frozen=True, kw_only=True):
     their batch is copied, as soon as `cutovers` are open. The first day begins at `begins_at_s`.
     """
 
-    subvolumes: tuple[SubvolumeFacts, ...]
-    batches: tuple[BatchFacts, ...]
-    kept: tuple[KeptFacts, ...]
-    outside: Placed
+    subvolumes: tuple[ScheduledSubvolume, ...]
+    batches: tuple[ScheduledBatch, ...]
+    kept: tuple[UnpurgedSource, ...]
+    outside: PlacedContent
     target_total_bytes: int
     target_free_bytes: int
     target_inodes_free: int | None

@@ -35,7 +35,7 @@ def _by(count: int, key: Callable[[int], Any]) -> tuple[int, ...]:
     return tuple(sorted(range(count), key=lambda place: (key(place), place)))
 
 
-def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
+def drain_orders(facts: model.ScheduleInput) -> list[tuple[int, ...]]:
     """The orders of places in `facts.subvolumes` to try; the last of each is retired."""
     sets, count = facts.subvolumes, len(facts.subvolumes)
     if count <= EVERY_ORDER_UP_TO:
@@ -58,17 +58,17 @@ def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(found))
 
 
-def best_outcome(facts: model.ScheduleFacts, batch_order: Sequence[int]) -> model.Outcome:
+def best_outcome(facts: model.ScheduleInput, batch_order: Sequence[int]) -> model.ScheduleOutcome:
     """The outcome with the best order of drains for this order of batches."""
     return min((play(facts, batch_order, order) for order in drain_orders(facts)), key=merit)
 
 
-def is_possible(facts: model.ScheduleFacts, batch_order: Sequence[int]) -> bool:
+def is_possible(facts: model.ScheduleInput, batch_order: Sequence[int]) -> bool:
     """Whether the schedule can be completed with any order of drains."""
     return any(play(facts, batch_order, order).obstacle is None for order in drain_orders(facts))
 
 
-def merit(outcome: model.Outcome) -> tuple[float, ...]:
+def merit(outcome: model.ScheduleOutcome) -> tuple[float, ...]:
     """A sort key, less is better: completion, bricks free early, servers free early; or else progress before the obstacle."""
     cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
     free = [host.free_day for host in outcome.hosts if host.free_day is not None]
@@ -77,12 +77,12 @@ def merit(outcome: model.Outcome) -> tuple[float, ...]:
     return (0.0, sum(cleared), sum(free))
 
 
-def heaviest_first(batches: Sequence[model.BatchFacts]) -> tuple[int, ...]:
+def heaviest_first(batches: Sequence[model.ScheduledBatch]) -> tuple[int, ...]:
     """Places of the batches, by bytes."""
     return _by(len(batches), lambda place: -batches[place].placed.all_bytes)
 
 
-def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
+def likely_orders(facts: model.ScheduleInput) -> Iterator[tuple[int, ...]]:
     """Orders of the batches that may free bricks sooner than the heaviest first."""
     batches, count = facts.batches, len(facts.batches)
     yield tuple(range(count))
@@ -95,7 +95,7 @@ def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
         yield _by(count, freed.__getitem__)
 
 
-def soonest(facts: model.ScheduleFacts) -> model.Outcome:
+def soonest(facts: model.ScheduleInput) -> model.ScheduleOutcome:
     """The outcome, among the likely orders, that frees bricks soonest."""
     return min((best_outcome(facts, order) for order in dict.fromkeys(likely_orders(facts))), key=merit)
 
@@ -112,7 +112,7 @@ _FULLEST_PERCENT = 98
 """Fuller XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
 
 
-def remedies(facts: model.ScheduleFacts, order: Sequence[int]) -> model.Remedies:
+def remedies(facts: model.ScheduleInput, order: Sequence[int]) -> model.Remedies:
     """Remedies for an order of batches that is impossible with these facts."""
     more_bytes, more_inodes = _more_room(facts, order)
     reap_users = _reaped_users(facts, order)
@@ -128,7 +128,7 @@ def remedies(facts: model.ScheduleFacts, order: Sequence[int]) -> model.Remedies
     )
 
 
-def with_room(facts: model.ScheduleFacts, more_bytes: int, more_inodes: int) -> model.ScheduleFacts:
+def with_room(facts: model.ScheduleInput, more_bytes: int, more_inodes: int) -> model.ScheduleInput:
     """The facts with that much more usable room on the target (beyond the share that `max_fill` keeps free)."""
     inodes = facts.target_inodes_free
     whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
@@ -140,7 +140,7 @@ def with_room(facts: model.ScheduleFacts, more_bytes: int, more_inodes: int) -> 
     )
 
 
-def _more_room(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[int | None, int | None]:
+def _more_room(facts: model.ScheduleInput, order: Sequence[int]) -> tuple[int | None, int | None]:
     def possible(more_bytes: int, more_inodes: int) -> bool:
         return is_possible(with_room(facts, more_bytes, more_inodes), order)
 
@@ -168,14 +168,14 @@ def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
     return min(high, most)
 
 
-def _fuller(facts: model.ScheduleFacts, order: Sequence[int]) -> float | None:
+def _fuller(facts: model.ScheduleInput, order: Sequence[int]) -> float | None:
     """The least whole percentage of `max_fill` that suffices, on both sides."""
     percents = range(int(facts.max_fill * 100) + 1, _FULLEST_PERCENT + 1)
     found = (percent / 100 for percent in percents if is_possible(replace(facts, max_fill=percent / 100), order))
     return next(found, None)
 
 
-def _reaped_users(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[str, ...] | None:
+def _reaped_users(facts: model.ScheduleInput, order: Sequence[int]) -> tuple[str, ...] | None:
     """The users with the most old files, as few as suffice."""
     old: dict[str, int] = {}
     for batch in facts.batches:
@@ -191,12 +191,12 @@ def _reaped_users(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[str
     return tuple(users[: _least(possible, 1, len(users))])
 
 
-def without_old(facts: model.ScheduleFacts, users: Sequence[str]) -> model.ScheduleFacts:
+def without_old(facts: model.ScheduleInput, users: Sequence[str]) -> model.ScheduleInput:
     """The facts if old files of these users are not copied. They stay on the source until it is purged."""
     return replace(facts, batches=tuple(_without(batch, frozenset(users)) for batch in facts.batches))
 
 
-def _without(batch: model.BatchFacts, users: frozenset[str]) -> model.BatchFacts:
+def _without(batch: model.ScheduledBatch, users: frozenset[str]) -> model.ScheduledBatch:
     saved = sum(old.size_bytes for old in batch.old if old.user in users)
     share = saved / batch.placed.all_bytes if batch.placed.all_bytes else 0.0
     return replace(
@@ -209,7 +209,7 @@ def _without(batch: model.BatchFacts, users: frozenset[str]) -> model.BatchFacts
 
 @collected
 def assumptions(
-    facts: model.ScheduleFacts,
+    facts: model.ScheduleInput,
     *,
     copying: TransferCost,
     slower: SlowerInDrains,
@@ -236,7 +236,7 @@ def assumptions(
     yield from _target(facts)
 
 
-def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
+def _sources(facts: model.ScheduleInput, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
     kept = f"their sources are kept for {_days(facts.retain_days)} ([cutover] retain), then purged"
     yield kept if facts.move_days else f"users work on the target as soon as their batch is copied; {kept}"
     if facts.cutovers.windows:
@@ -260,7 +260,7 @@ def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> 
         yield "archives take as much room as the files in them: how well they compress is not known"
 
 
-def _target(facts: model.ScheduleFacts) -> Iterator[str]:
+def _target(facts: model.ScheduleInput) -> Iterator[str]:
     yield (
         f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
         if facts.bricks_join
@@ -275,7 +275,7 @@ def _days(days: float) -> str:
     return "1 day" if days == 1 else f"{days:g} days"
 
 
-def day_words(day: float, begins_at_s: float) -> str:
+def format_day(day: float, begins_at_s: float) -> str:
     """A day of a schedule with its date on this machine, such as `37.4, 2026-12-29`."""
     return f"{day:.1f}{_date(day, begins_at_s, ', ')}"
 
@@ -285,7 +285,7 @@ def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
     return "" if at is None else f"{before}{at.date()}{after}"
 
 
-def obstacle_words(obstacle: model.Obstacle, begins_at_s: float) -> str:
+def describe_obstacle(obstacle: model.Obstacle, begins_at_s: float) -> str:
     """A sentence about an obstacle; the schedule begins at that time (seconds since the epoch)."""
     day = f"on day {obstacle.day:.0f}{_date(obstacle.day, begins_at_s, ' (', ')')}"
     match obstacle.kind:
@@ -310,7 +310,7 @@ def schedule_problems(schedule: model.Schedule | None, begins_at_s: float) -> tu
     obstacle = schedule.orders[0].outcome.obstacle if schedule is not None and schedule.orders else None
     if obstacle is None:
         return ()
-    return (f"the bricks cannot be converted by this plan: {obstacle_words(obstacle, begins_at_s)}",)
+    return (f"the bricks cannot be converted by this plan: {describe_obstacle(obstacle, begins_at_s)}",)
 
 
 # --- The schedule
@@ -320,7 +320,7 @@ _DIGITS = 3
 """In days: a minute and a half."""
 
 
-def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()) -> model.Schedule:
+def make_schedule(facts: model.ScheduleInput, *, assumptions: Sequence[str] = ()) -> model.Schedule:
     """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for
     comparison.
 
@@ -348,7 +348,7 @@ def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()
     )
 
 
-def changed(facts: model.ScheduleFacts, change: model.Change) -> model.ScheduleFacts:
+def changed(facts: model.ScheduleInput, change: model.Change) -> model.ScheduleInput:
     """The facts with one change of circumstances."""
     match change:
         case model.Change.COPY_HALVED:
@@ -365,13 +365,13 @@ def changed(facts: model.ScheduleFacts, change: model.Change) -> model.ScheduleF
             return replace(facts, bricks_join=False)
 
 
-def _copied_in_twice_the_time(batch: model.BatchFacts) -> model.BatchFacts:
+def _copied_in_twice_the_time(batch: model.ScheduledBatch) -> model.ScheduledBatch:
     in_drain = batch.copy_days_in_drain
     return replace(batch, copy_days=2 * batch.copy_days, copy_days_in_drain=None if in_drain is None else 2 * in_drain)
 
 
-def _what_if(change: model.Change, facts: model.ScheduleFacts, planned: Sequence[int]) -> model.WhatIf:
-    outcome: model.Outcome = _round_days(best_outcome(changed(facts, change), planned))
+def _what_if(change: model.Change, facts: model.ScheduleInput, planned: Sequence[int]) -> model.WhatIf:
+    outcome: model.ScheduleOutcome = _round_days(best_outcome(changed(facts, change), planned))
     cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
     return model.WhatIf(
         change=change,
@@ -403,7 +403,7 @@ class NoSchedule(Exception):
     """There can be no schedule; the message is the reason. The plan is made without one."""
 
 
-def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[model.SubvolumeFacts, ...]:
+def scheduled_subvolumes(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[model.ScheduledSubvolume, ...]:
     """The subvolumes with their room. Raises NoSchedule if bricks hold only pieces of files, or their room is unknown."""
     if state.disperse_count > 1:
         raise NoSchedule(
@@ -416,7 +416,7 @@ def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[mo
     return tuple(_subvolume(number, members, rooms) for number, members in enumerate(sets, start=1))
 
 
-def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickRoom]) -> model.SubvolumeFacts:
+def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickRoom]) -> model.ScheduledSubvolume:
     found = {brick.name: rooms[brick.name] for brick in members if brick.name in rooms}
     unknown = [name for name in (brick.name for brick in members) if name not in found or _size(found[name]) is None]
     if unknown:
@@ -427,7 +427,7 @@ def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickR
     # An arbiter holds names without content, so its bytes do not count.
     data = [found[brick.name] for brick in members if not brick.arbiter]
     tightest = min(data, key=lambda room: room.free_bytes or 0)
-    return model.SubvolumeFacts(
+    return model.ScheduledSubvolume(
         number=number,
         bricks=tuple(brick.name for brick in members),
         hosts=tuple(dict.fromkeys(brick.host for brick in members)),
@@ -444,7 +444,7 @@ def _size(room: BrickRoom) -> int | None:
 class Placement:
     """Usage of subvolumes by trees. Files on no known brick count on all of them, by their size."""
 
-    def __init__(self, sets: Sequence[model.SubvolumeFacts], uses: Iterable[model.TreeOnBrick]) -> None:
+    def __init__(self, sets: Sequence[model.ScheduledSubvolume], uses: Iterable[model.TreeOnBrick]) -> None:
         self._weights = [one.total_bytes for one in sets]
         place_of = {brick: place for place, one in enumerate(sets) for brick in one.bricks}
         self._of_tree: dict[bytes | None, list[tuple[int | None, model.TreeOnBrick]]] = {}
@@ -452,7 +452,7 @@ class Placement:
             place = None if use.brick is None else place_of.get(use.brick)
             self._of_tree.setdefault(use.tree, []).append((place, use))
 
-    def of(self, trees: Iterable[bytes | None]) -> model.Placed:
+    def of(self, trees: Iterable[bytes | None]) -> model.PlacedContent:
         """The usage of these trees together; None is outside every tree."""
         size_bytes, files = ([0] * len(self._weights) for _ in range(2))
         for tree in trees:
@@ -463,10 +463,10 @@ class Placement:
                     else:
                         for other, weight in enumerate(self._weights):
                             amounts[other] += ceil(amount * weight / sum(self._weights))
-        return model.Placed(size_bytes=tuple(size_bytes), files=tuple(files))
+        return model.PlacedContent(size_bytes=tuple(size_bytes), files=tuple(files))
 
 
-def batch_facts(
+def scheduled_batch(
     batch: Batch,
     usages: Mapping[bytes, TreeUsage],
     placement: Placement,
@@ -477,13 +477,13 @@ def batch_facts(
     cost: TransferCost,
     slower: SlowerInDrains,
     run_share: float = 1.0,
-) -> model.BatchFacts:
+) -> model.ScheduledBatch:
     """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's
     forecast is by `cost`, while streams run: `run_share` of the time. During drains it is `slower`.
     """
     copy_days = (batch.forecast_s + archived_s) / run_share / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
-    return model.BatchFacts(
+    return model.ScheduledBatch(
         number=batch.number,
         placed=placement.of(tree.path for tree in batch.trees),
         target_bytes=sum(need.size_bytes for need in needs),
@@ -519,9 +519,9 @@ def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
     return max(old - skipped, 0)
 
 
-def kept_facts(
+def unpurged_sources(
     records: Mapping[bytes, TreeMove], placement: Placement, *, now_s: float, retain_s: float
-) -> tuple[model.KeptFacts, ...]:
+) -> tuple[model.UnpurgedSource, ...]:
     """The sources, not yet purged, of users who work on the target."""
     found = []
     for tree, record in sorted(records.items()):
@@ -530,5 +530,5 @@ def kept_facts(
         settled_at_s = record.settled_at_s()
         since_s = now_s if settled_at_s is None else settled_at_s
         due_day = max(since_s + retain_s - now_s, 0.0) / DAY_S
-        found.append(model.KeptFacts(placed=placement.of([tree]), freed_day=due_day))
+        found.append(model.UnpurgedSource(placed=placement.of([tree]), freed_day=due_day))
     return tuple(found)

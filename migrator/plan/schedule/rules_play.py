@@ -14,7 +14,7 @@ from migrator.plan.schedule import model
 # --- Bricks that were not drained, and hosts
 
 
-def waiting_steps(rest: Sequence[model.SubvolumeFacts], done_day: float | None) -> tuple[model.SubvolumeStep, ...]:
+def waiting_steps(rest: Sequence[model.ScheduledSubvolume], done_day: float | None) -> tuple[model.SubvolumeStep, ...]:
     """Steps of subvolumes whose drain has not begun; the last of them is retired on `done_day`."""
     return tuple(
         model.SubvolumeStep(
@@ -30,7 +30,7 @@ def waiting_steps(rest: Sequence[model.SubvolumeFacts], done_day: float | None) 
 
 
 def host_steps(
-    subvolumes: Sequence[model.SubvolumeFacts], steps: Sequence[model.SubvolumeStep]
+    subvolumes: Sequence[model.ScheduledSubvolume], steps: Sequence[model.SubvolumeStep]
 ) -> tuple[model.HostStep, ...]:
     """The day of each server: that of its last brick."""
     cleared = {step.subvolume: step.cleared_day for step in steps}
@@ -101,10 +101,10 @@ class Amount:
         return self._live * share
 
 
-class SourceSide:
+class SimulatedSource:
     """The subvolumes. One in a drain counts as removed: the others reserve room for all files that it moves."""
 
-    def __init__(self, facts: model.ScheduleFacts) -> None:
+    def __init__(self, facts: model.ScheduleInput) -> None:
         self.facts = facts.subvolumes
         self._max_fill = facts.max_fill
         count = len(self.facts)
@@ -124,16 +124,16 @@ class SourceSide:
         # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
         self._above = {place for place in self.active if not within(content[place], self._limit(place))}
 
-    def _add(self, placed: model.Placed, *, live: bool) -> None:
+    def _add(self, placed: model.PlacedContent, *, live: bool) -> None:
         self.bytes.add(placed.size_bytes, live=live)
         self.files.add(placed.files, live=live)
 
-    def settle(self, placed: model.Placed, day: float) -> None:
+    def settle(self, placed: model.PlacedContent, day: float) -> None:
         """The users of this content work on the target from now on."""
         self.bytes.settle(placed.all_bytes, day)
         self.files.settle(placed.all_files, day)
 
-    def remove(self, placed: model.Placed, *, grown_until_day: float) -> None:
+    def remove(self, placed: model.PlacedContent, *, grown_until_day: float) -> None:
         """This content was purged."""
         self.bytes.remove(placed.size_bytes, grown_until_day=grown_until_day)
         self.files.remove(placed.files, grown_until_day=grown_until_day)
@@ -202,10 +202,10 @@ class SourceSide:
 # --- The target: content only grows, because nothing is deleted there
 
 
-class TargetSide:
+class SimulatedTarget:
     """The target keeps `max_fill` and the reserve."""
 
-    def __init__(self, facts: model.ScheduleFacts) -> None:
+    def __init__(self, facts: model.ScheduleInput) -> None:
         self._facts = facts
         self._joined_bytes = 0
         self._room_inodes = facts.target_inodes_free
@@ -227,14 +227,14 @@ class TargetSide:
         """Cleared bricks become room of the target."""
         self._joined_bytes += added_bytes
 
-    def take(self, batch: model.BatchFacts) -> None:
+    def take(self, batch: model.ScheduledBatch) -> None:
         """Begin to copy a batch: from now on its room is taken, and it grows."""
         self._bytes += batch.target_bytes
         self._inodes += batch.target_inodes
         self.bytes_rate += batch.placed.all_bytes * self._facts.growth_share
         self.inodes_rate += batch.placed.all_files * self._facts.growth_share
 
-    def lacking(self, day: float, batch: model.BatchFacts | None = None) -> tuple[float, float]:
+    def lacking(self, day: float, batch: model.ScheduledBatch | None = None) -> tuple[float, float]:
         """Bytes and inodes beyond the limits on that day, with another batch; 0 if within. It counts the content
         copied by the migration, with growth and trash.
         """
@@ -266,7 +266,7 @@ class Holds(Struct, frozen=True, kw_only=True):
     drains: Mapping[int, int] = {}
 
 
-def play(facts: model.ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int]) -> model.Outcome:
+def play(facts: model.ScheduleInput, batch_order: Sequence[int], drain_order: Sequence[int]) -> model.ScheduleOutcome:
     """Simulate these orders of places in `facts.batches` and in `facts.subvolumes`, of which the last is retired."""
     holds = Holds()
     for _ in range(_MOST_TRIES):
@@ -294,7 +294,7 @@ class _Copy:
     """The copy in flight: the place of its batch in the order, and the copied part in days without a drain."""
 
     place: int
-    facts: model.BatchFacts
+    facts: model.ScheduledBatch
     begins_day: float
     waited_days: float
     done_days: float = 0.0
@@ -304,14 +304,14 @@ class _Player:
     """The state of one simulation."""
 
     def __init__(
-        self, facts: model.ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
+        self, facts: model.ScheduleInput, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
     ) -> None:
         self._facts = facts
         self._order = [facts.batches[index] for index in batch_order]
         self._drains = list(drain_order)
         self._holds = holds
-        self._source = SourceSide(facts)
-        self._target = TargetSide(facts)
+        self._source = SimulatedSource(facts)
+        self._target = SimulatedTarget(facts)
         self._growth_share = facts.growth_share
         self._day = 0.0
         self._copy: _Copy | None = None
@@ -323,7 +323,7 @@ class _Player:
         self._freeing = [(kept.freed_day, -1 - number, kept.placed, 0.0) for number, kept in enumerate(facts.kept)]
         heapify(self._freeing)
         # A heap of moves: day, a number that makes it unique, content.
-        self._moving: list[tuple[float, int, model.Placed]] = []
+        self._moving: list[tuple[float, int, model.PlacedContent]] = []
         self._joining: list[tuple[float, int]] = []
         self._purges = 0
         self._joins = 0
@@ -332,7 +332,7 @@ class _Player:
         self._steps: list[model.BatchStep] = []
         self._cleared: list[model.SubvolumeStep] = []
 
-    def run(self) -> model.Outcome:
+    def run(self) -> model.ScheduleOutcome:
         """Run to the end, or to an obstacle."""
         while True:
             # A new drain takes room on the source only, so the order of these two does not matter.
@@ -399,7 +399,7 @@ class _Player:
         self._batch_began_at_joins[self._next_batch] = self._joins
         self._next_batch += 1
 
-    def _copy_end(self, batch: model.BatchFacts, done_days: float = 0.0) -> float:
+    def _copy_end(self, batch: model.ScheduledBatch, done_days: float = 0.0) -> float:
         """The day on which the batch is copied, including the files that users add meanwhile, if no other drain begins.
         Copying is slower while a drain moves files.
         """
@@ -413,7 +413,7 @@ class _Player:
             day = drained_day
         return self._copied_by(batch, 1.0, day, done_days)
 
-    def _copied_by(self, batch: model.BatchFacts, share: float, day: float, done_days: float) -> float:
+    def _copied_by(self, batch: model.ScheduledBatch, share: float, day: float, done_days: float) -> float:
         """The day on which it is copied at this share of the rate, with `done_days` done on that day."""
         gained = share - self._growth_share * batch.copy_days
         return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
@@ -558,12 +558,12 @@ class _Player:
             lacking_inodes=ceil(lacks_inodes),
         )
 
-    def _outcome(self, obstacle: model.Obstacle | None) -> model.Outcome:
+    def _outcome(self, obstacle: model.Obstacle | None) -> model.ScheduleOutcome:
         done_day = self._day if obstacle is None else None
         under_way = () if self._drain is None else (self._step(self._drain, cleared_day=None),)
         rest = [self._facts.subvolumes[place] for place in self._drains[self._next_drain :]]
         steps = (*self._cleared, *under_way, *waiting_steps(rest, done_day))
-        return model.Outcome(
+        return model.ScheduleOutcome(
             done_day=done_day,
             obstacle=obstacle,
             batches=tuple(self._steps),

@@ -14,7 +14,7 @@ from migrator.operations.ports import TreeMove
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_growth, copy_s
 from migrator.plan.schedule import rules
-from migrator.plan.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
+from migrator.plan.schedule.model import Schedule, ScheduledSubvolume, ScheduleInput
 from migrator.plan.schedule.rules_drains import drain_cost, slower_in_drains
 from migrator.plan.schedule.rules_habits import Habits, habits
 from migrator.reap.model import PlanReap, ReapedTree
@@ -68,10 +68,10 @@ def schedule_for_plan(
         configured_bytes_per_day=site.capacity.growth_bytes_per_day,
     )
     usual = _habits(ledger)
-    facts = ScheduleFacts(
+    facts = ScheduleInput(
         subvolumes=sets,
         batches=tuple(
-            rules.batch_facts(
+            rules.scheduled_batch(
                 batch,
                 usages,
                 placement,
@@ -84,7 +84,7 @@ def schedule_for_plan(
             )
             for batch in batches
         ),
-        kept=rules.kept_facts(settled, placement, now_s=now_s, retain_s=site.cutover.retain_s),
+        kept=rules.unpurged_sources(settled, placement, now_s=now_s, retain_s=site.cutover.retain_s),
         outside=placement.of([None]),
         target_total_bytes=capacity.total_bytes,
         target_free_bytes=capacity.free_bytes,
@@ -128,7 +128,7 @@ def _habits(ledger: "PlanLedger") -> Habits:
 
 def _bricks(
     queries: "CatalogQueries", scheduling: PlanScheduling
-) -> tuple[tuple[SubvolumeFacts, ...], rules.Placement]:
+) -> tuple[tuple[ScheduledSubvolume, ...], rules.Placement]:
     """The subvolumes, and the distribution of users over them. Raises NoSchedule."""
     if not queries.record.bricks:
         raise rules.NoSchedule(
@@ -137,7 +137,7 @@ def _bricks(
         )
     if scheduling.volume is None:
         raise rules.NoSchedule(f"the bricks of the volume are not known: {scheduling.problem}")
-    sets = rules.volume_facts(scheduling.volume.state, scheduling.volume.rooms)
+    sets = rules.scheduled_subvolumes(scheduling.volume.state, scheduling.volume.rooms)
     return sets, rules.Placement(sets, queries.brick_uses())
 
 

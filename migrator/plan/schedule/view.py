@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from migrator.core.units import first_of, format_size, several
 from migrator.plan.schedule import model
-from migrator.plan.schedule.rules import day_words, obstacle_words
+from migrator.plan.schedule.rules import describe_obstacle, format_day
 from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
 
 _BATCH_ROWS = 20
@@ -52,10 +52,10 @@ def schedule_summary(schedule: model.Schedule, begins_at_s: float) -> str:
         return f"no schedule: {schedule.problem}"
     planned = schedule.orders[0].outcome
     if planned.obstacle is not None:
-        return f"impossible: {obstacle_words(planned.obstacle, begins_at_s)}"
+        return f"impossible: {describe_obstacle(planned.obstacle, begins_at_s)}"
     first = min((step.cleared_day for step in planned.subvolumes if step.cleared_day is not None), default=None)
     days = [
-        f"{what} on day {day_words(day, begins_at_s)}"
+        f"{what} on day {format_day(day, begins_at_s)}"
         for what, day in (("first one cleared", first), ("source empty", planned.done_day))
         if day is not None
     ]
@@ -83,14 +83,14 @@ class _Tables(Struct, frozen=True, kw_only=True):
     begins_at_s: float
 
     @property
-    def planned(self) -> model.Outcome:
+    def planned(self) -> model.ScheduleOutcome:
         return self.schedule.orders[0].outcome
 
     def day(self, day: float | None) -> str:
-        return "never" if day is None else day_words(day, self.begins_at_s)
+        return "never" if day is None else format_day(day, self.begins_at_s)
 
     def obstacle(self, obstacle: model.Obstacle) -> str:
-        return obstacle_words(obstacle, self.begins_at_s)
+        return describe_obstacle(obstacle, self.begins_at_s)
 
     def verdict(self) -> Iterator[Block]:
         obstacle = self.planned.obstacle

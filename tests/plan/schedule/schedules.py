@@ -13,10 +13,10 @@ from migrator.plan.schedule import model as schedule
 TB = 10**12
 
 
-def subvolume(number: int, *, total: int = 100, free: int = 50, host: str = "") -> schedule.SubvolumeFacts:
+def subvolume(number: int, *, total: int = 100, free: int = 50, host: str = "") -> schedule.ScheduledSubvolume:
     """One brick on a host of its own, which gives the target its size."""
     name = host or f"gl{number}"
-    return schedule.SubvolumeFacts(
+    return schedule.ScheduledSubvolume(
         number=number,
         bricks=(f"{name}:/b{number}",),
         hosts=(name,),
@@ -33,10 +33,10 @@ def batch(
     files: Sequence[int] | None = None,
     days: float = 1.0,
     in_drain: float | None = None,
-) -> schedule.BatchFacts:
+) -> schedule.ScheduledBatch:
     """A batch that takes as much of the target as it holds on the source."""
-    on = schedule.Placed(size_bytes=tuple(placed), files=tuple(files or (0,) * len(placed)))
-    return schedule.BatchFacts(
+    on = schedule.PlacedContent(size_bytes=tuple(placed), files=tuple(files or (0,) * len(placed)))
+    return schedule.ScheduledBatch(
         number=number,
         placed=on,
         target_bytes=on.all_bytes,
@@ -47,14 +47,14 @@ def batch(
 
 
 def facts(
-    subvolumes: Sequence[schedule.SubvolumeFacts],
-    batches: Sequence[schedule.BatchFacts],
+    subvolumes: Sequence[schedule.ScheduledSubvolume],
+    batches: Sequence[schedule.ScheduledBatch],
     *,
     target: int = 1000,
     target_used: int = 0,
     target_inodes: int | None = None,
     reserve: int = 0,
-    kept: tuple[schedule.KeptFacts, ...] = (),
+    kept: tuple[schedule.UnpurgedSource, ...] = (),
     outside: Sequence[int] | None = None,
     max_fill: float = 1.0,
     growth: float = 0.0,
@@ -64,13 +64,15 @@ def facts(
     handover: float = 1.0,
     bricks_join: bool = True,
     move: float = 0.0,
-) -> schedule.ScheduleFacts:
+) -> schedule.ScheduleInput:
     """A small site: bytes by ones, days by ones. `target` is free there."""
-    return schedule.ScheduleFacts(
+    return schedule.ScheduleInput(
         subvolumes=tuple(subvolumes),
         batches=tuple(batches),
         kept=kept,
-        outside=schedule.Placed(size_bytes=tuple(outside or (0,) * len(subvolumes)), files=(0,) * len(subvolumes)),
+        outside=schedule.PlacedContent(
+            size_bytes=tuple(outside or (0,) * len(subvolumes)), files=(0,) * len(subvolumes)
+        ),
         target_total_bytes=target + target_used,
         target_free_bytes=target,
         target_inodes_free=target_inodes,
@@ -88,7 +90,7 @@ def facts(
     )
 
 
-def field_example(target_bytes: int) -> schedule.ScheduleFacts:
+def field_example(target_bytes: int) -> schedule.ScheduleInput:
     """Four servers with two bricks of 40 TiB each hold 340 TB in 17 batches, evenly. 1 GB/s are copied, drains move 50 MiB/s."""
     one = 20 * TB
     batches = [batch(number, [one // 8] * 8, files=[500_000] * 8, days=one / 10**9 / DAY_S) for number in range(1, 18)]
@@ -106,8 +108,8 @@ class Replay:
     when it begins: its place is taken then.
     """
 
-    facts: schedule.ScheduleFacts
-    outcome: schedule.Outcome
+    facts: schedule.ScheduleInput
+    outcome: schedule.ScheduleOutcome
     day: float = 0.0
     source: dict[int, list[float]] = field(default_factory=dict)
     whole: dict[int, tuple[int, int]] = field(default_factory=dict)

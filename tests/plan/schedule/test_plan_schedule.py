@@ -18,8 +18,15 @@ from migrator.gluster.model import BrickRoom
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import AgeBucket, Batch, TransferCost
 from migrator.plan.rules_forecast import Growth
-from migrator.plan.schedule.model import OldFiles, Placed, Schedule, ScheduleFacts, TreeOnBrick
-from migrator.plan.schedule.rules import NoSchedule, Placement, assumptions, batch_facts, make_schedule, volume_facts
+from migrator.plan.schedule.model import OldFiles, PlacedContent, Schedule, ScheduleInput, TreeOnBrick
+from migrator.plan.schedule.rules import (
+    NoSchedule,
+    Placement,
+    assumptions,
+    make_schedule,
+    scheduled_batch,
+    scheduled_subvolumes,
+)
 from migrator.plan.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.plan.schedule.rules_habits import Habits
 from migrator.plan.schedule.stage import PlanScheduling
@@ -113,9 +120,9 @@ def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
 
 def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a real ledger: a drain that has ended and one that has not, and nine days of looks at the source."""
-    computed: list[ScheduleFacts] = []
+    computed: list[ScheduleInput] = []
 
-    def kept(site: ScheduleFacts, *, assumptions: Sequence[str]) -> Schedule:
+    def kept(site: ScheduleInput, *, assumptions: Sequence[str]) -> Schedule:
         computed.append(site)
         return make_schedule(site, assumptions=assumptions)
 
@@ -187,18 +194,18 @@ def room(total: int, free: int) -> BrickRoom:
 def test_a_set_has_the_room_of_its_fullest_copy_and_gives_all_its_disks() -> None:
     bricks = (brick("a:/b"), brick("b:/b"), brick("c:/b", arbiter=True))
     state = volume(bricks=bricks, replica_count=3)
-    (found,) = volume_facts(state, {"a:/b": room(100, 40), "b:/b": room(90, 20), "c:/b": room(5, 1)})
+    (found,) = scheduled_subvolumes(state, {"a:/b": room(100, 40), "b:/b": room(90, 20), "c:/b": room(5, 1)})
     assert (found.number, found.total_bytes, found.free_bytes, found.added_bytes) == (1, 90, 20, 195)
     assert found.hosts == ("a", "b", "c")
 
 
 def test_what_is_not_known_makes_no_schedule() -> None:
     with pytest.raises(NoSchedule, match="room on b:/b"):
-        volume_facts(volume("a:/b", "b:/b"), {"a:/b": room(1, 1)})
+        scheduled_subvolumes(volume("a:/b", "b:/b"), {"a:/b": room(1, 1)})
     with pytest.raises(NoSchedule, match="pieces"):
-        volume_facts(volume("a:/b", "b:/b", "c:/b", disperse_count=3), {})
+        scheduled_subvolumes(volume("a:/b", "b:/b", "c:/b", disperse_count=3), {})
     with pytest.raises(NoSchedule, match="do not divide"):
-        volume_facts(volume("a:/b", "b:/b", "c:/b", replica_count=2), {})
+        scheduled_subvolumes(volume("a:/b", "b:/b", "c:/b", replica_count=2), {})
 
 
 def test_where_users_are() -> None:
@@ -214,7 +221,7 @@ def test_where_users_are() -> None:
         ],
     )
     alice = found.of([ALICE_TREE.path, b"home/nobody"])
-    assert alice == Placed(size_bytes=(34, 14), files=(5, 3))
+    assert alice == PlacedContent(size_bytes=(34, 14), files=(5, 3))
     assert (alice.all_bytes, alice.all_files) == (48, 8)
     assert found.of([None]).size_bytes == (0, 70)
 
@@ -242,7 +249,7 @@ def test_batch_facts(action: ReapAction | None, arrived: Need | None, size_bytes
     alice = replace(
         usage(ALICE_TREE.path, size_bytes=5000, files=100, directories=20), allocated_bytes=1000, by_mtime=ages
     )
-    found = batch_facts(
+    found = scheduled_batch(
         made(Batch, number=4, trees=(ALICE_TREE,), forecast_s=DAY_S),
         {ALICE_TREE.path: alice},
         Placement((subvolume(1),), []),

@@ -13,7 +13,14 @@ from migrator.core.units import DAY_S, TIB
 from migrator.core.windows import OpenTimes, Window
 from migrator.plan.model import TransferCost
 from migrator.plan.schedule import model, rules, rules_drains
-from migrator.plan.schedule.model import CopyTally, DrainCopying, KeptFacts, Outcome, Placed, ScheduleFacts
+from migrator.plan.schedule.model import (
+    CopyTally,
+    DrainCopying,
+    PlacedContent,
+    ScheduleInput,
+    ScheduleOutcome,
+    UnpurgedSource,
+)
 from migrator.plan.schedule.rules import best_outcome, drain_orders, is_possible, with_room
 from migrator.plan.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
 from migrator.plan.schedule.rules_habits import habits
@@ -22,11 +29,11 @@ from tests.plan.schedule.schedules import Replay, batch, facts, subvolume
 from tests.support.volumes import drain_sample
 
 
-def outcome(site: model.ScheduleFacts) -> model.Outcome:
+def outcome(site: model.ScheduleInput) -> model.ScheduleOutcome:
     return rules.best_outcome(site, range(len(site.batches)))
 
 
-def obstacle(site: model.ScheduleFacts) -> model.Obstacle:
+def obstacle(site: model.ScheduleInput) -> model.Obstacle:
     found = outcome(site).obstacle
     assert found is not None
     return found
@@ -104,7 +111,7 @@ def test_growth_is_copied_and_counts_on_both_sides() -> None:
 
 
 def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_they_are_purged() -> None:
-    kept = model.KeptFacts(placed=model.Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
+    kept = model.UnpurgedSource(placed=model.PlacedContent(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
     site = facts([subvolume(1, free=20), subvolume(2, free=20)], [batch(1, [20, 20], days=1)], kept=(kept,), retain=30)
     found = outcome(site)
     assert found.subvolumes[0].drain_begins_day == 7
@@ -130,7 +137,7 @@ def test_every_obstacle() -> None:
     found = obstacle(target)
     assert found.kind is model.ObstacleKind.TARGET_GROWTH
     for kind in model.ObstacleKind:
-        assert rules.obstacle_words(model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
+        assert rules.describe_obstacle(model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
 
 
 def test_remedies_are_enough_and_less_is_not() -> None:
@@ -232,7 +239,7 @@ def test_in_sum_it_gives_what_was_measured(tallies: list[CopyTally]) -> None:
 
 
 @st.composite
-def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleFacts:
+def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleInput:
     """Small sites, mostly tight ones. Nothing takes no time, so what happens when is never in doubt."""
     count = draw(st.integers(1, 3))
     held = st.lists(st.integers(0, 30), min_size=count, max_size=count)
@@ -243,8 +250,8 @@ def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleFacts:
         batches.append(batch(number, draw(held), files=draw(held), days=days, in_drain=days * slower))
     outside = [draw(st.integers(0, 5)) for _ in range(count)]
     kept = tuple(
-        KeptFacts(
-            placed=Placed(size_bytes=tuple(draw(held)), files=tuple(draw(held))),
+        UnpurgedSource(
+            placed=PlacedContent(size_bytes=tuple(draw(held)), files=tuple(draw(held))),
             freed_day=draw(st.integers(0, 9)) + 0.011,
         )
         for _ in range(draw(st.integers(0, 2)))
@@ -275,7 +282,7 @@ def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleFacts:
     )
 
 
-def every_batch(site: ScheduleFacts) -> tuple[int, ...]:
+def every_batch(site: ScheduleInput) -> tuple[int, ...]:
     return tuple(range(len(site.batches)))
 
 
@@ -283,7 +290,7 @@ _NO_ROOM_FOR_TRASH = facts(
     [subvolume(1, total=2, free=2), subvolume(2, total=1, free=0)],
     [batch(1, [0, 0])],
     target=0,
-    kept=(model.KeptFacts(placed=model.Placed(size_bytes=(0, 0), files=(0, 0)), freed_day=1),),
+    kept=(model.UnpurgedSource(placed=model.PlacedContent(size_bytes=(0, 0), files=(0, 0)), freed_day=1),),
     outside=[0, 1],
     growth=0.1,
     trash_keep=1,
@@ -292,7 +299,7 @@ _NO_ROOM_FOR_TRASH = facts(
 
 @example(_NO_ROOM_FOR_TRASH)
 @given(sites())
-def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
+def test_no_instant_passes_a_limit(site: ScheduleInput) -> None:
     for order in drain_orders(site):
         outcome = play(site, every_batch(site), order)
         event("possible" if outcome.obstacle is None else outcome.obstacle.kind.value)
@@ -305,7 +312,7 @@ def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
 
 
 @given(sites(growth=False))
-def test_what_is_called_impossible_is_so_and_nothing_else(site: ScheduleFacts) -> None:
+def test_what_is_called_impossible_is_so_and_nothing_else(site: ScheduleInput) -> None:
     possible = is_possible(site, every_batch(site))
     event(f"possible: {possible}")
     assert possible is any_way(site)
@@ -320,7 +327,7 @@ class Way:
     joined: frozenset[int]
 
 
-def any_way(site: ScheduleFacts) -> bool:
+def any_way(site: ScheduleInput) -> bool:
     """Whether any sequence of moves, drains and joins leads to the end, with all the time in the world: every one is tried."""
     goal = len(site.subvolumes) - 1
     seen = set()
@@ -342,7 +349,7 @@ def any_way(site: ScheduleFacts) -> bool:
     return False
 
 
-def target_takes(site: ScheduleFacts, way: Way) -> bool:
+def target_takes(site: ScheduleInput, way: Way) -> bool:
     """Whether the next batch fits, by plain sums."""
     added = sum(site.subvolumes[place].added_bytes for place in way.joined)
     whole, free = site.target_total_bytes + added, site.target_free_bytes + added
@@ -353,7 +360,7 @@ def target_takes(site: ScheduleFacts, way: Way) -> bool:
     return used <= room + 1e-5 and (inodes is None or need_inodes <= inodes)
 
 
-def others_take(site: ScheduleFacts, moved: int, drained: frozenset[int]) -> bool:
+def others_take(site: ScheduleInput, moved: int, drained: frozenset[int]) -> bool:
     """Whether what stays keeps every limit of the others."""
     every = [*(one.placed for one in site.batches), *(one.placed for one in site.kept), site.outside]
     stays = [*(one.placed for one in site.batches[moved:]), site.outside]
@@ -371,7 +378,7 @@ def others_take(site: ScheduleFacts, moved: int, drained: frozenset[int]) -> boo
 
 
 @given(sites(), st.integers(1, 200))
-def test_more_space_is_never_later(site: ScheduleFacts, more: int) -> None:
+def test_more_space_is_never_later(site: ScheduleInput, more: int) -> None:
     order = every_batch(site)
     before, after = best_outcome(site, order), best_outcome(with_room(site, more, more), order)
     if before.obstacle is None:
@@ -379,5 +386,5 @@ def test_more_space_is_never_later(site: ScheduleFacts, more: int) -> None:
         assert sum_of_days(after) <= sum_of_days(before) + 1e-6
 
 
-def sum_of_days(outcome: Outcome) -> float:
+def sum_of_days(outcome: ScheduleOutcome) -> float:
     return sum(step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None)

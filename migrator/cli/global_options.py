@@ -1,4 +1,4 @@
-"""One call of the program: the site file, and the form of the output."""
+"""The options before the verb: the site file, and the form of the output."""
 
 import os
 import sys
@@ -10,8 +10,8 @@ _FILE_WIDTH = 132
 
 
 @dataclass(slots=True)
-class Invocation:
-    """One call of the program: where site.toml lies, and where output goes."""
+class GlobalOptions:
+    """`site_file` is site.toml; with `as_json` standard output is one JSON document."""
 
     site_file: Path
     as_json: bool = False

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
-class EventWorld(Protocol):
-    """The parts of a world that `say` needs."""
+class EventPorts(Protocol):
+    """The ports through which an event is emitted."""
 
     @property
     def ledger(self) -> "Ledger": ...
@@ -28,8 +28,8 @@ class EventWorld(Protocol):
     def clock(self) -> Clock: ...
 
 
-def say(
-    world: EventWorld,
+def emit_event(
+    ports: EventPorts,
     kind: EventKind,
     severity: Severity,
     subject: str,
@@ -42,9 +42,9 @@ def say(
     """Emit an event of the call `run_id`. With None (a dry run) the ledger is not written, unless the verb records no
     runs (`without_run`). Nothing waits for the ledger.
     """
-    event = Event(at_s=world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+    event = Event(at_s=ports.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
     if run_id is not None or without_run:
-        world.ledger.later(partial(world.ledger.events.add, event, run_id))
-    world.progress.event(event)
+        ports.ledger.later(partial(ports.ledger.events.add, event, run_id))
+    ports.progress.event(event)
     if log is not None:
         log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
