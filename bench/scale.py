@@ -27,7 +27,7 @@ from migrator.fs.model import Capacity, DigestPolicy, MountIdentity
 from migrator.ledger.model import SiteRecord
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
-from migrator.plan.stage import PlanRequest, make_plan
+from migrator.plan.plan import PlanRequest, make_plan
 from migrator.plan.store import CatalogQueryFiles
 from migrator.purge.proofs import open_proofs
 from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection

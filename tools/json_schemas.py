@@ -30,8 +30,8 @@ from migrator.lab.churn import ChurnSummary
 from migrator.lab.model import LabState
 from migrator.plan.limits import LimitReadings
 from migrator.plan.model import UsageRanking
+from migrator.plan.plan import PlanResult
 from migrator.plan.rules_what_if import Sizing
-from migrator.plan.stage import PlanResult
 from migrator.purge.model import PurgeSummary
 from migrator.reap.model import ReapReport, Released, Restored, TreeArchived
 from migrator.render.metrics import MetricFamily

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, reached
+from migrator.bench.bench import BenchmarkPorts
 from migrator.bench.hosts import HostWorkloads
 from migrator.bench.model import MeasuredFileSystem, host_of, mount_of
-from migrator.bench.stage import BenchmarkPorts
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.paths import show
 from migrator.core.progress import Progress

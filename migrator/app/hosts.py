@@ -16,7 +16,7 @@ from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.site import HostSpec, SiteHosts, expand
 from migrator.native.program import native_program
-from migrator.plan.schedule.stage import PlanScheduling
+from migrator.plan.schedule.schedule import PlanScheduling
 from migrator.site.config import Site
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import click
 from migrator import app
 from migrator.app.doctor import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
 from migrator.bench import model as bench_model
+from migrator.bench.bench import clean_up, run_benchmarks
 from migrator.bench.records import BenchmarkRecords
 from migrator.bench.rules import SuiteComparison, compare
-from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.bench.view import cleaning_document, comparison_document, listing_document, summary_document
 from migrator.cli.call import Figure, open_site, open_wiring, present, run_stage, verb

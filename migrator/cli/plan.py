@@ -21,9 +21,7 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.plan.accounts import read_accounts
 from migrator.plan.limits import recreate_limits
 from migrator.plan.model import Order
-from migrator.plan.rules_what_if import AskedSizes, size_up
-from migrator.plan.schedule.stage import PlanScheduling
-from migrator.plan.stage import (
+from migrator.plan.plan import (
     PlanReaping,
     PlanRequest,
     PlanResult,
@@ -32,6 +30,8 @@ from migrator.plan.stage import (
     make_plan,
     needs_scan,
 )
+from migrator.plan.rules_what_if import AskedSizes, size_up
+from migrator.plan.schedule.schedule import PlanScheduling
 from migrator.plan.usage import keep_usage, read_usage
 from migrator.site.quantities import parse_rate, parse_size
 from migrator.transfer.bases import active_plan

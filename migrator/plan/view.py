@@ -30,7 +30,7 @@ from migrator.render import document
 
 if TYPE_CHECKING:
     from migrator.plan.limits import LimitReading, LimitReadings
-    from migrator.plan.stage import PlanResult
+    from migrator.plan.plan import PlanResult
 
 RANKING_ROWS = 20
 AGE_ROWS = 10

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from migrator.app.doctor import benchmark_script
 from migrator.app.ledger import MigrationLedger
+from migrator.bench.bench import BenchmarkPorts
 from migrator.bench.hosts import ConsistencyResult, HostWorkloads, RootState, WorkDirectory
 from migrator.bench.model import HostRun, MeasuredFileSystem, Step, mount_of
-from migrator.bench.stage import BenchmarkPorts
 from migrator.core.clock import SystemClock
 from migrator.fs.model import BENCH_NAME
 from migrator.ledger.locks import Locks

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
 from migrator.bench import model as bench
+from migrator.bench.bench import LOCK, clean_up, run_benchmarks
 from migrator.bench.hosts import WorkDirectory
-from migrator.bench.stage import LOCK, clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, LockHeld, Refused, ToolFailed
 from migrator.fs.model import BENCH_NAME

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from migrator.app.ledger import MigrationLedger
 from migrator.bench import far_consistency as far
 from migrator.bench import model
+from migrator.bench.bench import run_benchmarks
 from migrator.bench.rules import compare
-from migrator.bench.stage import run_benchmarks
 from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, UsageError
 from tests.bench.bench_world import BenchSite, bench_site, cli_site

@@ -43,7 +43,7 @@ def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None
     assert not scan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.transfer.run"})
 
     plan = loaded(site_file, "plan", "--accept-unknown-inodes", "--json")
-    assert {"sqlalchemy", "duckdb", "migrator.plan.stage"} <= plan
+    assert {"sqlalchemy", "duckdb", "migrator.plan.plan"} <= plan
     assert not plan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"migrator.transfer.run", "migrator.scan.stage"})
 
     run = loaded(site_file, "run", "--all", "--deltas", "0", "--json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.core.units import DAY_S
-from migrator.plan.stage import FRESH_S
+from migrator.plan.plan import FRESH_S
 from tests.support.cli_site import Site
 
 pytestmark = pytest.mark.needs_root

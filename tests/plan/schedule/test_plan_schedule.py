@@ -17,6 +17,7 @@ from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.gluster.model import BrickRoom
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import AgeBucket, Batch, TransferCost
+from migrator.plan.plan import PlanResult
 from migrator.plan.rules_forecast import Growth
 from migrator.plan.schedule.model import OldFiles, PlacedContent, Schedule, ScheduleInput, TreeOnBrick
 from migrator.plan.schedule.rules import (
@@ -29,16 +30,15 @@ from migrator.plan.schedule.rules import (
 )
 from migrator.plan.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.plan.schedule.rules_habits import Habits
-from migrator.plan.schedule.stage import PlanScheduling
+from migrator.plan.schedule.schedule import PlanScheduling
 from migrator.plan.schedule.view import schedule_blocks
-from migrator.plan.stage import PlanResult
 from migrator.reap.model import ReapedTree
 from migrator.render.document import Document, Section
 from migrator.render.terminal import print_document
 from migrator.site.config import CapacitySection
 from migrator.site.model import ReapAction
 from tests.plan.schedule.schedules import batch, facts, field_example, subvolume
-from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
+from tests.plan.test_plan import ALICE, BOB, CAROL, TREES, World, world
 from tests.support.catalogs import directory, invented
 from tests.support.making import made
 from tests.support.operations import CHECK, START, WATCH, cut_over, do, plan_drain

@@ -1,4 +1,4 @@
-"""The planning stage with real catalogs, plan files and ledger, and the states of batches."""
+"""Planning with real catalogs, plan files and ledger, and the states of batches."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from migrator.fs.model import Capacity, MountIdentity, SurpriseKind, TargetCapab
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Account, Accounts, Order, Plan
+from migrator.plan.plan import AskAccounts, AskLimits, PlanRequest, PlanResult, make_plan
 from migrator.plan.rules import after_delta, after_verification, unverified
-from migrator.plan.schedule.stage import PlanScheduling
-from migrator.plan.stage import AskAccounts, AskLimits, PlanRequest, PlanResult, make_plan
+from migrator.plan.schedule.schedule import PlanScheduling
 from migrator.plan.store import CatalogQueryFiles
 from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES

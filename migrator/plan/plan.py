@@ -31,7 +31,7 @@ from migrator.plan.rules_clean_up import clean_ups
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_needs import metadata_forecast, owner_needs
 from migrator.plan.schedule.rules import schedule_problems
-from migrator.plan.schedule.stage import PlanScheduling, schedule_for_plan
+from migrator.plan.schedule.schedule import PlanScheduling, schedule_for_plan
 from migrator.reap.model import PlanReap
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
 from migrator.site.config import Site
