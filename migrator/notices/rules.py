@@ -20,6 +20,7 @@ from migrator.fs.model import SurpriseKind
 from migrator.notices.model import CalendarEvent, MoveState, NoticeFacts, NoticePlace, TreeNotice, UserNotice
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import copy_s
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.render.document import clean
 from migrator.report.model import MigrationStatus, TreeState, TreeStatus
 from migrator.site.rules_links import link_path, naming_problem
@@ -200,9 +201,8 @@ def _of_batch(status: MigrationStatus, share: float | None, scheduled_at_s: floa
 
 def _scheduled(plan: Plan) -> Mapping[int, float]:
     """When the users of each batch move, by the schedule of the plan."""
-    if plan.schedule is None or not plan.schedule.orders:
-        return {}
-    steps = plan.schedule.orders[0].outcome.batches
+    outcome = scheduled_outcome(plan)
+    steps = () if outcome is None else outcome.batches
     return {step.batch: plan.created_at_s + step.moved_day * DAY_S for step in steps}
 
 

@@ -30,6 +30,7 @@ from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, DifferenceKind, Side
 from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
 from migrator.plan.schedule.model import SubvolumeStep
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap
 from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
@@ -340,9 +341,10 @@ def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[model.BrickOutlook
 def _of_schedule(
     plan: Plan | None, out: frozenset[str], cleared: model.Milestone | None, now_s: float
 ) -> Iterator[model.BrickOutlook]:
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
+    outcome = scheduled_outcome(plan)
+    if plan is None or outcome is None:
         return
-    steps = plan.schedule.orders[0].outcome.subvolumes
+    steps = outcome.subvolumes
     ends = (None, None, None) if cleared is None else (cleared.at_s, cleared.earliest_at_s, cleared.latest_at_s)
     free_at = _stretched(steps, out, (now_s - plan.created_at_s) / DAY_S)
     for step in steps:
@@ -379,7 +381,7 @@ def _stretched(steps: Sequence[SubvolumeStep], out: frozenset[str], today: float
 
 def server_outlooks(bricks: Sequence[model.BrickOutlook], plan: Plan | None) -> tuple[model.ServerOutlook, ...]:
     """Every server of these bricks, by name. Empty without a schedule: only the schedule has all bricks of a server."""
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
+    if scheduled_outcome(plan) is None:
         return ()
     found: dict[str, list[model.BrickOutlook]] = defaultdict(list)
     for one in bricks:

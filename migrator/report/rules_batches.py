@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from migrator.core.units import DAY_S
 from migrator.cutover.model import ROLLBACK_STATES, CutoverRecord, CutoverState
 from migrator.plan.model import Plan
-from migrator.plan.schedule.model import BatchStep, ScheduleOutcome
+from migrator.plan.schedule.model import BatchStep
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.report import model
 
 _UNDONE = {
@@ -17,16 +18,9 @@ _UNDONE = {
 }
 
 
-def scheduled(plan: Plan | None) -> ScheduleOutcome | None:
-    """The outcome of the plan's own order, if it has a schedule."""
-    return (
-        None if plan is None or plan.schedule is None or not plan.schedule.orders else plan.schedule.orders[0].outcome
-    )
-
-
 def scheduled_batches(plan: Plan | None) -> Mapping[int, BatchStep]:
     """The steps of the schedule by batch."""
-    outcome = scheduled(plan)
+    outcome = scheduled_outcome(plan)
     return {} if outcome is None else {step.batch: step for step in outcome.batches}
 
 

@@ -10,6 +10,7 @@ from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.plan.model import Plan
 from migrator.plan.schedule.model import ScheduleOutcome, SubvolumeStep
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.report import model, rules_stages
 from migrator.report.model import Goal
 from migrator.report.rules import MOVED, PROVEN, left_to_people
@@ -130,20 +131,18 @@ def tree_courses(
 
 
 def finished_schedule(plan: Plan | None) -> ScheduleOutcome | None:
-    """The outcome of the plan's own order; None without a schedule that ends."""
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
-        return None
-    outcome = plan.schedule.orders[0].outcome
-    return None if outcome.obstacle is not None or outcome.done_day is None else outcome
+    """The outcome of the plan's schedule; None without a schedule that ends."""
+    outcome = scheduled_outcome(plan)
+    return None if outcome is None or outcome.obstacle is not None or outcome.done_day is None else outcome
 
 
 def no_schedule(plan: Plan | None) -> str:
     """Why the plan has no date for the last user and the last brick."""
     if plan is None or plan.schedule is None:
         return "the plan has no schedule of users and bricks"
-    if plan.schedule.problem is not None or not plan.schedule.orders:
+    if plan.schedule.outcome is None:
         return f"the plan has no schedule: {plan.schedule.problem}"
-    obstacle = plan.schedule.orders[0].outcome.obstacle
+    obstacle = plan.schedule.outcome.obstacle
     return "the schedule of the plan ends before" + (f": {obstacle.kind.value}" if obstacle is not None else "")
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from migrator.core.units import DAY_S, several
 from migrator.fs.model import CapacitySample
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import OUT_OF_THE_VOLUME
-from migrator.report.rules_batches import expected_purges, scheduled
+from migrator.report.rules_batches import expected_purges
 from migrator.report.rules_week import WEEK_S, moved_at_s
 from migrator.report.view_batches import tree_table
 
@@ -55,7 +56,7 @@ def bricks_cleared(report: model.ReportFacts) -> Iterator[doc.Block]:
     coming = sorted(one.free_at_s for one in bricks if one not in out and one.free_at_s is not None)
     began_s = min([now_s, *cleared, *(one.at_s for one in report.done[:1])])
     series = []
-    plan, outcome = report.plan, scheduled(report.plan)
+    plan, outcome = report.plan, scheduled_outcome(report.plan)
     if plan is not None and outcome is not None:
         steps = outcome.subvolumes
         began_s = min(began_s, plan.created_at_s)

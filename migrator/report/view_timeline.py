@@ -7,6 +7,7 @@ from migrator.bricks.add.model import AdditionState
 from migrator.bricks.drain.model import OUT_STATES, DrainStanding, DrainState
 from migrator.core.units import DAY_S, several
 from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.render import document as doc
 from migrator.render.document import SpanStyle
 from migrator.report import model
@@ -16,7 +17,6 @@ from migrator.report.rules_batches import (
     expected_purges,
     moves,
     moves_of,
-    scheduled,
     scheduled_batches,
 )
 
@@ -185,7 +185,7 @@ def _moved(cutovers: Sequence[CutoverRecord], now_s: float) -> Iterator[tuple[Sp
 
 def _bricks(report: model.ReportFacts) -> Iterator[doc.Lane]:
     """A lane for each subvolume of the schedule, then for each drain of other bricks."""
-    outcome, begins_s = scheduled(report.plan), 0.0 if report.plan is None else report.plan.created_at_s
+    outcome, begins_s = scheduled_outcome(report.plan), 0.0 if report.plan is None else report.plan.created_at_s
     drains = [one for one in report.status.drains if one.state is not DrainState.STOPPED]
     left = list(drains)
     for step in () if outcome is None else outcome.subvolumes:

@@ -20,7 +20,7 @@ from migrator.notices.model import CALENDAR, USERS, MoveState, NoticeFacts, Noti
 from migrator.notices.rules import FOR_OPERATORS, user_notices
 from migrator.notices.view import notice_document
 from migrator.plan import model as plan
-from migrator.plan.schedule.model import BatchStep, OrderSchedule, Schedule, ScheduleOrder, ScheduleOutcome
+from migrator.plan.schedule.model import BatchStep, Schedule, ScheduleOutcome
 from migrator.reap.model import PlanReap, ReapedTree
 from migrator.render.html import to_html
 from migrator.render.text import to_plain_text
@@ -94,8 +94,8 @@ def attempt(state: CutoverState, at_s: float, **more: Any) -> CutoverRecord:
 
 def scheduled(*days: float) -> plan.Plan:
     steps = tuple(made(BatchStep, batch=number, moved_day=day) for number, day in enumerate(days, 1))
-    orders = (OrderSchedule(order=ScheduleOrder.PLANNED, outcome=made(ScheduleOutcome, obstacle=None, batches=steps)),)
-    return replace(small_plan(), created_at_s=NOW_S, schedule=made(Schedule, problem=None, orders=orders))
+    outcome = made(ScheduleOutcome, obstacle=None, batches=steps)
+    return replace(small_plan(), created_at_s=NOW_S, schedule=made(Schedule, problem=None, outcome=outcome))
 
 
 # --- When

@@ -10,6 +10,7 @@ from migrator.bricks.add.model import AdditionStanding, AdditionState
 from migrator.bricks.drain.model import DrainStanding, DrainState
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.render.document import (
     Block,
     Chart,
@@ -122,8 +123,9 @@ def test_without_a_forecast_the_schedule_has_the_dates(late: ReportFacts) -> Non
     # The others should have begun by now.
     assert list(found) == list(range(13, 25))
     assert late.plan is not None
-    assert late.plan.schedule is not None
-    step = late.plan.schedule.orders[0].outcome.batches[-1]
+    outcome = scheduled_outcome(late.plan)
+    assert outcome is not None
+    step = outcome.batches[-1]
     assert found[24] == tuple(late.plan.created_at_s + day * DAY_S for day in (step.begins_day, step.moved_day))
     assert expected_copying(replace(late.status, forecast=None), None) == {}
 
@@ -186,8 +188,9 @@ def test_many_batches_share_lanes_and_lose_no_time(tmp_path: Path) -> None:
     assert len(found) <= MOST_BATCH_LANES
     assert (found[0].label, found[-1].label) == ("batch 1 to batch 11", "batch 298 to batch 300")
     assert facts.plan is not None
-    assert facts.plan.schedule is not None
-    freed_day = max(step.freed_day for step in facts.plan.schedule.orders[0].outcome.batches)
+    outcome = scheduled_outcome(facts.plan)
+    assert outcome is not None
+    freed_day = max(step.freed_day for step in outcome.batches)
     ends = [span.to_s for lane in found for span in lane.spans if span.style is SpanStyle.PLAN]
     assert max(ends) == facts.plan.created_at_s + freed_day * DAY_S
 

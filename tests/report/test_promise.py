@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
 from migrator.plan.model import ThroughputPoint
-from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule
+from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule, ScheduleOutcome
+from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.report import model, rules_promise
 from migrator.report.kept import KeptReports
 from migrator.report.model import EarlierReports, Goal, Milestone, Punctuality, ReportFacts
@@ -210,11 +211,17 @@ OBSTACLE = Obstacle(kind=ObstacleKind.TARGET_BYTES, day=3.0)
 
 def scheduled(**changed: Any) -> Schedule:
     assert WEEKS.plan.schedule is not None
-    (order,) = WEEKS.plan.schedule.orders
-    return replace(WEEKS.plan.schedule, orders=(replace(order, outcome=replace(order.outcome, **changed)),))
+    assert WEEKS.plan.schedule.outcome is not None
+    return replace(WEEKS.plan.schedule, outcome=replace(WEEKS.plan.schedule.outcome, **changed))
 
 
-NEVER = tuple(replace(one, cleared_day=None) for one in scheduled().orders[0].outcome.subvolumes)
+def outcome() -> ScheduleOutcome:
+    found = scheduled_outcome(WEEKS.plan)
+    assert found is not None
+    return found
+
+
+NEVER = tuple(replace(one, cleared_day=None) for one in outcome().subvolumes)
 
 
 @pytest.mark.parametrize(

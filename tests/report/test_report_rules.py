@@ -22,7 +22,7 @@ from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState
 from migrator.cutover.model_freezes import FrozenUser
 from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
-from migrator.plan.schedule.model import OrderSchedule, Schedule, ScheduleOrder, ScheduleOutcome, SubvolumeStep
+from migrator.plan.schedule.model import Schedule, ScheduleOutcome, SubvolumeStep
 from migrator.plan.view import plan_document
 from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
@@ -307,7 +307,7 @@ def scheduled() -> Plan:
         subvolume=0, bricks=("a:/1", "c:/1"), drain_begins_day=1.0, cleared_day=2.0, moved_bytes=70, retired=False
     )
     outcome = ScheduleOutcome(done_day=3.0, obstacle=None, batches=(), subvolumes=(step,), hosts=())
-    schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+    schedule = Schedule(problem=None, outcome=outcome)
     return replace(small_plan(), created_at_s=1000.0, schedule=schedule)
 
 
@@ -364,7 +364,7 @@ def test_bricks_are_free_in_the_order_of_the_schedule_and_the_last_one_when_all_
         for number, (brick, day) in enumerate((("a:/1", 20.0), ("b:/1", 30.0), ("c:/1", 50.0)))
     )
     outcome = ScheduleOutcome(done_day=50.0, obstacle=None, batches=(), subvolumes=steps, hosts=())
-    schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+    schedule = Schedule(problem=None, outcome=outcome)
     plan = replace(SCHEDULED, created_at_s=0.0, schedule=schedule)
     drains = [replace(drain(DrainState.COMMITTED), bricks=(brick,)) for brick in out]
     last = max(day for day in days if day is not None)

@@ -20,9 +20,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
 from migrator.plan.schedule.model import (
     BatchStep,
-    OrderSchedule,
     Schedule,
-    ScheduleOrder,
     ScheduleOutcome,
     SubvolumeStep,
 )
@@ -123,7 +121,7 @@ class Weeks:
             for number, brick in enumerate(BRICKS)
         )
         outcome = made(ScheduleOutcome, done_day=50.0, obstacle=None, batches=tuple(steps), subvolumes=cleared)
-        return made(Schedule, problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+        return made(Schedule, problem=None, outcome=outcome)
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
         """Write the ledger; so much of the bytes is done by now."""

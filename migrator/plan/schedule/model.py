@@ -7,15 +7,6 @@ from msgspec import Struct
 from migrator.core.windows import ALWAYS, OpenTimes
 
 
-class ScheduleOrder(StrEnum):
-    """The order in which the batches move."""
-
-    PLANNED = "planned"
-    HEAVIEST = "heaviest"
-    SOONEST = "soonest"
-    """The tried order that frees bricks soonest."""
-
-
 class ObstacleKind(StrEnum):
     """The reason why a schedule cannot be completed."""
 
@@ -78,7 +69,7 @@ class HostStep(Struct, frozen=True, kw_only=True):
 
 
 class ScheduleOutcome(Struct, frozen=True, kw_only=True):
-    """The outcome of one order: steps up to the end or the obstacle, subvolumes in the order in which they are cleared.
+    """The steps up to the end or the obstacle, subvolumes in the order in which they are cleared.
     `done_day` is when the source is empty, None if an obstacle prevents it.
     """
 
@@ -89,63 +80,21 @@ class ScheduleOutcome(Struct, frozen=True, kw_only=True):
     hosts: tuple[HostStep, ...]
 
 
-class OrderSchedule(Struct, frozen=True, kw_only=True):
-    """The outcome of one order of the batches."""
-
-    order: ScheduleOrder
-    outcome: ScheduleOutcome
-
-
-class Change(StrEnum):
-    """A change of circumstances whose effect the schedule shows."""
-
-    COPY_HALVED = "copy-rate-halved"
-    DRAIN_HALVED = "drain-rate-halved"
-    GROWTH_DOUBLED = "growth-doubled"
-    BRICKS_NOT_JOINED = "bricks-not-joined"
-    """Cleared bricks do not join the target."""
-
-
-class WhatIf(Struct, frozen=True, kw_only=True):
-    """The outcome of the planned order under changed circumstances."""
-
-    change: Change
-    done_day: float | None
-    first_cleared_day: float | None
-    hosts: tuple[HostStep, ...]
-    obstacle: Obstacle | None
-
-
-class Remedies(Struct, frozen=True, kw_only=True):
-    """Remedies for an impossible schedule; each suffices alone. More room on the target: `more_bytes` together with
-    `more_inodes` (None: no room would help). Reaping everything that `reap_users` did not change for a year, which
-    saves `reap_bytes` (None: not enough). A higher `[capacity] max_fill` (None: not enough).
-    """
-
-    more_bytes: int | None
-    more_inodes: int | None
-    reap_bytes: int | None
-    reap_users: tuple[str, ...]
-    max_fill: float | None
-
-
 class Schedule(Struct, frozen=True, kw_only=True):
-    """The conversion schedule of a plan. If there is none, `problem` is the reason and everything else is empty.
-
-    `assumptions` are sentences. `growth_basis` is the source of `growth_bytes_per_day`; empty: growth is unknown. The
-    first of `orders` is that of the plan. With `every_drain_order` all orders of drains were tried, otherwise the
-    likely ones. `remedies` is set if the plan's own order is impossible.
+    """The conversion schedule of a plan, in the order of its batches. If there is none, `problem` is the reason and
+    everything else is empty.
     """
 
     problem: str | None
     assumptions: tuple[str, ...] = ()
+    """Sentences."""
     max_fill: float = 0.0
     growth_bytes_per_day: int = 0
     growth_basis: str = ""
+    """The source of `growth_bytes_per_day`; empty: growth is unknown."""
     every_drain_order: bool = False
-    orders: tuple[OrderSchedule, ...] = ()
-    what_if: tuple[WhatIf, ...] = ()
-    remedies: Remedies | None = None
+    """Whether all orders of drains were tried; otherwise only the likely ones."""
+    outcome: ScheduleOutcome | None = None
 
 
 # --- Facts: the input of a schedule
@@ -196,13 +145,6 @@ class PlacedContent(Struct, frozen=True, kw_only=True):
         return sum(self.files)
 
 
-class OldFiles(Struct, frozen=True, kw_only=True):
-    """Files of one user that were not changed for a year, and need not be copied if they are reaped."""
-
-    user: str
-    size_bytes: int
-
-
 class ScheduledBatch(Struct, frozen=True, kw_only=True):
     """A batch. `target_bytes` and `target_inodes` are its need beyond the files that are on the target already. Copying
     its current content with all streams takes `copy_days`, or `copy_days_in_drain` while a drain moves files the whole
@@ -215,7 +157,6 @@ class ScheduledBatch(Struct, frozen=True, kw_only=True):
     target_inodes: int
     copy_days: float
     copy_days_in_drain: float | None = None
-    old: tuple[OldFiles, ...] = ()
 
     @property
     def share_in_drain(self) -> float:
@@ -235,8 +176,8 @@ class ScheduleInput(Struct, frozen=True, kw_only=True):
     """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None:
     unknown. `reserve_bytes` stay free on the target regardless of `max_fill`.
 
-    A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`,
-    bricks become room of the target `handover_days` after they are cleared. Users work on the target `move_days` after
+    A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. Bricks become room of
+    the target `handover_days` after they are cleared. Users work on the target `move_days` after
     their batch is copied, as soon as `cutovers` are open. The first day begins at `begins_at_s`.
     """
 
@@ -256,7 +197,6 @@ class ScheduleInput(Struct, frozen=True, kw_only=True):
     drain_days_per_byte: float
     drain_days_per_file: float
     handover_days: float
-    bricks_join: bool = True
     move_days: float = 0.0
     begins_at_s: float = 0.0
     cutovers: OpenTimes = ALWAYS

@@ -1,4 +1,4 @@
-"""The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
+"""The conversion schedule: its input, the order of drains, the outcome, and its assumptions as sentences. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.core.collected import collected
-from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, local_datetime, several
+from migrator.core.units import DAY_S, format_size, local_datetime, several
 from migrator.fs.model import Need
 from migrator.gluster.model import Brick, BrickRoom, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.operations.ports import TreeMove
-from migrator.plan.model import Batch, TransferCost, TreeUsage
+from migrator.plan.model import Batch, Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
 from migrator.plan.schedule import model
 from migrator.plan.schedule.rules_drains import SlowerInDrains
@@ -23,7 +23,7 @@ from migrator.plan.schedule.rules_play import play
 from migrator.reap.model import ReapedTree
 from migrator.site.model import ReapAction
 
-# --- Orders of drains and batches, and the best outcome
+# --- Orders of drains, and the best outcome
 
 
 EVERY_ORDER_UP_TO = 4
@@ -58,14 +58,9 @@ def drain_orders(facts: model.ScheduleInput) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(found))
 
 
-def best_outcome(facts: model.ScheduleInput, batch_order: Sequence[int]) -> model.ScheduleOutcome:
-    """The outcome with the best order of drains for this order of batches."""
-    return min((play(facts, batch_order, order) for order in drain_orders(facts)), key=merit)
-
-
-def is_possible(facts: model.ScheduleInput, batch_order: Sequence[int]) -> bool:
-    """Whether the schedule can be completed with any order of drains."""
-    return any(play(facts, batch_order, order).obstacle is None for order in drain_orders(facts))
+def best_outcome(facts: model.ScheduleInput) -> model.ScheduleOutcome:
+    """The outcome of the planned order of batches with the best order of drains."""
+    return min((play(facts, order) for order in drain_orders(facts)), key=merit)
 
 
 def merit(outcome: model.ScheduleOutcome) -> tuple[float, ...]:
@@ -75,133 +70,6 @@ def merit(outcome: model.ScheduleOutcome) -> tuple[float, ...]:
     if outcome.obstacle is not None:
         return (1.0, -len(outcome.batches), -len(cleared), outcome.obstacle.lacking_bytes, sum(cleared))
     return (0.0, sum(cleared), sum(free))
-
-
-def heaviest_first(batches: Sequence[model.ScheduledBatch]) -> tuple[int, ...]:
-    """Places of the batches, by bytes."""
-    return _by(len(batches), lambda place: -batches[place].placed.all_bytes)
-
-
-def likely_orders(facts: model.ScheduleInput) -> Iterator[tuple[int, ...]]:
-    """Orders of the batches that may free bricks sooner than the heaviest first."""
-    batches, count = facts.batches, len(facts.batches)
-    yield tuple(range(count))
-    yield heaviest_first(batches)
-    yield _by(count, lambda place: batches[place].placed.all_bytes)
-    yield _by(count, lambda place: batches[place].copy_days / max(batches[place].placed.all_bytes, 1))
-    for on in _by(len(facts.subvolumes), lambda place: facts.subvolumes[place].used_bytes)[:2]:
-        # Those with the most on one of the two lightest, for each day of copying.
-        freed = [-one.placed.size_bytes[on] / max(one.copy_days, 1e-9) for one in batches]
-        yield _by(count, freed.__getitem__)
-
-
-def soonest(facts: model.ScheduleInput) -> model.ScheduleOutcome:
-    """The outcome, among the likely orders, that frees bricks soonest."""
-    return min((best_outcome(facts, order) for order in dict.fromkeys(likely_orders(facts))), key=merit)
-
-
-# --- Remedies for an impossible schedule
-
-
-_MOST_BYTES = 1024 * PIB
-_MOST_INODES = 10**12
-_EXACT_SHARE = 1 / 256
-"""The precision of remedies: disks are not bought by the byte."""
-
-_FULLEST_PERCENT = 98
-"""Fuller XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
-
-
-def remedies(facts: model.ScheduleInput, order: Sequence[int]) -> model.Remedies:
-    """Remedies for an order of batches that is impossible with these facts."""
-    more_bytes, more_inodes = _more_room(facts, order)
-    reap_users = _reaped_users(facts, order)
-    saved = None
-    if reap_users is not None:
-        saved = sum(old.size_bytes for batch in facts.batches for old in batch.old if old.user in reap_users)
-    return model.Remedies(
-        more_bytes=more_bytes,
-        more_inodes=more_inodes,
-        reap_bytes=saved,
-        reap_users=reap_users or (),
-        max_fill=_fuller(facts, order),
-    )
-
-
-def with_room(facts: model.ScheduleInput, more_bytes: int, more_inodes: int) -> model.ScheduleInput:
-    """The facts with that much more usable room on the target (beyond the share that `max_fill` keeps free)."""
-    inodes = facts.target_inodes_free
-    whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
-    return replace(
-        facts,
-        target_total_bytes=facts.target_total_bytes + whole,
-        target_free_bytes=facts.target_free_bytes + whole,
-        target_inodes_free=None if inodes is None else inodes + more_inodes,
-    )
-
-
-def _more_room(facts: model.ScheduleInput, order: Sequence[int]) -> tuple[int | None, int | None]:
-    def possible(more_bytes: int, more_inodes: int) -> bool:
-        return is_possible(with_room(facts, more_bytes, more_inodes), order)
-
-    if not possible(_MOST_BYTES, _MOST_INODES):
-        return None, None
-    inodes_suffice = possible(_MOST_BYTES, 0)
-    more_bytes = _least(lambda most: possible(most, 0 if inodes_suffice else _MOST_INODES), GIB, _MOST_BYTES)
-    if inodes_suffice:
-        return more_bytes, 0
-    return more_bytes, _least(lambda most: possible(more_bytes, most), 1000, _MOST_INODES)
-
-
-def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
-    """The least amount that suffices, in whole steps and approximately. `most` must suffice, and so must more than the least."""
-    if possible(0):
-        return 0
-    low, high = 0, step
-    while high < most and not possible(high):
-        low, high = high, high * 2
-    while high - low > max(step, round(high * _EXACT_SHARE)):
-        middle = (low + high) // 2 // step * step
-        if middle <= low:
-            break
-        low, high = (low, middle) if possible(middle) else (middle, high)
-    return min(high, most)
-
-
-def _fuller(facts: model.ScheduleInput, order: Sequence[int]) -> float | None:
-    """The least whole percentage of `max_fill` that suffices, on both sides."""
-    percents = range(int(facts.max_fill * 100) + 1, _FULLEST_PERCENT + 1)
-    found = (percent / 100 for percent in percents if is_possible(replace(facts, max_fill=percent / 100), order))
-    return next(found, None)
-
-
-def _reaped_users(facts: model.ScheduleInput, order: Sequence[int]) -> tuple[str, ...] | None:
-    """The users with the most old files, as few as suffice."""
-    old: dict[str, int] = {}
-    for batch in facts.batches:
-        for one in batch.old:
-            old[one.user] = old.get(one.user, 0) + one.size_bytes
-    users = sorted((user for user in old if old[user]), key=lambda user: (-old[user], user))
-
-    def possible(count: int) -> bool:
-        return is_possible(without_old(facts, users[:count]), order)
-
-    if not users or not possible(len(users)):
-        return None
-    return tuple(users[: _least(possible, 1, len(users))])
-
-
-def without_old(facts: model.ScheduleInput, users: Sequence[str]) -> model.ScheduleInput:
-    """The facts if old files of these users are not copied. They stay on the source until it is purged."""
-    return replace(facts, batches=tuple(_without(batch, frozenset(users)) for batch in facts.batches))
-
-
-def _without(batch: model.ScheduledBatch, users: frozenset[str]) -> model.ScheduledBatch:
-    saved = sum(old.size_bytes for old in batch.old if old.user in users)
-    share = saved / batch.placed.all_bytes if batch.placed.all_bytes else 0.0
-    return replace(
-        batch, target_bytes=max(batch.target_bytes - saved, 0), copy_days=batch.copy_days * max(1.0 - share, 0.0)
-    )
 
 
 # --- Assumptions and obstacles, in words
@@ -231,7 +99,7 @@ def assumptions(
     elif growth.basis:
         yield f"users add nothing: {growth.basis}"
     else:
-        yield "users add nothing, which is not known: too little was measured here yet, and [capacity] growth is not set"
+        yield "growth is unknown and counts as zero: too little was measured yet, and [capacity] growth is not set"
     yield from _sources(facts, reaped)
     yield from _target(facts)
 
@@ -241,34 +109,30 @@ def _sources(facts: model.ScheduleInput, reaped: Mapping[bytes, ReapedTree]) -> 
     yield kept if facts.move_days else f"users work on the target as soon as their batch is copied; {kept}"
     if facts.cutovers.windows:
         yield f"they are moved in the windows {', '.join(one.when for one in facts.cutovers.windows)} ([cutover] windows)"
-    yield "Gluster spreads what is new, and what a drain moves, over the bricks by their size"
+    yield "Gluster distributes new files, and those that a drain moves, over the bricks by their size"
     full = [one.number for one in facts.subvolumes if one.used_bytes > facts.max_fill * one.total_bytes]
     if full:
         yield (
-            f"{several(len(full), 'subvolume is', 'subvolumes are')} fuller than [capacity] max_fill already: nothing is drained "
-            "onto such a one before it has emptied"
+            f"{several(len(full), 'subvolume is', 'subvolumes are')} fuller than [capacity] max_fill already: no drain begins until "
+            "they are below it"
         )
     outside = facts.outside.all_bytes
     if outside:
         yield (
-            f"{format_size(outside)} outside every user tree move from brick to brick with every drain, and have to be taken "
-            "care of before the last is retired"
+            f"{format_size(outside)} outside every user tree move from brick to brick with every drain; move or delete them "
+            "before the last brick is retired"
         )
     if any(tree.action is ReapAction.SKIP for tree in reaped.values()):
         yield "skipped files are released before their users are purged (`migrator reap release`)"
     if any(tree.action is ReapAction.ARCHIVE for tree in reaped.values()):
-        yield "archives take as much room as the files in them: how well they compress is not known"
+        yield "archives take as much space as the files in them: their compression is unknown"
 
 
 def _target(facts: model.ScheduleInput) -> Iterator[str]:
-    yield (
-        f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
-        if facts.bricks_join
-        else "cleared bricks are not given to the target"
-    )
-    yield "the room of the target is what new files have now, and BeeGFS spreads them so that all of it is used"
+    yield f"cleared bricks join the target {_days(facts.handover_days)} after they are cleared"
+    yield "the target's free space is that of its storage targets now, and BeeGFS spreads new files over all of them"
     if facts.target_inodes_free is None:
-        yield "how many files the target can take is not known, and limits nothing here"
+        yield "the target's free inodes are unknown and do not limit the schedule"
 
 
 def _days(days: float) -> str:
@@ -290,24 +154,29 @@ def describe_obstacle(obstacle: model.Obstacle, begins_at_s: float) -> str:
     day = f"on day {obstacle.day:.0f}{_date(obstacle.day, begins_at_s, ' (', ')')}"
     match obstacle.kind:
         case model.ObstacleKind.TARGET_BYTES:
-            return f"{day} batch {obstacle.batch} lacks {format_size(obstacle.lacking_bytes)} on the target, and nothing frees room there any more"
+            return f"{day} batch {obstacle.batch} lacks {format_size(obstacle.lacking_bytes)} on the target, and no later step frees space there"
         case model.ObstacleKind.TARGET_INODES:
             return f"{day} batch {obstacle.batch} lacks {several(obstacle.lacking_inodes, 'inode')} on the target"
         case model.ObstacleKind.TARGET_GROWTH:
-            return f"{day} what moved users add begins to fill the target beyond [capacity] max_fill"
+            return f"{day} the growth of moved users fills the target beyond [capacity] max_fill"
         case model.ObstacleKind.SOURCE_GROWTH:
-            return f"{day} what users add begins to fill subvolume {obstacle.subvolume} beyond [capacity] max_fill"
+            return f"{day} growth fills subvolume {obstacle.subvolume} beyond [capacity] max_fill"
         case model.ObstacleKind.SOURCE_ROOM:
-            return f"{day} subvolume {obstacle.subvolume} cannot be drained: what stays on the source does not fit on the others"
+            return f"{day} subvolume {obstacle.subvolume} cannot be drained: the rest of the source does not fit on the other subvolumes"
         case model.ObstacleKind.COPY_TOO_SLOW:
-            return f"users of batch {obstacle.batch} add faster than they are copied"
+            return f"users of batch {obstacle.batch} add data faster than it is copied"
         case _:
             assert_never(obstacle.kind)
 
 
+def scheduled_outcome(plan: Plan | None) -> model.ScheduleOutcome | None:
+    """The outcome of the plan's schedule, if it has one."""
+    return None if plan is None or plan.schedule is None else plan.schedule.outcome
+
+
 def schedule_problems(schedule: model.Schedule | None, begins_at_s: float) -> tuple[str, ...]:
     """The reason why the plan, made at that time, cannot be completed in its own order; none if it can, or if unknown."""
-    obstacle = schedule.orders[0].outcome.obstacle if schedule is not None and schedule.orders else None
+    obstacle = schedule.outcome.obstacle if schedule is not None and schedule.outcome is not None else None
     if obstacle is None:
         return ()
     return (f"the bricks cannot be converted by this plan: {describe_obstacle(obstacle, begins_at_s)}",)
@@ -321,64 +190,16 @@ _DIGITS = 3
 
 
 def make_schedule(facts: model.ScheduleInput, *, assumptions: Sequence[str] = ()) -> model.Schedule:
-    """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for
-    comparison.
-
-    Deterministic. Raises ValueError if there is no subvolume or no batch.
-    """
+    """The schedule of the planned order. Deterministic. Raises ValueError if there is no subvolume or no batch."""
     if not facts.subvolumes or not facts.batches:
         raise ValueError("a schedule needs bricks and batches")
-    planned = tuple(range(len(facts.batches)))
-    outcome = best_outcome(facts, planned)
-    heaviest = heaviest_first(facts.batches)
-    orders = [
-        (model.ScheduleOrder.PLANNED, outcome),
-        (model.ScheduleOrder.HEAVIEST, outcome if heaviest == planned else best_outcome(facts, heaviest)),
-        (model.ScheduleOrder.SOONEST, soonest(facts)),
-    ]
     return model.Schedule(
         problem=None,
         assumptions=tuple(assumptions),
         max_fill=facts.max_fill,
         growth_bytes_per_day=ceil(facts.growth_bytes_per_day),
         every_drain_order=len(facts.subvolumes) <= EVERY_ORDER_UP_TO,
-        orders=tuple(model.OrderSchedule(order=order, outcome=_round_days(found)) for order, found in orders),
-        what_if=tuple(_what_if(change, facts, planned) for change in model.Change),
-        remedies=None if outcome.obstacle is None else remedies(facts, planned),
-    )
-
-
-def changed(facts: model.ScheduleInput, change: model.Change) -> model.ScheduleInput:
-    """The facts with one change of circumstances."""
-    match change:
-        case model.Change.COPY_HALVED:
-            return replace(facts, batches=tuple(map(_copied_in_twice_the_time, facts.batches)))
-        case model.Change.DRAIN_HALVED:
-            return replace(
-                facts,
-                drain_days_per_byte=2 * facts.drain_days_per_byte,
-                drain_days_per_file=2 * facts.drain_days_per_file,
-            )
-        case model.Change.GROWTH_DOUBLED:
-            return replace(facts, growth_bytes_per_day=2 * facts.growth_bytes_per_day)
-        case model.Change.BRICKS_NOT_JOINED:
-            return replace(facts, bricks_join=False)
-
-
-def _copied_in_twice_the_time(batch: model.ScheduledBatch) -> model.ScheduledBatch:
-    in_drain = batch.copy_days_in_drain
-    return replace(batch, copy_days=2 * batch.copy_days, copy_days_in_drain=None if in_drain is None else 2 * in_drain)
-
-
-def _what_if(change: model.Change, facts: model.ScheduleInput, planned: Sequence[int]) -> model.WhatIf:
-    outcome: model.ScheduleOutcome = _round_days(best_outcome(changed(facts, change), planned))
-    cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
-    return model.WhatIf(
-        change=change,
-        done_day=outcome.done_day,
-        first_cleared_day=min(cleared, default=None),
-        hosts=outcome.hosts,
-        obstacle=outcome.obstacle,
+        outcome=_round_days(best_outcome(facts)),
     )
 
 
@@ -407,12 +228,12 @@ def scheduled_subvolumes(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> 
     """The subvolumes with their room. Raises NoSchedule if bricks hold only pieces of files, or their room is unknown."""
     if state.disperse_count > 1:
         raise NoSchedule(
-            "a dispersed volume keeps pieces of files on its bricks: who uses how much of which is not known"
+            "the bricks of a dispersed volume hold fragments of files: the usage of users by brick is unknown"
         )
     try:
         sets = subvolumes(state)
     except ValueError as error:
-        raise NoSchedule(f"the bricks of the volume are not understood: {error}") from None
+        raise NoSchedule(f"the bricks of the volume cannot be grouped: {error}") from None
     return tuple(_subvolume(number, members, rooms) for number, members in enumerate(sets, start=1))
 
 
@@ -421,7 +242,7 @@ def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickR
     unknown = [name for name in (brick.name for brick in members) if name not in found or _size(found[name]) is None]
     if unknown:
         raise NoSchedule(
-            f"the room on {', '.join(unknown)} is not known: see `gluster volume status VOLUME detail`; the volume must be "
+            f"the free space of {', '.join(unknown)} is unknown: see `gluster volume status VOLUME detail`; the volume must be "
             "started, and glusterd must run on all hosts"
         )
     # An arbiter holds names without content, so its bytes do not count.
@@ -490,12 +311,6 @@ def scheduled_batch(
         target_inodes=sum(need.inodes for need in needs),
         copy_days=copy_days,
         copy_days_in_drain=slower.days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
-        old=tuple(
-            model.OldFiles(
-                user=tree.user, size_bytes=min(_old_bytes(usages[tree.path], reaped.get(tree.path)), need.size_bytes)
-            )
-            for tree, need in zip(batch.trees, needs, strict=True)
-        ),
     )
 
 
@@ -511,12 +326,6 @@ def _need(usage: TreeUsage, arrived: Need | None, reaped: ReapedTree | None) -> 
         size_bytes -= arrived.size_bytes
         inodes -= arrived.inodes
     return Need(size_bytes=max(size_bytes, 0), inodes=max(inodes, 0))
-
-
-def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
-    old = sum(bucket.size_bytes for bucket in usage.by_mtime if bucket.max_age_s is None or bucket.max_age_s > YEAR_S)
-    skipped = reaped.allocated_bytes if reaped is not None and reaped.action is ReapAction.SKIP else 0
-    return max(old - skipped, 0)
 
 
 def unpurged_sources(

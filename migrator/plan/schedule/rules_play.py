@@ -266,11 +266,13 @@ class Holds(Struct, frozen=True, kw_only=True):
     drains: Mapping[int, int] = {}
 
 
-def play(facts: model.ScheduleInput, batch_order: Sequence[int], drain_order: Sequence[int]) -> model.ScheduleOutcome:
-    """Simulate these orders of places in `facts.batches` and in `facts.subvolumes`, of which the last is retired."""
+def play(facts: model.ScheduleInput, drain_order: Sequence[int]) -> model.ScheduleOutcome:
+    """Simulate the batches in their order, and drains in this order of places in `facts.subvolumes`. The last of them is
+    retired.
+    """
     holds = Holds()
     for _ in range(_MOST_TRIES):
-        player = _Player(facts, batch_order, drain_order, holds)
+        player = _Player(facts, drain_order, holds)
         outcome = player.run()
         again = player.hold_back(outcome.obstacle)
         if again is None:
@@ -303,11 +305,9 @@ class _Copy:
 class _Player:
     """The state of one simulation."""
 
-    def __init__(
-        self, facts: model.ScheduleInput, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
-    ) -> None:
+    def __init__(self, facts: model.ScheduleInput, drain_order: Sequence[int], holds: Holds) -> None:
         self._facts = facts
-        self._order = [facts.batches[index] for index in batch_order]
+        self._order = facts.batches
         self._drains = list(drain_order)
         self._holds = holds
         self._source = SimulatedSource(facts)
@@ -519,10 +519,7 @@ class _Player:
 
     def _is_cleared(self, drain: _Drain) -> None:
         self._cleared.append(self._step(drain, cleared_day=self._day))
-        if self._facts.bricks_join:
-            self._joining.append(
-                (self._day + self._facts.handover_days, self._facts.subvolumes[drain.place].added_bytes)
-            )
+        self._joining.append((self._day + self._facts.handover_days, self._facts.subvolumes[drain.place].added_bytes))
         self._drain = None
 
     def _step(self, drain: _Drain, *, cleared_day: float | None) -> model.SubvolumeStep:

@@ -132,11 +132,11 @@ def _bricks(
     """The subvolumes, and the distribution of users over them. Raises NoSchedule."""
     if not queries.record.bricks:
         raise rules.NoSchedule(
-            f"catalog {queries.record.name} was scanned through the mount, which does not tell who uses which brick: "
+            f"catalog {queries.record.name} was scanned through the mount, which does not show the bricks of files: "
             "run `migrator scan --via bricks`, and plan again"
         )
     if scheduling.volume is None:
-        raise rules.NoSchedule(f"the bricks of the volume are not known: {scheduling.problem}")
+        raise rules.NoSchedule(f"the bricks of the volume are unknown: {scheduling.problem}")
     sets = rules.scheduled_subvolumes(scheduling.volume.state, scheduling.volume.rooms)
     return sets, rules.Placement(sets, queries.brick_uses())
 

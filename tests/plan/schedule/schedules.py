@@ -62,7 +62,6 @@ def facts(
     trash_keep: float = 0.0,
     drain: float = 0.01,
     handover: float = 1.0,
-    bricks_join: bool = True,
     move: float = 0.0,
 ) -> schedule.ScheduleInput:
     """A small site: bytes by ones, days by ones. `target` is free there."""
@@ -85,7 +84,6 @@ def facts(
         drain_days_per_byte=drain,
         drain_days_per_file=0.0,
         handover_days=handover,
-        bricks_join=bricks_join,
         move_days=move,
     )
 
@@ -177,8 +175,7 @@ class Replay:
                 found.append(
                     (drain.cleared_day, 0 if drain.cleared_day > begins_day else 3, partial(self.clear, place))
                 )
-                if self.facts.bricks_join:
-                    found.append((drain.cleared_day + self.facts.handover_days, 1, partial(self.join, place)))
+                found.append((drain.cleared_day + self.facts.handover_days, 1, partial(self.join, place)))
         return found
 
     def share(self, place: int) -> float:

@@ -12,20 +12,21 @@ from rich.console import Console
 
 from migrator.core.entry import Entry, UserTree
 from migrator.core.states import PassKind, PassState
-from migrator.core.units import DAY_S, MIB, TIB, YEAR_S
+from migrator.core.units import DAY_S, MIB, TIB
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.gluster.model import BrickRoom
 from migrator.gluster.volume import VolumeOverview
-from migrator.plan.model import AgeBucket, Batch, TransferCost
+from migrator.plan.model import Batch, TransferCost
 from migrator.plan.plan import PlanResult
 from migrator.plan.rules_forecast import Growth
-from migrator.plan.schedule.model import OldFiles, PlacedContent, Schedule, ScheduleInput, TreeOnBrick
+from migrator.plan.schedule.model import ObstacleKind, PlacedContent, Schedule, ScheduleInput, TreeOnBrick
 from migrator.plan.schedule.rules import (
     NoSchedule,
     Placement,
     assumptions,
     make_schedule,
     scheduled_batch,
+    scheduled_outcome,
     scheduled_subvolumes,
 )
 from migrator.plan.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
@@ -37,7 +38,7 @@ from migrator.render.document import Document, Section
 from migrator.render.terminal import print_document
 from migrator.site.config import CapacitySection
 from migrator.site.model import ReapAction
-from tests.plan.schedule.schedules import batch, facts, field_example, subvolume
+from tests.plan.schedule.schedules import field_example, subvolume
 from tests.plan.test_plan import ALICE, BOB, CAROL, TREES, World, world
 from tests.support.catalogs import directory, invented
 from tests.support.making import made
@@ -95,7 +96,8 @@ def test_it_is_in_the_document(scanned: World) -> None:
     result = planned(scanned)
     schedule = schedule_of(result)
     assert schedule.problem is None
-    outcome = schedule.orders[0].outcome
+    outcome = schedule.outcome
+    assert outcome is not None
     assert outcome.obstacle is None
     # 91 MiB lie on each of four bricks of 100: none can go before alice, the heaviest, is purged after 30 days.
     assert [step.batch for step in outcome.batches] == [1, 2, 3]
@@ -112,10 +114,10 @@ def test_it_is_in_the_document(scanned: World) -> None:
 def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
     result = planned(scanned, free_bytes=200 * MIB)
     schedule = schedule_of(result)
-    assert any("cannot be converted by this plan" in problem for problem in result.plan.problems)
-    assert schedule.remedies is not None
-    # The files of the catalog are of 1970: not copying alice's is enough.
-    assert schedule.remedies.reap_users == ("alice",)
+    assert result.plan.problems
+    assert schedule.outcome is not None
+    assert schedule.outcome.obstacle is not None
+    assert schedule.outcome.obstacle.kind is ObstacleKind.TARGET_BYTES
 
 
 def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +162,8 @@ def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned:
     scanned.site = change(scanned.site, cutover=change(scanned.site.cutover, retain_s=retain_s))
     result = planned(scanned)
     assert result.left_out == (ALICE,)
-    outcome = schedule_of(result).orders[0].outcome
+    outcome = schedule_of(result).outcome
+    assert outcome is not None
     assert len(outcome.batches) == 2
     assert outcome.subvolumes[0].drain_begins_day == pytest.approx(20, abs=0.01)
 
@@ -179,9 +182,11 @@ def test_users_wait_for_their_move_as_long_as_those_before(scanned: World) -> No
     )
     scanned.ledger.passes.set_state(made.id, PassState.DONE, 3.0 - 4 * DAY_S)
     cut_over(scanned.root / "ledger.db", "alice")
-    before, after = (schedule_of(one).orders[0].outcome.batches for one in (first, planned(scanned)))
-    wait_days = min(one.moved_day - one.begins_day for one in before)
-    assert all(one.moved_day - one.begins_day == pytest.approx(4 + wait_days, abs=0.01) for one in after)
+    before, after = (scheduled_outcome(one.plan) for one in (first, planned(scanned)))
+    assert before is not None
+    assert after is not None
+    wait_days = min(one.moved_day - one.begins_day for one in before.batches)
+    assert all(one.moved_day - one.begins_day == pytest.approx(4 + wait_days, abs=0.01) for one in after.batches)
 
 
 ALICE_TREE = UserTree(path=b"home/alice", user="alice")
@@ -199,16 +204,16 @@ def test_a_set_has_the_room_of_its_fullest_copy_and_gives_all_its_disks() -> Non
     assert found.hosts == ("a", "b", "c")
 
 
-def test_what_is_not_known_makes_no_schedule() -> None:
-    with pytest.raises(NoSchedule, match="room on b:/b"):
+def test_unknown_bricks_make_no_schedule() -> None:
+    with pytest.raises(NoSchedule, match="b:/b"):
         scheduled_subvolumes(volume("a:/b", "b:/b"), {"a:/b": room(1, 1)})
-    with pytest.raises(NoSchedule, match="pieces"):
+    with pytest.raises(NoSchedule, match="dispersed"):
         scheduled_subvolumes(volume("a:/b", "b:/b", "c:/b", disperse_count=3), {})
     with pytest.raises(NoSchedule, match="do not divide"):
         scheduled_subvolumes(volume("a:/b", "b:/b", "c:/b", replica_count=2), {})
 
 
-def test_where_users_are() -> None:
+def test_usage_of_subvolumes_by_trees() -> None:
     sets = (subvolume(1), subvolume(2))
     found = Placement(
         sets,
@@ -231,24 +236,18 @@ def reaped(action: ReapAction) -> ReapedTree:
 
 
 @pytest.mark.parametrize(
-    ("action", "arrived", "size_bytes", "inodes", "old"),
+    ("action", "arrived", "size_bytes", "inodes"),
     [
-        (None, None, 1000, 120, 400),
-        (ReapAction.LIST, None, 1000, 120, 400),
-        (ReapAction.ARCHIVE, None, 1000, 90, 400),
-        (ReapAction.SKIP, None, 700, 90, 100),
-        (None, Need(size_bytes=100, inodes=21), 900, 99, 400),
-        (None, Need(size_bytes=10**9, inodes=10**9), 0, 0, 0),
+        (None, None, 1000, 120),
+        (ReapAction.LIST, None, 1000, 120),
+        (ReapAction.ARCHIVE, None, 1000, 90),
+        (ReapAction.SKIP, None, 700, 90),
+        (None, Need(size_bytes=100, inodes=21), 900, 99),
+        (None, Need(size_bytes=10**9, inodes=10**9), 0, 0),
     ],
 )
-def test_batch_facts(action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int, old: int) -> None:
-    ages = (
-        AgeBucket(label="young", max_age_s=YEAR_S, files=1, size_bytes=600),
-        AgeBucket(label="old", max_age_s=None, files=1, size_bytes=400),
-    )
-    alice = replace(
-        usage(ALICE_TREE.path, size_bytes=5000, files=100, directories=20), allocated_bytes=1000, by_mtime=ages
-    )
+def test_need_of_a_batch_on_the_target(action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int) -> None:
+    alice = replace(usage(ALICE_TREE.path, size_bytes=5000, files=100, directories=20), allocated_bytes=1000)
     found = scheduled_batch(
         made(Batch, number=4, trees=(ALICE_TREE,), forecast_s=DAY_S),
         {ALICE_TREE.path: alice},
@@ -261,7 +260,6 @@ def test_batch_facts(action: ReapAction | None, arrived: Need | None, size_bytes
     )
     assert (found.number, found.target_bytes, found.target_inodes, found.copy_days) == (4, size_bytes, inodes, 1.5)
     assert found.copy_days_in_drain == 6.0
-    assert found.old == (OldFiles(user="alice", size_bytes=old),)
 
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "schedules"
@@ -293,13 +291,3 @@ def shown(schedule: Schedule) -> str:
 @pytest.mark.parametrize(("name", "target_bytes"), [("possible", 85 * TIB), ("impossible", 60 * TIB)])
 def test_the_field_example(name: str, target_bytes: int) -> None:
     assert shown(field_schedule(target_bytes)) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
-
-
-def test_another_order_is_a_way() -> None:
-    # Batch 1 fits only when brick 1 has joined the target, which batch 2 makes possible.
-    volumes = [subvolume(1, free=10), subvolume(2, free=10)]
-    batches = [batch(1, [50, 50], days=1), batch(2, [40, 40], days=1)]
-    site = facts(volumes, batches, target=90)
-    text = shown(make_schedule(site))
-    assert "Impossible, with drains in every order" in text
-    assert "the batches in another order (bricks free soonest)" in text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from migrator.bricks.drain.model import drain_tally
-from migrator.core.units import DAY_S, TIB
+from migrator.core.units import DAY_S
 from migrator.core.windows import OpenTimes, Window
 from migrator.plan.model import TransferCost
 from migrator.plan.schedule import model, rules, rules_drains
@@ -21,7 +21,7 @@ from migrator.plan.schedule.model import (
     ScheduleOutcome,
     UnpurgedSource,
 )
-from migrator.plan.schedule.rules import best_outcome, drain_orders, is_possible, with_room
+from migrator.plan.schedule.rules import best_outcome, drain_orders
 from migrator.plan.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
 from migrator.plan.schedule.rules_habits import habits
 from migrator.plan.schedule.rules_play import play
@@ -30,7 +30,7 @@ from tests.support.volumes import drain_sample
 
 
 def outcome(site: model.ScheduleInput) -> model.ScheduleOutcome:
-    return rules.best_outcome(site, range(len(site.batches)))
+    return rules.best_outcome(site)
 
 
 def obstacle(site: model.ScheduleInput) -> model.Obstacle:
@@ -48,7 +48,7 @@ def test_a_worked_example() -> None:
         retain=5,
         drain=0.1,
     )
-    found = play(site, (0, 1, 2), (0, 1, 2))
+    found = play(site, (0, 1, 2))
     # 180 fit on two bricks at once: the first drain begins on day 0, and moves 60 in 6 days. After it brick 1 is given to
     # the target on day 7, so that batch 2 (150 in all) fits. On day 8 the purge of batch 1 leaves 90 on two bricks: the drain
     # of brick 2 moves 45 of them in 4.5 days, less what the purge of batch 2 (9 + 5) does not leave in time.
@@ -70,7 +70,7 @@ def test_users_move_some_time_after_their_batch_is_copied() -> None:
     site = facts(
         [subvolume(1, free=40)], [batch(1, [30], days=3), batch(2, [30], days=2)], target=200, retain=5, move=2.0
     )
-    found = play(site, (0, 1), (0,))
+    found = play(site, (0,))
     assert [(step.begins_day, step.moved_day, step.freed_day) for step in found.batches] == [(0, 5, 10), (3, 7, 12)]
     assert found.done_day == 12
 
@@ -82,7 +82,7 @@ def test_users_move_while_freezes_may_begin() -> None:
         windows=(Window(days=(1,), start_minute=0, end_minute=24 * 60),),
         local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // 60)),
     )
-    found = play(replace(site, cutovers=second, begins_at_s=700 * DAY_S), (0, 1), (0,))
+    found = play(replace(site, cutovers=second, begins_at_s=700 * DAY_S), (0,))
     assert [(step.begins_day, step.moved_day, step.freed_day) for step in found.batches] == [(0, 8, 13), (3, 15, 20)]
 
 
@@ -138,31 +138,6 @@ def test_every_obstacle() -> None:
     assert found.kind is model.ObstacleKind.TARGET_GROWTH
     for kind in model.ObstacleKind:
         assert rules.describe_obstacle(model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
-
-
-def test_remedies_are_enough_and_less_is_not() -> None:
-    volumes = [subvolume(1, total=100 * TIB, free=10 * TIB), subvolume(2, total=100 * TIB, free=10 * TIB)]
-    one = replace(
-        batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000]),
-        old=(model.OldFiles(user="ada", size_bytes=70 * TIB), model.OldFiles(user="bob", size_bytes=50 * TIB)),
-    )
-    site = facts(volumes, [one], target=80 * TIB, target_inodes=8000)
-    found = rules.remedies(site, (0,))
-    assert found.more_bytes is not None
-    assert found.more_inodes is not None
-    assert 100 * TIB <= found.more_bytes <= 101 * TIB
-    assert 2000 <= found.more_inodes <= 2100
-    assert rules.is_possible(rules.with_room(site, found.more_bytes, found.more_inodes), (0,))
-    # There are not the inodes either way.
-    assert (found.reap_bytes, found.reap_users, found.max_fill) == (None, (), None)
-    enough = replace(site, target_inodes_free=None)
-    found = rules.remedies(enough, (0,))
-    assert (found.more_inodes, found.reap_users, found.reap_bytes) == (0, ("ada", "bob"), 120 * TIB)
-    assert not rules.is_possible(rules.without_old(enough, ["ada"]), (0,))
-    fuller = facts([subvolume(1)], [batch(1, [50])], target=60, max_fill=0.8)
-    assert rules.remedies(fuller, (0,)).max_fill == 0.84
-    hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
-    assert rules.remedies(hopeless, (0,)).more_bytes is None
 
 
 COST = TransferCost(s_per_file=0.002, s_per_byte=1e-8, streams=4, basis="measured here")
@@ -277,13 +252,8 @@ def sites(draw: st.DrawFn, *, growth: bool = True) -> ScheduleInput:
         trash_keep=draw(st.integers(0, 3)),
         drain=draw(st.sampled_from([0.001, 0.01, 0.3])),
         handover=draw(st.integers(0, 2)) + 0.0071,
-        bricks_join=draw(st.booleans()),
         move=draw(st.sampled_from([0.0, 0.0, 1.5])),
     )
-
-
-def every_batch(site: ScheduleInput) -> tuple[int, ...]:
-    return tuple(range(len(site.batches)))
 
 
 _NO_ROOM_FOR_TRASH = facts(
@@ -301,7 +271,7 @@ _NO_ROOM_FOR_TRASH = facts(
 @given(sites())
 def test_no_instant_passes_a_limit(site: ScheduleInput) -> None:
     for order in drain_orders(site):
-        outcome = play(site, every_batch(site), order)
+        outcome = play(site, order)
         event("possible" if outcome.obstacle is None else outcome.obstacle.kind.value)
         assert Replay(site, outcome).run().worst == []
         if outcome.obstacle is None:
@@ -312,8 +282,8 @@ def test_no_instant_passes_a_limit(site: ScheduleInput) -> None:
 
 
 @given(sites(growth=False))
-def test_what_is_called_impossible_is_so_and_nothing_else(site: ScheduleInput) -> None:
-    possible = is_possible(site, every_batch(site))
+def test_a_schedule_is_impossible_exactly_if_no_sequence_exists(site: ScheduleInput) -> None:
+    possible = best_outcome(site).obstacle is None
     event(f"possible: {possible}")
     assert possible is any_way(site)
 
@@ -344,7 +314,7 @@ def any_way(site: ScheduleInput) -> bool:
         for place in set(range(len(site.subvolumes))) - way.drained:
             if len(way.drained) < goal and others_take(site, way.moved, way.drained | {place}):
                 waiting.append(dataclasses.replace(way, drained=way.drained | {place}))
-        for place in way.drained - way.joined if site.bricks_join else ():
+        for place in way.drained - way.joined:
             waiting.append(dataclasses.replace(way, joined=way.joined | {place}))
     return False
 
@@ -379,8 +349,14 @@ def others_take(site: ScheduleInput, moved: int, drained: frozenset[int]) -> boo
 
 @given(sites(), st.integers(1, 200))
 def test_more_space_is_never_later(site: ScheduleInput, more: int) -> None:
-    order = every_batch(site)
-    before, after = best_outcome(site, order), best_outcome(with_room(site, more, more), order)
+    inodes = site.target_inodes_free
+    larger = replace(
+        site,
+        target_total_bytes=site.target_total_bytes + more,
+        target_free_bytes=site.target_free_bytes + more,
+        target_inodes_free=None if inodes is None else inodes + more,
+    )
+    before, after = best_outcome(site), best_outcome(larger)
     if before.obstacle is None:
         assert after.obstacle is None
         assert sum_of_days(after) <= sum_of_days(before) + 1e-6
