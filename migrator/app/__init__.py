@@ -130,9 +130,9 @@ class Wiring:
         if known is not None and known.name != name:
             ledger.close()
             raise UsageError(
-                f"the ledger {ledger.file} is that of the site {known.name!r}, and not of {name!r}",
+                f"the ledger {ledger.file} belongs to the site {known.name!r}, not to {name!r}",
                 cause="[site] state_dir names the directory of another site, or [site] name was changed",
-                hint="put state_dir or name right in site.toml",
+                hint="correct state_dir or name in site.toml",
             )
         return ledger
 

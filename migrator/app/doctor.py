@@ -81,8 +81,8 @@ def place_of(wiring: Wiring, word: str) -> MeasuredFileSystem:
     root = os.fsencode(word)
     if not root.startswith(b"/"):
         raise UsageError(
-            f"--on {show(root)} is neither source nor target, and no absolute path",
-            hint="name a directory of the file system from the root on, as in --on /mnt/beegfs",
+            f"--on {show(root)} is neither source, target nor an absolute path",
+            hint="write an absolute path, as in --on /mnt/beegfs",
         )
     root = os.path.normpath(root)
     for label, known in roots.items():
@@ -93,9 +93,9 @@ def place_of(wiring: Wiring, word: str) -> MeasuredFileSystem:
             return MeasuredFileSystem(label=label, root=known)
         if relative != b".." and not relative.startswith(b"../"):
             raise UsageError(
-                f"--on {show(root)} lies in the {label}",
-                cause="scans would list the files created there, and users who work there could replace them",
-                hint=f"give --on {label}: it is the same file system",
+                f"--on {show(root)} is inside the {label}",
+                cause="scans would list the benchmark files, and users could replace them",
+                hint=f"use --on {label}: it is the same file system",
             )
     return MeasuredFileSystem(label=show(root), root=root)
 
@@ -127,7 +127,7 @@ def _not_expected(wiring: Wiring, ledger: "MigrationLedger", place: MeasuredFile
     if place.label not in (SOURCE, TARGET):
         return ()
     if known is None:
-        return ("nothing was recorded: run `migrator init`",)
+        return ("the site is not set up: run `migrator init`",)
     recorded = known.source if place.label == SOURCE else known.target
     return mount_problems(recorded, _mounted(wiring, place.label), where=f"the {place.label}")
 

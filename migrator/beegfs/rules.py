@@ -122,9 +122,9 @@ ROOM_LAGS_S = 80
 
 def describe_target_state(target: model.StorageTarget) -> str:
     """Reachability, consistency, and the time since the last contact."""
-    words = ["state not known" if target.reachability is None else target.reachability.value]
+    words = ["state unknown" if target.reachability is None else target.reachability.value]
     if target.consistency is not model.Consistency.GOOD:
-        words.append("consistency not known" if target.consistency is None else target.consistency.value)
+        words.append("consistency unknown" if target.consistency is None else target.consistency.value)
     if target.answers is False:
         words.append("its server does not answer")
     if target.last_contact_s is not None and is_lost(target):
@@ -137,7 +137,7 @@ def describe_target_space(target: model.StorageTarget) -> str:
     words = [] if target.free_bytes is None else [f"{format_size(target.free_bytes)} free"]
     if target.kind is model.TargetKind.METADATA and target.free_inodes is not None:
         words.append(f"{format_count(target.free_inodes)} inodes free")
-    words.append("capacity pool not known" if target.pool is None else f"capacity pool {target.pool.value}")
+    words.append("capacity pool unknown" if target.pool is None else f"capacity pool {target.pool.value}")
     return ", ".join(words)
 
 
@@ -238,7 +238,7 @@ def _missing(seen: model.StorageState) -> tuple[str, ...]:
 
 
 def _describe_unanswered(seen: model.StorageState) -> tuple[str, ...]:
-    return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
+    return tuple(f"a {kind.value} server: does not answer, its name is unknown" for kind in seen.unanswered)
 
 
 # Findings of `doctor` about storage and metadata targets.
@@ -280,22 +280,22 @@ def check_quota(limits: int, problem: str | None, licence_problem: str | None = 
     told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
     if problem is None:
         return [
-            ok("target quota", f"{told}; BeeGFS counts what users take up; `migrator plan --quotas` sets limits there")
+            ok("target quota", f"{told}; BeeGFS counts the usage of users; `migrator plan --quotas` sets limits there")
         ]
     fix = "turn on quota tracking in BeeGFS, and set limits per user, or go without"
     if licence_problem is not None:
         fix = "install a licence (`beegfs license`): quotas of BeeGFS 8 need one. Or go without"
-    return [warning("target quota", f"{told}; on the target nothing limits users: {problem}", fix)]
+    return [warning("target quota", f"{told}; the target cannot limit users: {problem}", fix)]
 
 
 def _check(target: model.StorageTarget) -> Finding | None:
     told = f"{target.shown}: {describe_target_state(target)}"
     if is_lost(target):
         return failure(
-            _CHECK, told, f"start BeeGFS's server on {target.node} again, or mend the network to it; its log tells more"
+            _CHECK, told, f"start BeeGFS's server on {target.node} again, or repair the network to it; see its log"
         )
     if target.consistency is not model.Consistency.GOOD:
-        return failure(_CHECK, told, "see to the resync of its mirror group; what lies on it may be older")
+        return failure(_CHECK, told, "check the resync of its mirror group; its data may be stale")
     room = f"{target.shown}: {describe_target_space(target)}"
     if target.pool is model.CapacityPool.EMERGENCY:
         fix = "free or add space there, or move files to other targets (`beegfs entry migrate`): BeeGFS avoids it"

@@ -53,7 +53,7 @@ def _reason(directory: bytes, main: TreeOwner | None, owners: Sequence[TreeOwner
         beneath = sum(not directory or tree.startswith(directory + b"/") for tree in trees)
         return f"it holds {several(beneath, 'user tree')}" if beneath else "it is no user tree of a plan"
     if main is None:
-        return "no file in it has content, so the owner is not known"
+        return "no file in it has content, so the owner is unknown"
     if main.uid == 0:
         return "its files are root's"
     share = main.size_bytes / (sum(one.size_bytes for one in owners if one.tree == directory) or 1)

@@ -137,7 +137,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         try:
             return rules.target_problems(await self.look(patient=True))
         except ToolFailed as error:
-            return (f"the states of the target's storage targets are not known: {error.message}",)
+            return (f"the states of the target's storage targets are unknown: {error.message}",)
 
     async def directory(self, path: bytes) -> DirectorySettings:
         return (await self.directories((path,)))[0]
@@ -151,7 +151,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             return [version7.parse_directory(await ask("--getentryinfo", paths=(path,))) for path in paths]
         found = version8.parse_directories(await ask("entry", "info", *version8.AS_LINES, paths=paths))
         if len(found) != len(paths):
-            raise ToolFailed(f"`beegfs entry info` told of {len(found)} directories, and {len(paths)} were asked for")
+            raise ToolFailed(f"`beegfs entry info` printed {len(found)} directories instead of {len(paths)}")
         return found
 
     async def pools(self) -> Mapping[str, int]:
@@ -347,7 +347,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         raise ToolFailed(
             f"`{PurePath(self.tool).name}` failed: {answer.failure}",
             cause="BeeGFS's management service is down, or this machine may not ask it (authentication, certificate)",
-            hint="try the same command by hand, as root; `migrator doctor` tells what it says",
+            hint="run the same command by hand as root; `migrator doctor` prints its error",
         )
 
 

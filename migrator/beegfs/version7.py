@@ -65,7 +65,7 @@ def parse_targets(output: bytes, kind: model.TargetKind, *, with_room: bool) -> 
     for line in lines[2:]:
         match = re.fullmatch(row, line)
         if match is None:
-            raise ToolFailed(f"`beegfs-ctl --listtargets` told of a target in a form that is not known: {line!r}")
+            raise ToolFailed(f"`beegfs-ctl --listtargets` printed a line in an unknown form: {line!r}")
         found.append(_target(match.groupdict(""), kind))
     return tuple(found)
 
@@ -75,7 +75,7 @@ def parse_directory(output: bytes) -> model.DirectorySettings:
     text = output.decode("utf-8", "replace")
     targets, chunk, pool = _TARGETS.search(text), _CHUNK.search(text), _POOL.search(text)
     if targets is None or chunk is None:
-        raise ToolFailed("`beegfs-ctl --getentryinfo` told no stripe pattern")
+        raise ToolFailed("`beegfs-ctl --getentryinfo` printed no stripe pattern")
     return model.DirectorySettings(
         stripe=model.StripeSettings(
             targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * UNITS[chunk.group(2)]
@@ -187,12 +187,12 @@ def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, model.Use
     lines = [line for line in output.decode("utf-8", "replace").split("\n") if line.strip()]
     tables = [number for number, line in enumerate(lines) if line == _HEAD]
     if len(tables) != 1 or any(not _QUOTAS7_POOL.fullmatch(line) for line in lines[: tables[0]]):
-        raise ToolFailed("`beegfs-ctl --getquota` has another form than is known, or tells of several storage pools")
+        raise ToolFailed("`beegfs-ctl --getquota` printed an unknown form, or several storage pools")
     found = {}
     for line in lines[tables[0] + 1 :]:
         row = _QUOTA.fullmatch(line)
         if row is None:
-            raise ToolFailed(f"`beegfs-ctl --getquota` told something that is no quota: {line!r}")
+            raise ToolFailed(f"`beegfs-ctl --getquota` printed a line that is not a quota: {line!r}")
         if (uid := int(row["uid"])) in uids:
             found[uid] = model.UserQuota(
                 uid=uid,

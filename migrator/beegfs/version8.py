@@ -87,7 +87,7 @@ def parse_directories(output: bytes) -> list[model.DirectorySettings]:
 def _directory(row: _EntryRow) -> model.DirectorySettings:
     stripe = _STRIPE.fullmatch(row.stripe_pattern)
     if stripe is None:
-        raise ToolFailed(f"`beegfs entry info` told a stripe pattern that is not known: {row.stripe_pattern!r}")
+        raise ToolFailed(f"`beegfs entry info` printed an unknown stripe pattern: {row.stripe_pattern!r}")
     pool = _POOL_NUMBER.fullmatch(row.storage_pool)
     return model.DirectorySettings(
         stripe=model.StripeSettings(
@@ -128,7 +128,7 @@ def _rows(output: bytes, kind: type[Row]) -> list[Row]:
 def _target(row: _TargetRow) -> model.StorageTarget:
     kind = _KINDS.get(row.id.node_type)
     if kind is None:
-        raise ToolFailed(f"`beegfs target list` told of something that is no target: {row.alias!r}")
+        raise ToolFailed(f"`beegfs target list` printed an alias that is not a target: {row.alias!r}")
     pool = _STORAGE_POOL.fullmatch(row.storage_pool)
     return model.StorageTarget(
         kind=kind,
@@ -152,7 +152,7 @@ def _count(value: str) -> int | None:
     if _DIGITS.fullmatch(value):
         return int(value)
     if any(letter.isdigit() for letter in value):
-        raise ToolFailed(f"`beegfs target list` told a number rounded, as {value!r}")
+        raise ToolFailed(f"`beegfs target list` printed a rounded number: {value!r}")
     return None
 
 
@@ -203,7 +203,7 @@ def parse_quotas(
     """The quotas of these users in one storage pool, by its number; None: in the only one. Raises ToolFailed."""
     pools = [row for row in _rows(defaults, _PoolRow) if pool in (None, row.id.num_id)]
     if len(pools) != 1:
-        raise ToolFailed("the storage pool of the target's directory is not known, so whose limits hold is not")
+        raise ToolFailed("the storage pool of the target's directory is unknown, and so are its limits")
     name, limit_bytes = pools[0].alias, _parsed(pools[0].user_space_limit)
     limit_chunk_files = _parsed(pools[0].user_inode_limit)
     found = {
@@ -257,6 +257,6 @@ def _parsed(word: str) -> int | None:
     if word in _NONE:
         return None
     if not word.isascii() or not word.isdigit():
-        raise ToolFailed(f"`beegfs quota` told {word!r} where a number was to be")
+        raise ToolFailed(f"`beegfs quota` printed {word!r} instead of a number")
     number = int(word)
     return None if number >= _UNLIMITED else number

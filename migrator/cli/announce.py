@@ -32,7 +32,7 @@ class Moment(click.ParamType[float]):
             moment = datetime.fromisoformat(str(value))
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time: give it as in '2030-01-31 19:00' or '2030-01-31 19:00+01:00'", param, ctx)
+            self.fail(f"{value!r} is not a time: write '2030-01-31 19:00' or '2030-01-31 19:00+01:00'", param, ctx)
 
 
 @click.command("announce")
@@ -45,8 +45,8 @@ class Moment(click.ParamType[float]):
     metavar="TIME",
     help="Begin of the move, e.g. '2030-01-31 19:00'; UTC unless it ends with an offset such as +01:00.",
 )
-@click.option("--again", is_flag=True, help="Also tell users who were told the same time before.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print what would be announced; call no hook.")
+@click.option("--again", is_flag=True, help="Also announce to users who have already received the same time.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the announcements; call no hook.")
 @verb
 def announce_command(
     global_options: GlobalOptions,
@@ -80,7 +80,7 @@ def announce_command(
         summary = run_shown(
             wiring,
             lambda shown: announce(request, AnnouncePorts(**wiring.operation_ports(ledger, shown)), notices),
-            when_interrupted="run the same command again for the users who were not told",
+            when_interrupted="run the same command again for the users without an announcement",
         )
     return present(global_options, summary, announce_document)
 
@@ -132,7 +132,5 @@ def backup_command(
 
 def _as_document(told: RecordedBackup) -> Document:
     users = ", ".join(sorted({tree.user for tree in told.trees}))
-    words = (
-        f"Written down for {several(len(told.trees), 'user tree')}, of {users}." if told.trees else "Nobody was meant."
-    )
+    words = f"Recorded for {several(len(told.trees), 'user tree')}, of {users}." if told.trees else "Nobody was meant."
     return page("Backup", ("A backup of the target", [paragraph(words)]), subtitle=when(told.began_at_s))

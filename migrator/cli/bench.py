@@ -83,7 +83,10 @@ def run_command(
     wiring = open_wiring(global_options)
     site = wiring.site
     if not words:
-        raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
+        raise UsageError(
+            "--on is missing: name the file systems to measure",
+            hint="add --on source --on target, or --on with a directory of another file system",
+        )
     request = bench_model.BenchmarkRequest(
         suites=tuple(bench_model.SuiteName(name) for name in suites),
         places=_places(wiring, words),
@@ -184,9 +187,7 @@ def _chosen(
     ]
     # A benchmark chosen by number is shown even without measurements, with the reason.
     if not results or not (numbers or any(result.measurements for result in results)):
-        raise UsageError(
-            "nothing was measured yet", hint="run `migrator bench run --suite NAME --on source --on target`"
-        )
+        raise UsageError("no measurements yet", hint="run `migrator bench run --suite NAME --on source --on target`")
     return results
 
 

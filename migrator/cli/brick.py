@@ -92,7 +92,7 @@ def list_command(global_options: GlobalOptions, user: str | None) -> ExitCode:
 @click.option(
     "--accept-open-files",
     is_flag=True,
-    help="Drain although files are open on the bricks, or although that is unknown.",
+    help="Drain although files on the bricks are open, or may be open.",
 )
 @click.option(
     "--accept-retained",
@@ -186,7 +186,7 @@ _side = partial(click.option, "--to", "side", type=click.Choice([side.value for 
 
 @brick.command("add")
 @_new_bricks
-@_side(help="Where the bricks go; your pre-attach hooks give them to the target.")
+@_side(help="Side that gets the bricks; your pre-attach hooks add them to the target.")
 @click.option(
     "--instead-of",
     metavar="BRICK",
@@ -227,7 +227,7 @@ def add_command(
     if to is AdditionSide.TARGET and (instead_of is not None or no_rebalance):
         raise UsageError(
             "--instead-of and --no-rebalance are for bricks of the source",
-            hint="leave them out, or give the bricks to the source: --to source",
+            hint="omit them, or use --to source",
         )
     if (take_back or once_more) and instead_of not in bricks:
         raise UsageError(
@@ -251,11 +251,11 @@ def add_command(
 
 @brick.command("forget")
 @_new_bricks
-@_side(help="Where the bricks were to go.")
+@_side(help="Side that was to get the bricks.")
 @click.option(
     "--accept-hooks",
     is_flag=True,
-    help="Forget it although pre-add hooks were called: what they did on the host stays.",
+    help="Forget it although pre-add hooks were called; their changes on the host stay.",
 )
 @verb
 def forget_command(global_options: GlobalOptions, *, bricks: Sequence[str], side: str, accept_hooks: bool) -> ExitCode:

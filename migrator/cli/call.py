@@ -126,12 +126,12 @@ def run_stage(
 
 
 _MACHINE_ERRORS = {
-    errno.EACCES: "migrator runs as another user than root, or the file system refuses it",
-    errno.EPERM: "migrator runs as another user than root, or the file system refuses it",
+    errno.EACCES: "migrator does not run as root, or the file system denies access",
+    errno.EPERM: "migrator does not run as root, or the file system denies access",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "a quota is exhausted",
     errno.EROFS: "the file system is read-only: see dmesg",
-    errno.EIO: "a disk or file system fails: see dmesg",
+    errno.EIO: "a disk or file system reports errors: see dmesg",
     errno.EMFILE: "a limit of this process (ulimit -n)",
     errno.ENOMEM: "the machine has too little memory",
 }
@@ -141,21 +141,19 @@ def _of_the_machine(error: Exception) -> MigratorError | None:
     """An error that the machine is the cause of, for people; None for a defect of the program."""
     if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
         where = show(os.fsencode(error.filename)) if error.filename else "the output or a file of the state directory"
-        hint = "put it right, then run the same command again"
+        hint = "fix it, then run the same command again"
         return MigratorError(f"{where}: {error.strerror}", cause=_MACHINE_ERRORS[error.errno], hint=hint)
     # Also of SQLite. DuckDB's, also through pyarrow; loading either only to name its class takes longer than most verbs.
     if any(
         words in str(error) for words in ("Out of Memory Error", "No space left on device", "database or disk is full")
     ):
         return MigratorError(
-            "a query over catalogs or manifests needs more memory, or more room to spill, than there is",
-            cause="[site] memory, or a full disk of the state directory",
-            hint="raise [site] memory in site.toml, or free room there, then run the same command again",
+            "a query over catalogs or manifests ran out of memory or of temporary disk space",
+            cause="[site] memory is too low, or the disk of the state directory is full",
+            hint="raise [site] memory in site.toml, or free space on that disk, then run the same command again",
         )
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        return MigratorError(
-            "no more threads can be started", cause="a limit of this user or its control group (ulimit -u)"
-        )
+        return MigratorError("cannot start more threads", cause="a limit of this user or its control group (ulimit -u)")
     return None
 
 
@@ -168,9 +166,9 @@ def _defect(global_options: GlobalOptions) -> MigratorError:
             f"migrator {version_and_commit()}\nargv: {sys.argv!r}\nsite: {global_options.site_file}\n\n{traceback.format_exc()}"
         )
     return MigratorError(
-        "a defect of migrator itself",
-        cause=f"the details are in {report.name}",
-        hint="run the same command again; if it happens again, send that file to the maintainers",
+        "internal error of migrator",
+        cause=f"details are in {report.name}",
+        hint="run the same command again; if the error returns, send that file to the maintainers",
     )
 
 
@@ -184,7 +182,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.numbers, self.every, self.users))) > 1:
-            raise UsageError("--user, --user-batch and --all exclude each other", hint="give one of them")
+            raise UsageError("--user, --user-batch and --all exclude each other", hint="use one of them")
 
     def trees(self, plan: Plan) -> Mapping[int, tuple[UserTree, ...]]:
         """The chosen trees by batch number. Raises UsageError."""
@@ -199,13 +197,13 @@ class Choice(Struct, frozen=True, kw_only=True):
         if self.every:
             return existing
         if not self.numbers:
-            raise UsageError("which batches?", hint="give --user-batch N (it may be repeated), or --all")
+            raise UsageError("which batches?", hint="use --user-batch N (repeatable) or --all")
         if unknown := [number for number in self.numbers if number not in existing]:
             raise UsageError(
                 f"plan {plan.name} has no batch {', '.join(map(str, unknown))}",
                 hint=f"it has batches {existing[0]} to {existing[-1]}: see `migrator status`"
                 if existing
-                else "it has no batches at all",
+                else "the plan has no batches",
             )
         return self.numbers
 
@@ -285,7 +283,7 @@ class Figure(click.FloatRange):
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is no number", param, ctx)
+            self.fail(f"{value} is not a number", param, ctx)
         return number
 
 
@@ -315,9 +313,9 @@ class Quantity(click.ParamType[float]):
         except UsageError as error:
             self.fail(f"{error.message} ({error.hint})" if error.hint else error.message, param, ctx)
         if found < self._least:
-            self.fail(f"{value} is too small: the least is {self._shown(self._least)}", param, ctx)
+            self.fail(f"{value} is too small: the minimum is {self._shown(self._least)}", param, ctx)
         if found > self._most:
-            self.fail(f"{value} is too large: the most is {self._shown(self._most)}", param, ctx)
+            self.fail(f"{value} is too large: the maximum is {self._shown(self._most)}", param, ctx)
         return found
 
 
@@ -447,7 +445,7 @@ def _shown(user: str) -> str:
 
 Value = TypeVar("Value")
 
-details_option = click.option("--details", is_flag=True, help="Print everything, not only the first screen.")
+details_option = click.option("--details", is_flag=True, help="Print all details, not only the first screen.")
 
 
 def present(

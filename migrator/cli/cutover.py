@@ -33,7 +33,7 @@ from migrator.transfer.bases import active_plan
 @click.option(
     "--accept-freeze",
     is_flag=True,
-    help="Accept a freeze longer than [cutover] max_freeze, or one that is not predicted.",
+    help="Accept a freeze longer than [cutover] max_freeze, or without a prediction.",
 )
 @verb
 def cutover_command(
@@ -56,7 +56,7 @@ def cutover_command(
 @click.option(
     "--overwrite-source",
     is_flag=True,
-    help="Roll back although the kept source was changed; those changes go to its trash.",
+    help="Roll back although the source was changed since the cutover; those changes go to its trash.",
 )
 @verb
 def rollback_command(

@@ -60,8 +60,8 @@ def init_command(
         )
     elif source_mount or target_mount or trees or state_dir:
         raise UsageError(
-            f"{file} is there already; init does not overwrite it",
-            hint="edit it, then run `migrator init` without options: it completes what is missing",
+            f"{file} already exists; init does not overwrite it",
+            hint="edit it, then run `migrator init` without options to complete the setup",
         )
     site = open_site(global_options) if draft is None else init.site_of(draft, file)
     init.refuse_misplaced(site)
@@ -106,7 +106,7 @@ def _init_document(result: init.InitResult) -> doc.Document:
                 ("target", f"{target.filesystem} from {target.mounted_from}"),
             ]
         ),
-        doc.paragraph("; ".join(result.done) if result.done else "nothing left to do"),
+        doc.paragraph("; ".join(result.done) if result.done else "the site is already set up"),
         *(doc.paragraph(note, alert=True) for note in result.notes),
     )
     return doc.page("Site", ("Recorded", recorded), subtitle=result.site_id)

@@ -131,7 +131,9 @@ def churn_command(
     if unknown := [tree for tree in chosen if tree not in state.trees]:
         raise UsageError(
             f"the lab in {directory} has no user tree {', '.join(map(show, unknown))}",
-            hint=f"it has {len(state.trees)}, the first is {show(state.trees[0])}" if state.trees else "it is not up",
+            hint=f"it has {len(state.trees)}, the first is {show(state.trees[0])}"
+            if state.trees
+            else "the lab is not up",
         )
 
     async def work() -> ChurnSummary:

@@ -64,7 +64,7 @@ class Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            MESSAGES.error("migrator: interrupted", extra={"hint": "nothing was started; run the same command again"})
+            MESSAGES.error("migrator: interrupted", extra={"hint": "no work was started; run the same command again"})
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
         except click.NoSuchOption as error:
             if error.option_name not in {name for option in self.params for name in option.opts}:

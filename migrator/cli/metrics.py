@@ -86,7 +86,8 @@ def serve_command(
     if published is not None:
         if plan_name is not None:
             raise UsageError(
-                "--plan is for the ledger, and --published for a report that is made", hint="leave one out"
+                "--plan and --published exclude each other: --plan reads the ledger, --published a finished report",
+                hint="leave one out",
             )
         routes = serving.published_routes(published, (*REPORT_FILES, CALENDAR))
         server = serving.listen(listen, routes, token_file=token_file, names=names)
@@ -166,12 +167,12 @@ def metrics_command(
     """Print metrics for Prometheus: progress, rates, errors, drains, freezes, heartbeats. `serve` has them at /metrics."""
     if textfile is not None and textfile.suffix != ".prom":
         raise UsageError(
-            f"the name {textfile.name} does not end with .prom",
+            f"the name {textfile.name} does not end in .prom",
             cause="node_exporter reads no other files",
             hint=f"name it {textfile.with_suffix('.prom')}",
         )
     if interval_s is not None and textfile is None:
-        raise UsageError("--interval is for --textfile", hint="with `serve`, Prometheus decides how often")
+        raise UsageError("--interval requires --textfile", hint="with `serve`, Prometheus sets the interval")
     wiring = open_wiring(global_options)
     read_plan = cache(wiring.plans(None).read)
     families = _read(wiring, plan_name, read_plan)

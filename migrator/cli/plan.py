@@ -53,7 +53,7 @@ _TIMES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
     type=click.Choice([order.value for order in Order]),
     default=Order.HEAVIEST.value,
     show_default=True,
-    help="Order of the users; with smallest, those who clean up move earlier.",
+    help="Order of the users; with `smallest`, users who clean up move earlier.",
 )
 @click.option("--name", metavar="NAME", help="Name of the plan (default: next free plan-NNNN).")
 @click.option("--catalog", metavar="NAME", help="Catalog to plan from (default: newest finished one).")
@@ -77,7 +77,7 @@ _TIMES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
 @click.option(
     "--what-if",
     metavar="SIZES",
-    help="Time and room for these sizes (bytes=340TB,files=100M; also streams=8,rate=5GB/s); make no plan.",
+    help="Time and disk space for these sizes (bytes=340TB,files=100M; also streams=8,rate=5GB/s); make no plan.",
 )
 @details_option
 @verb
@@ -103,11 +103,11 @@ def plan_command(
     """
     if what_if is not None:
         if quotas or usage is not None or activate is not None or name is not None or catalog is not None or no_scan:
-            raise UsageError("--what-if makes no plan: give it alone")
+            raise UsageError("--what-if cannot be combined with other options: it makes no plan")
         return _size_up(global_options, what_if)
     if usage is not None:
         if quotas or activate is not None or name is not None or catalog is not None or no_scan:
-            raise UsageError("--usage makes no plan: give it with --order alone")
+            raise UsageError("--usage can be combined with --order only: it makes no plan")
         wiring = open_wiring(global_options)
         ranking = read_usage(usage, Order(order), now_s=wiring.clock.now_s())
         keep_usage(ranking, wiring.site.site.state_dir)
@@ -159,7 +159,7 @@ def plan_command(
     _present(global_options, result, details=details)
     if result.left_out and not global_options.as_json:
         trees = several(len(result.left_out), "user tree is", "user trees are")
-        click.echo(f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}.")
+        click.echo(f"{trees} omitted, because the users work on the target: {', '.join(map(show, result.left_out))}.")
     return ExitCode.DONE
 
 
@@ -199,15 +199,15 @@ def parse_what_if(text: str, *, streams: int) -> AskedSizes:
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in _OF_WHAT_IF or not value or key in given:
             raise UsageError(
-                f"--what-if: {part!r} is not understood", hint="give bytes=340TB,files=100M,streams=8,rate=5GB/s"
+                f"--what-if: {part!r} is not a size", hint="give bytes=340TB,files=100M,streams=8,rate=5GB/s"
             )
         given[key] = value
     if missing := [key for key in ("bytes", "files") if key not in given]:
-        raise UsageError(f"--what-if: {' and '.join(missing)} missing", hint="give both, as in bytes=340TB,files=100M")
+        raise UsageError(f"--what-if: {' and '.join(missing)} missing", hint="write both, as in bytes=340TB,files=100M")
     number = _COUNT.fullmatch(given["files"])
     own_streams = given.get("streams", str(streams))
     if number is None or not own_streams.isascii() or not own_streams.isdigit() or int(own_streams) < 1:
-        raise UsageError("--what-if: files and streams are numbers", hint="write 100000000, 100M or 1e8")
+        raise UsageError("--what-if: files and streams must be numbers", hint="write 100000000, 100M or 1e8")
     return AskedSizes(
         size_bytes=parse_size(given["bytes"]),
         files=round(float(number[1]) * _TIMES[number[2]]),
@@ -222,7 +222,7 @@ def _show_limits(global_options: GlobalOptions, *, confirm: bool) -> ExitCode:
     if storage is None:
         raise UsageError(
             "--quotas needs a BeeGFS target",
-            hint="set the limits that `migrator plan` lists with the target's own tools",
+            hint="set the limits that `migrator plan` lists, with the target's own tools",
         )
     with wiring.ledger(read_only=not confirm) as ledger:
         active_plan(ledger)

@@ -64,7 +64,7 @@ def report_command(
 ) -> ExitCode:
     """Report for management: progress, history, forecast, proofs."""
     if pdf and output is None and not send:
-        raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
+        raise UsageError("--pdf requires --output", hint="add --output DIRECTORY")
     wiring = open_wiring(global_options)
     if send:
         run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking))
@@ -86,7 +86,7 @@ def report_command(
         )
     if baseline and (facts.status.plan is None or facts.status.forecast is None):
         raise Refused(
-            "this report cannot be the baseline: it has no expected end of copying",
+            "this report cannot be the promise: it has no expected end of copying",
             cause="too little was copied, or nothing is left to copy",
             hint="repeat the command when `migrator status` shows an expected end; until then the first plan is the promise",
         )
@@ -94,7 +94,7 @@ def report_command(
     if baseline:
         if place is None:
             raise MigratorError(
-                "no later report can compare with this one", hint="make room for it, then run the same command again"
+                "later reports cannot compare with this one", hint="free disk space, then run the same command again"
             )
         kept.mark_baseline(place)
         MESSAGES.info("migrator: later reports compare with the dates of this one")
@@ -176,7 +176,7 @@ def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
                 notices=os.fsencode(directory.resolve() / USERS),
                 pid=os.getpid(),
             ),
-            when_interrupted=f"the report lies in {directory}; run the same command again to send it",
+            when_interrupted=f"the report is in {directory}; run the same command again to send it",
         )
     if problem:
         MESSAGES.error("migrator: the report in %s was not sent: %s", directory, problem)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @call.choices
-@click.option("--recopy", is_flag=True, help="Seed pass: send every file, even if size and times match.")
+@click.option("--recopy", is_flag=True, help="Seed pass: send every file, even if size and times are equal.")
 @click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing.")
 @click.option(
     "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams per host (default: site.toml)."

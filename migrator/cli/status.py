@@ -36,7 +36,8 @@ def status_command(
     """Show the current progress; may run at any time."""
     if watch and global_options.as_json:
         raise UsageError(
-            "--watch excludes --json", hint="migrator status --json prints one document, as often as it is called"
+            "--watch excludes --json",
+            hint="--watch and --json exclude each other: call `migrator status --json` repeatedly",
         )
     wiring = open_wiring(global_options)
     if watch:

@@ -45,7 +45,7 @@ SAMPLE_SEED = 1
 @click.option(
     "--reread",
     is_flag=True,
-    help="Read the source too where its content was digested while it was copied.",
+    help="Also read source files whose content was digested while it was copied.",
 )
 @click.option(
     "--sample",
@@ -208,7 +208,7 @@ def _not_moved(
                 kind=EventKind.TREES_LEFT_ALONE,
                 severity=Severity.INFO,
                 subject=f"batch {batch}",
-                message=f"not compared: {users}. They work on the target, where what differs is their work, or are being moved",
+                message=f"not compared: {users}: they work on the target already, or their cutover is in progress",
             )
         )
     return left

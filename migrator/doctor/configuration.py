@@ -70,7 +70,7 @@ def check_mail(file: Path) -> list[Finding]:
     samples = sorted(key for key in set(section) & _MAIL_KEYS if section[key].endswith("example.org"))
     findings = [warning("mail.ini", f"unknown key {key}", f"remove it from {file}") for key in unknown]
     if send and samples:
-        message = f"{', '.join(samples)}: still the addresses of the sample"
+        message = f"{', '.join(samples)}: still contains the addresses of the sample"
         findings.append(failure("mail.ini", message, "write your own, or set `send = no`"))
     return findings or [ok("mail.ini", f"{file}: mails are {'sent' if send else 'printed, not sent'}")]
 

@@ -134,9 +134,7 @@ async def _examine_way(
         try:
             whole = await volume.state_for_bricks(state)
         except MigratorError as error:
-            return [
-                failure("bricks", f"the volume's state is not known: {error.message}", "see `gluster volume status`")
-            ]
+            return [failure("bricks", f"the volume's state is unknown: {error.message}", "see `gluster volume status`")]
         way = choose_way(whole, reachable=reachable, unreachable=unreachable)
     return rules.check_brick_hosts(site.source.via, state, list(sections), way)
 
@@ -220,7 +218,7 @@ async def _links(ports: "DoctorPorts") -> list[Finding]:
     record = ledger.site.read() if ledger is not None else None
     active = ledger.plans.active() if ledger is not None else None
     if record is None or active is None:
-        return [ok("links", f"{links.place.link}: looked at when there is a plan")]
+        return [ok("links", f"{links.place.link}: checked once there is a plan")]
     try:
         plan, _ = PlanFiles(ports.site.site.plans_dir, site_id=record.site_id).read(active.name)
     except MigratorError as error:
@@ -230,10 +228,12 @@ async def _links(ports: "DoctorPorts") -> list[Finding]:
         looked = await ports.blocking(lambda: _look_at_links(links, trees), timeout_s=_TIMEOUT_S)
         return [*check_link_names(links.place.link, trees), *looked]
     except TimeoutError:
-        return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
+        return [
+            failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "check the mounts that they lead to: one may hang")
+        ]
     except OSError as error:
         fix = "repair the file system that holds them"
-        return [failure("links", f"they cannot be looked at: {error.strerror or error}", fix)]
+        return [failure("links", f"links cannot be read: {error.strerror or error}", fix)]
 
 
 def _look_at_links(links: SymlinkedPaths, trees: tuple[UserTree, ...]) -> list[Finding]:
@@ -313,7 +313,7 @@ async def _kind(where: str, tool: FileSystemCommand | None, identity: MountIdent
         try:
             findings += rules.check_answer(check, await tool.ask(question))
         except ToolFailed as error:
-            message = f"{error.message}; that of statfs is taken" if question is tool.kind.room else error.message
+            message = f"{error.message}; statfs is used instead" if question is tool.kind.room else error.message
             findings += rules.check_answer(check, None, message, error.hint)
     return findings
 
@@ -329,7 +329,7 @@ async def examine_machine(ports: DoctorPorts) -> list[Finding]:
     """The programs of this machine, site.toml with the paths in it, the state directory, and the clock."""
     findings = await _tools(ports)
     if (users := ports.site.users.map) is not None:
-        fix = "write it, or take [users] map out of site.toml"
+        fix = "write it, or remove [users] map from site.toml"
         findings.append(
             ok("users map", str(users)) if users.is_file() else failure("users map", f"{users} is missing", fix)
         )
@@ -377,7 +377,7 @@ async def _journal(ports: DoctorPorts) -> list[Finding]:
     try:
         await ports.blocking(ports.require_newest, timeout_s=LOOK_TIMEOUT_S)
     except TimeoutError:
-        return [failure("ledger", f"no answer of the target within {LOOK_TIMEOUT_S:.0f} s", "check its mount")]
+        return [failure("ledger", f"the target does not answer within {LOOK_TIMEOUT_S:.0f} s", "check its mount")]
     except MigratorError as error:
         return [failure("ledger", error.message, error.hint)]
     return [ok("ledger", "the newest one, by the journal on the target")]
@@ -452,7 +452,7 @@ def _retired(ledger: "BrickLedger | None") -> SourceExamined | None:
     newest = ledger.retirements.newest() if ledger is not None else None
     if newest is None or newest.state is not RetirementState.RETIRED:
         return None
-    finding = ok("source", f"volume {newest.volume} is retired: everything in it is proven to be on the target")
+    finding = ok("source", f"volume {newest.volume} is retired: its content is proven to be on the target")
     return SourceExamined(findings=[finding], identity=None, room=None, state=None)
 
 
@@ -487,12 +487,12 @@ async def _user_trees(ports: DoctorPorts) -> list[Finding]:
             exclude = parse_patterns(users.exclude, "[users] exclude")
             chosen.update(tree.path for tree in choose_trees(found, exclude, {}))
         except (UsageError, Refused) as error:
-            return found, error.message, error.hint or "put [users] right in site.toml"
+            return found, error.message, error.hint or "correct [users] in site.toml"
         return found, "", ""
 
     answer, error = await ask(ports, find)
     if answer is None:
-        return [failure("user trees", f"not known: {error}", "fix the findings about the source first")]
+        return [failure("user trees", f"not known: {error}", "fix the findings of the source first")]
     found, problem, fix = answer
     matches = [(pattern.text, len(paths)) for pattern, paths in found]
     findings = rules_guards.check_globs(matches, problem, fix, len(chosen))
@@ -510,7 +510,7 @@ async def _user_trees(ports: DoctorPorts) -> list[Finding]:
 def _user_map(file: Path, trees: Collection[bytes]) -> list[Finding]:
     """Whether the map can be read, and its rows have an effect."""
     try:
-        with UsageError.of_files(f"{file} cannot be read", hint="put [users] map right in site.toml"):
+        with UsageError.of_files(f"{file} cannot be read", hint="correct [users] map in site.toml"):
             users = parse_user_map(file.read_bytes())
     except UsageError as error:
         return [failure("users map", error.message, error.hint or "put it right")]
@@ -576,7 +576,9 @@ async def examine_target(
         error=error,
     )
     if record is None or ports.ledger is None:
-        findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
+        findings.append(
+            failure("target keeps", "unknown before `init`", "run `migrator init`, then `migrator doctor` again")
+        )
         return findings, identity
     findings += await _capabilities(ports, ports.ledger, record, identity)
     return findings, identity
@@ -608,7 +610,9 @@ async def _capabilities(
     ports: DoctorPorts, ledger: "BrickLedger", record: SiteRecord, identity: MountIdentity
 ) -> Sequence[Finding]:
     if rules_guards.mount_problems(record.target, identity):
-        return rules.check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
+        return rules.check_capabilities(
+            None, record.capabilities, "the probe does not run on an unrecorded file system"
+        )
     probed, error = await ask(ports, ports.target.probe, timeout_s=PROBE_TIMEOUT_S)
     if probed is None:
         return rules.check_capabilities(None, record.capabilities, error)
@@ -624,9 +628,9 @@ def _record(ports: DoctorPorts, ledger: "BrickLedger", record: SiteRecord, probe
     ledger.site.record_capabilities(probed, at_s)
     if probed == record.capabilities:
         return
-    severity, message = Severity.WARNING, "the target keeps other things than before"
+    severity, message = Severity.WARNING, "the capabilities of the target changed"
     if record.capabilities is None:
-        severity, message = Severity.INFO, "found out what the target keeps"
+        severity, message = Severity.INFO, "probed the capabilities of the target"
     ledger.events.note(at_s, EventKind.CAPABILITIES_PROBED, severity, "target", message)
 
 
@@ -652,14 +656,16 @@ async def examine_slurm(
         said = _lines(ping.stdout or ping.stderr) or f"scontrol ping ended with code {ping.exit_code}"
         # A second controller that is down does not matter.
         if ping.exit_code != 0 or " UP" not in said:
-            fix = "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf says where it is looked for; `munge -n | unmunge` must work"
+            fix = (
+                "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf names its address; `munge -n | unmunge` must work"
+            )
             return [failure("slurm", f"no controller of Slurm answers: {said}", fix)]
         nodes = await _ask(processes, found["sinfo"], "--noheader", "--Node", "--format=%N|%t", *_partition(section))
     except ToolFailed as error:
-        return [failure("slurm", error.message, "see that `scontrol ping` and `sinfo` work here")]
+        return [failure("slurm", error.message, "make `scontrol ping` and `sinfo` work here")]
     if nodes.exit_code != 0:
         told = f"sinfo ended with code {nodes.exit_code}: {_lines(nodes.stderr)}"
-        return [failure("slurm", told, "put [slurm] options right")]
+        return [failure("slurm", told, "correct [slurm] options")]
     return [rules.check_slurm_nodes(nodes.stdout.decode("utf-8", "replace"), section.nodes)]
 
 

@@ -47,7 +47,7 @@ _XFS_ACL_ENTRIES = 5461
 """Probed on XFS, Linux 6.1."""
 _EACH_SYNCED = ok(
     "target sync",
-    "its clients do not have the servers write everything to their disks at once: each file is synced by itself (rsync before "
+    "its syncfs does not reach the disks of the servers: each file is synced by itself (rsync before "
     "3.2.4 cannot do that)",
 )
 
@@ -67,13 +67,13 @@ def check_mount(
     if recorded is None:
         return failure(check, f"{side} ({shown}) was never recorded", "run `migrator init`")
     if problems := mount_problems(recorded, current, where=side):
-        fix = "mount the right one; if this is the right one, `migrator init` records it anew"
+        fix = "mount the recorded one; if this one is correct, run `migrator init` to record it"
         return failure(check, "; ".join(problems), fix)
     if current.sentinel is None:
         return warning(
             check,
             f"{side} ({shown}) has no sentinel, because it could not be written",
-            "mount it for writing once and run `migrator init`; without it, only device and root tell it from others",
+            "mount it for writing once and run `migrator init`; without a sentinel only device and root identify it",
         )
     return ok(check, shown)
 
@@ -82,18 +82,18 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     """Whether the source is complete. `health` is None if reading failed with `error`."""
     check = "source health"
     if health is None:
-        return [failure(check, f"not known: {error}", "look at the volume: `gluster volume status`")]
+        return [failure(check, f"not known: {error}", "check the volume: `gluster volume status`")]
     state = volume_state(health)
     fix = (
-        "bring it up; `gluster volume status` and the brick's log tell more"
+        "start it; see `gluster volume status` and the brick's log"
         if state
         else "find out why: ask the file system's own command, on a host of it"
     )
     findings = [failure(check, problem, fix) for problem in health_problems(health, health, tasks_count=False)]
     tasks = state.tasks if state else ()
-    fix = "copying may continue; a scan now is not whole, so wait until the task ends, or stop it"
+    fix = "wait until the task ends, or stop it: copying may continue, but a scan is not whole meanwhile"
     findings += [warning(check, f"a task moves files on the volume: {task}", fix) for task in tasks]
-    fix = "copying may continue; until then a scan is not whole, and nothing is deleted or purged"
+    fix = "copying may continue; until then scans are not whole, and delete, purge and switch are refused"
     findings += [warning(check, doubt, fix) for doubt in health.doubts]
     if findings:
         return findings
@@ -116,7 +116,7 @@ def check_kind(where: str, kind: Kind, filesystem: str) -> list[Finding]:
         costs = [] if kind.trusted_inodes or where == "target" else ["moved files are copied again"]
         costs += [] if kind.links.holds else ["each name of a file is a file of its own"]
         costs += [] if kind.ctimes.holds else ["every verification reads all content"]
-        findings.append(warning(check, f"{kind.title}: {'; '.join(broken)}", f"nothing to mend: {'; '.join(costs)}"))
+        findings.append(warning(check, f"{kind.title}: {'; '.join(broken)}", f"no action needed: {'; '.join(costs)}"))
     return findings
 
 
@@ -124,9 +124,12 @@ def check_answer(check: str, answer: Answer | None, error: str = "", hint: str =
     """What the file system's own command tells; None if it failed with `error`."""
     if answer is None:
         return [warning(check, error, hint or "see docs/filesystems.md")]
-    fix = "bring it back, then run this again"
+    fix = "restore it, then run `migrator doctor` again"
     findings = [failure(check, problem, fix) for problem in answer.problems]
-    findings += [warning(check, doubt, "until that is known, nothing is deleted or purged") for doubt in answer.doubts]
+    findings += [
+        warning(check, doubt, "delete, purge and switch are refused until the state is known")
+        for doubt in answer.doubts
+    ]
     return findings + [ok(check, note) for note in answer.notes]
 
 
@@ -136,14 +139,14 @@ def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
     """
     on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
     if on is False:
-        return [ok("lookups", f"{LOOKUP_OPTION} is off: clients look for a name on every brick")]
+        return [ok("lookups", f"{LOOKUP_OPTION} is off: clients look up a name on every brick")]
     if not moved and not state.tasks:
         return []
     return [
         warning(
             "lookups",
-            f"{LOOKUP_OPTION} is on, and bricks were drained or added: files can be listed and yet not be found by their name",
-            f"gluster volume set {state.volume} {LOOKUP_OPTION} off; it stays off, also where bricks were drained by hand",
+            f"{LOOKUP_OPTION} is on, and bricks were drained or added: files can be listed but not opened by name",
+            f"gluster volume set {state.volume} {LOOKUP_OPTION} off; leave it off, also after bricks were drained by hand",
         )
     ]
 
@@ -153,7 +156,7 @@ def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
     return [
         warning(
             "files without a gfid",
-            f"{strange_words(one)}: clients that ask for such a name can hang while {LOOKUP_OPTION} is off",
+            f"{strange_words(one)}: clients that look up such a name can hang while {LOOKUP_OPTION} is off",
             f"{REMEDY}; then `migrator scan --via bricks`",
         )
         for one in found
@@ -166,10 +169,10 @@ def check_source_acls(*, shown: bool | None) -> Finding:
         return ok("source ACLs", "the mount shows ACLs")
     return warning(
         "source ACLs",
-        "the mount shows no ACLs: none would be carried over"
+        "the mount shows no ACLs: they would not be copied"
         if shown is False
-        else "whether the mount shows ACLs is not known",
-        "if users have ACLs, mount it with `-o acl` (GlusterFS), then run this again",
+        else "ACL support of the mount is unknown",
+        "if users have ACLs, mount it with `-o acl` (GlusterFS), then run `migrator doctor` again",
     )
 
 
@@ -197,7 +200,7 @@ def check_capabilities(
     """The attributes of a file that the target keeps. `probed` is None if the probe failed with `error`."""
     check = "target keeps"
     if probed is None:
-        return [failure(check, f"not known: {error}", "fix the findings above, then run this again")]
+        return [failure(check, f"not known: {error}", "fix the findings above, then run `migrator doctor` again")]
     ordinary = loss_details(_with_limits_of(probed))
     losses = [words for kind, words in loss_details(probed).items() if ordinary.get(kind) != words]
     findings = []
@@ -207,7 +210,7 @@ def check_capabilities(
                 check,
                 "the target keeps no extended attributes, or no ACLs, or cannot remove ACLs again",
                 "BeeGFS: sysXAttrsEnabled and sysACLsEnabled in beegfs-client.conf and storeClientXAttrs on the "
-                "metadata servers are off by default; turn them on, mount anew, run this again",
+                "metadata servers are off by default; turn them on, mount again, then run `migrator doctor` again",
             )
         )
     elif not probed.inherits_default_acls:
@@ -215,26 +218,26 @@ def check_capabilities(
             warning(
                 check,
                 "new files on the target do not inherit the default ACL of their directory",
-                "BeeGFS: set storeClientACLs = true on the metadata servers, restart them, run this again; else `cutover` "
+                "BeeGFS: set storeClientACLs = true on the metadata servers, restart them, then run `migrator doctor` again; otherwise `cutover` "
                 "refuses users with default ACLs ([cutover] require_acl_inheritance)",
             )
         )
     if losses:
-        fix = "`migrator plan` lists per user what this concerns, before anything moves"
+        fix = "`migrator plan` lists the affected files by user before the first copy"
         findings.append(warning(check, f"not everything: {'; '.join(losses)}", fix))
     if recorded is not None and recorded != probed:
         findings.append(
             warning(
                 check,
-                "something else than when it was last probed: batches that were verified before were compared by that",
-                "find out what changed on the target; verify those batches again",
+                "the capabilities of the target changed since the last probe; earlier verifications compared by the old ones",
+                "find the change on the target, then verify those batches again",
             )
         )
     if not findings:
         findings.append(
             ok(
                 check,
-                f"everything of a file; symlinks up to {format_count(probed.max_symlink_target_bytes)} bytes, "
+                f"all attributes of a file; symlinks up to {format_count(probed.max_symlink_target_bytes)} bytes, "
                 f"attributes up to {format_size(probed.max_xattr_value_bytes)}, "
                 f"ACLs up to {format_count(probed.max_acl_entries)} entries",
             )
@@ -254,16 +257,16 @@ def check_state_directory(
     shown = show(directory)
     for side, root in roots:
         if is_beneath(directory, root):
-            return [failure(check, f"{shown} lies on the {side}", fix)]
+            return [failure(check, f"{shown} is on the {side}", fix)]
     if filesystem is None:
-        return [failure(check, f"{shown}: its file system is not known", fix)]
+        return [failure(check, f"{shown}: its file system is unknown", fix)]
     if filesystem in NETWORK_FILESYSTEMS or filesystem.startswith("fuse"):
-        return [failure(check, f"{shown} lies on {filesystem}, which is no local disk: the ledger needs one", fix)]
+        return [failure(check, f"{shown} is on {filesystem}, which is not a local disk: the ledger requires one", fix)]
     if filesystem in ("tmpfs", "ramfs"):
-        return [warning(check, f"{shown} lies in memory ({filesystem}): a reboot loses the ledger", fix)]
+        return [warning(check, f"{shown} is in memory ({filesystem}): a reboot loses the ledger", fix)]
     if free_bytes is None or free_bytes < _STATE_LEAST_BYTES:
         known = "an unknown room" if free_bytes is None else format_size(free_bytes)
-        fix = "make room: catalogs and manifests take about 100 bytes a file each"
+        fix = "free disk space: catalogs and manifests need about 100 bytes per file each"
         return [warning(check, f"{shown} has {known} free", fix)]
     return [ok(check, f"{shown} on {filesystem}, {format_size(free_bytes)} free")]
 
@@ -271,10 +274,12 @@ def check_state_directory(
 def check_clock(now_s: float, last_event_s: float | None) -> Finding:
     """Whether the clock is set, and has not gone backwards."""
     if now_s < _CLOCK_LEAST_S:
-        return failure("clock", "this machine's clock is not set", "set it: `timedatectl set-ntp true`")
+        return failure(
+            "clock", "this machine's clock is not synchronized", "synchronize it: `timedatectl set-ntp true`"
+        )
     if last_event_s is not None and now_s < last_event_s - _BACKWARDS_S:
         behind = format_duration(last_event_s - now_s)
-        fix = "set it (`timedatectl set-ntp true`): rates, ages and the order of events depend on it"
+        fix = "synchronize it (`timedatectl set-ntp true`): rates, ages and the order of events depend on it"
         return failure("clock", f"this machine's clock is {behind} behind the last entry of the ledger", fix)
     return ok("clock", "set")
 
@@ -294,14 +299,14 @@ def _check_bytes(target: Capacity, source: Capacity | None, reserve_bytes: int) 
     free = f"{format_size(target.free_bytes)} of {format_size(target.total_bytes)} are free"
     if target.free_bytes <= reserve_bytes:
         return failure(
-            check, f"{free}; {format_size(reserve_bytes)} are kept in reserve", "make room on the target, or enlarge it"
+            check, f"{free}; {format_size(reserve_bytes)} stay in reserve", "free space on the target, or enlarge it"
         )
     used_bytes = source.total_bytes - source.free_bytes if source is not None else 0
     if used_bytes > target.free_bytes - reserve_bytes:
         return warning(
             check,
             f"{free}; the source uses {format_size(used_bytes)}",
-            "not everything fits at once: `migrator plan` says which batches do",
+            "the target cannot hold everything yet: `migrator plan` lists the batches that fit",
         )
     return ok(check, free)
 
@@ -312,14 +317,14 @@ def _check_inodes(target: Capacity, given: int | None) -> Finding:
         if given is None:
             return warning(
                 check,
-                "the file system does not report how many inodes are free (unknown, not full)",
+                "the file system does not report its free inodes (unknown, not full)",
                 "read it with the file system's own tool (BeeGFS: `beegfs health capacity`, `beegfs-df`) and put it "
                 "into [target] inodes_free",
             )
-        return ok(check, f"{format_count(given)} free, as site.toml says")
+        return ok(check, f"{format_count(given)} free, by site.toml")
     free = f"{format_count(target.free_inodes)} of {format_count(target.total_inodes or 0)} are free"
     if target.free_inodes == 0:
-        return failure(check, free, "make room for inodes on the target's metadata")
+        return failure(check, free, "free inodes on the target's metadata targets")
     return ok(check, free)
 
 
@@ -334,7 +339,7 @@ def rsync_problem(program: str | None, output: bytes | None) -> str | None:
         return "rsync is missing"
     features = None if output is None else parse_features(output)
     if features is None:
-        return f"{program} does not report its version: it is not rsync, or cannot be run"
+        return f"{program} does not report its version: it is not rsync, or does not run"
     return features.problem()
 
 
@@ -370,7 +375,7 @@ def check_gluster(command: str, program: str | None) -> Finding:
         return failure(
             "gluster",
             f"the command {command} is missing, so the state of the bricks is unknown",
-            "install glusterfs-cli on a peer of the pool, or let [source] gluster name a script that asks one",
+            "install glusterfs-cli on a peer of the pool, or set [source] gluster to a script that queries one",
         )
     return ok("gluster", program)
 
@@ -396,20 +401,20 @@ def check_user(euid: int) -> Finding:
     return warning(
         "user",
         f"not root (uid {euid}): owners, other users' files and device nodes cannot be copied, streams not confined",
-        "run migrator as root; without, only a rehearsal with files of your own works",
+        "run migrator as root; as another user only a rehearsal with your own files works",
     )
 
 
 def check_confinement(euid: int, problem: str | None) -> Finding:
     """`problem` is why a stream cannot be confined to its tree, None if it can."""
     if euid != 0:
-        return ok("confinement", "streams of a user that is not root can do no more than that user")
+        return ok("confinement", "streams have only the permissions of this user")
     if problem is None:
-        return ok("confinement", "each stream sees its own tree and nothing else")
+        return ok("confinement", "each stream can access only its own tree")
     return failure(
         "confinement",
         f"streams cannot be confined to their trees: {problem}",
-        "run it where root may make mount namespaces: not in an unprivileged container (CAP_SYS_ADMIN)",
+        "run migrator with CAP_SYS_ADMIN, for mount namespaces: not in an unprivileged container",
     )
 
 
@@ -422,10 +427,10 @@ def check_slurm_nodes(listed: str, wanted: int) -> Finding:
     # powered down and available, powering up, or planned for another job.
     usable = [name for name, state in states.items() if state.strip().rstrip("~#-") in _TAKES_JOBS]
     if len(usable) >= wanted:
-        return ok("slurm", f"{len(usable)} of {len(states)} nodes take jobs, {wanted} at once are asked for")
+        return ok("slurm", f"{len(usable)} of {len(states)} nodes accept jobs, {wanted} at once are configured")
     others = ", ".join(f"{name} {state}" for name, state in sorted(states.items()) if name not in usable) or "no others"
-    message = f"{len(usable)} of {len(states)} nodes take jobs, and [slurm] nodes asks for {wanted}: {others}"
-    fix = "see `sinfo -R`; bring nodes back (`scontrol update NodeName=... State=RESUME`), or ask for fewer"
+    message = f"{len(usable)} of {len(states)} nodes accept jobs, but [slurm] nodes is {wanted}: {others}"
+    fix = "see `sinfo -R`; bring nodes back (`scontrol update NodeName=... State=RESUME`), or lower [slurm] nodes"
     return failure("slurm", message, fix) if not usable else warning("slurm", message, fix)
 
 
@@ -465,9 +470,7 @@ class HostState(Struct, frozen=True, kw_only=True):
 def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
     """A host that could not be reached, with the error."""
     said = f"{message} ({cause})" if cause else message
-    fix = (
-        hint or f"see to it, or take [source.hosts] {name} out of site.toml: its bricks are read through the mount then"
-    )
+    fix = hint or f"fix it, or remove [source.hosts] {name} from site.toml: its bricks are then read through the mount"
     return failure(_check(name), said, fix)
 
 
@@ -479,7 +482,7 @@ def check_host(sight: HostState, *, target_filesystem: str | None, reserve_bytes
     findings: list[Finding] = []
     section = f'[source.hosts."{sight.facts.name}"]'
     if sight.facts.effective_uid != 0:
-        message = f"it is reached as uid {sight.facts.effective_uid}, and only root can read bricks and set owners"
+        message = f"the connection has uid {sight.facts.effective_uid}, but only root can read bricks and set owners"
         fix = f'{section} ssh = "root@..."; sshd: PermitRootLogin prohibit-password'
         findings.append(failure(check, message, fix))
     for brick, problem in sight.bricks.items():
@@ -493,9 +496,9 @@ def check_host(sight: HostState, *, target_filesystem: str | None, reserve_bytes
         findings.append(
             failure(
                 check,
-                f"the compiled program does not run there, so nothing is read or copied there: {sight.native_problem}",
+                f"the compiled program does not run there, so the host cannot read or copy: {sight.native_problem}",
                 "install migrator on a machine of the host's architecture, mount /dev/shm or /var/tmp there without "
-                f"noexec, or take [source.hosts] {sight.facts.name} out of site.toml: its bricks are read through the mount then",
+                f"noexec, or take [source.hosts] {sight.facts.name} from site.toml: its bricks are then read through the mount",
             )
         )
     if sight.confinement_problem is not None:
@@ -531,12 +534,12 @@ def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], w
     """
     check = "bricks"
     if via == "mount":
-        return [ok(check, "not read: [source] via is `mount`")]
+        return [ok(check, "bricks are not read: [source] via is `mount`")]
     hosts = {brick.host for brick in state.bricks}
     findings = [
         warning(
             check,
-            f"site.toml names the host {name}, and no brick of the volume is there under that name",
+            f"site.toml names the host {name}, but no brick of the volume has that host name",
             f"name it as `gluster volume info {state.volume}` does: {', '.join(sorted(hosts))}",
         )
         for name in sorted(set(sections) - hosts)
@@ -546,37 +549,41 @@ def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], w
     if way is not None and not way.reasons:
         read = {brick.host for brick in way.bricks}
         found = f"{several(len(way.bricks), 'brick')} on {several(len(read), 'host')} can be read"
-        partly = [f"{words}: files on bricks there are copied through the mount" for words in without]
-        return [*findings, ok(check, found), *(warning(check, words, "add a section for each") for words in partly)]
-    why = "; ".join([*(way.reasons if way else ()), *without]) or "the volume's state is not known"
-    slower = f"a scan would now use the mount, which is much slower: {why}"
+        partly = [f"{words}: files on their bricks are copied through the mount" for words in without]
+        return [
+            *findings,
+            ok(check, found),
+            *(warning(check, words, "add a section for each host") for words in partly),
+        ]
+    why = "; ".join([*(way.reasons if way else ()), *without]) or "the volume's state is unknown"
+    slower = f"a scan would use the mount, which is much slower: {why}"
     if via == "bricks":
-        return [*findings, failure(check, f"they must not be read: {why}", "fix that, or set [source] via to `auto`")]
+        return [*findings, failure(check, f"bricks cannot be read: {why}", "fix it, or set [source] via to `auto`")]
     if not sections:
         return [ok(check, slower)]
-    return [*findings, warning(check, slower, "fix that if you can; `auto` checks again before every scan")]
+    return [*findings, warning(check, slower, "fix it if possible; `auto` checks again before every scan")]
 
 
 def _check_target(sight: HostState, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
     check = _check(sight.facts.name)
     fix = f'mount it there (and in /etc/fstab), or correct [source.hosts."{sight.facts.name}"] target'
     if target_filesystem is None:
-        return [failure(check, "whether the target is mounted there is not known before `init`", "run `migrator init`")]
+        return [failure(check, "the target is unknown before `init`", "run `migrator init`")]
     if sight.target_problem is not None:
         return [failure(check, sight.target_problem, fix)]
     room = sight.room
     if room is None:
-        return [failure(check, f"{sight.target} does not report its room there", fix)]
+        return [failure(check, f"{sight.target} does not report its free space there", fix)]
     findings = []
     if room.read_only:
         findings.append(failure(check, f"the target is mounted read-only at {sight.target} there", "mount it rw there"))
     if room.filesystem != target_filesystem:
-        message = f"{sight.target} is {room.filesystem} there and {target_filesystem} here, though it is the same tree"
-        fix = "mount it there as it is mounted here: what a file keeps of its attributes may differ"
+        message = f"{sight.target} is {room.filesystem} there and {target_filesystem} here, for the same directory"
+        fix = "mount it with the same file system type on both: the attributes of files may differ"
         findings.append(warning(check, message, fix))
     if room.free_bytes <= reserve_bytes:
         message = f"the target shows {format_size(room.free_bytes)} free there"
-        findings.append(failure(check, message, "make room, or mount it anew"))
+        findings.append(failure(check, message, "free space, or mount it again"))
     return findings
 
 
@@ -589,7 +596,7 @@ def _all_well(sight: HostState) -> str:
         "compiled program",
     ]
     if sight.target is None:
-        said.append("no target there: it walks its bricks, what it holds is copied through the mount")
+        said.append("no target there: the host walks its bricks, and their files are copied through the mount")
     elif sight.room is not None:
         said.append(f"target at {sight.target} ({sight.room.filesystem}, {format_size(sight.room.free_bytes)} free)")
     return ", ".join(said)

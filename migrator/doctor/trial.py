@@ -67,7 +67,7 @@ class Trial(Struct, frozen=True, kw_only=True):
             except MigratorError as error:
                 problems.append(error.message)
         if problems:
-            fix = "see the logs of the target's client and servers; a run would be refused, or end in the same way"
+            fix = "see the logs of the target's client and servers; a run would fail in the same way"
             return failure(_CHECK, "; ".join(problems), fix)
         return ok(_CHECK, "directories, files and links, with ACLs and attributes, as by a run")
 
@@ -75,13 +75,13 @@ class Trial(Struct, frozen=True, kw_only=True):
         """Raises MigratorError, which names what failed."""
         target, source, copy = self.target, join(place, b"from"), join(place, b"to")
         for tree in (source, copy):
-            await self._step("making a closed directory, as of a user tree", partial(target.make_parents, tree, ()))
+            await self._step("creating a private directory, as of a user tree", partial(target.make_parents, tree, ()))
         engine = DirectEngine(program=native_program().path, privileged=self.euid == 0, name_seed=secrets.randbits(63))
         view = StreamView(source_tree=join(target.root, source), target_tree=join(target.root, copy))
         top = Path(os.fsdecode(view.source_tree))
         steps = (
-            ("making files with ACLs and attributes", self._make),
-            ("taking ACLs and attributes away", self._change),
+            ("creating files with ACLs and attributes", self._make),
+            ("removing ACLs and attributes", self._change),
         )
         for what, work in steps:
             await self._step(what, partial(work, top))
@@ -144,4 +144,4 @@ class Trial(Struct, frozen=True, kw_only=True):
                 if problems := remove_tree(root, place, frozenset()).problems:
                     raise OSError(errno.EIO, "; ".join(problems))
 
-        await self._step("removing what was tried out", remove)
+        await self._step("removing the probe files", remove)

@@ -113,7 +113,7 @@ async def examine_tuning(site: Site, hosts: SiteHosts, source: GlusterSource | N
             state = await source.commands.state()
             facts += volume_settings(state)
         except MigratorError as error:
-            problems.append(f"the options of the source volume are not known: {error.message}")
+            problems.append(f"the options of the source volume are unknown: {error.message}")
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(name: str) -> list[TuningSetting] | str:
@@ -121,7 +121,7 @@ async def examine_tuning(site: Site, hosts: SiteHosts, source: GlusterSource | N
             try:
                 return await _read_settings(name, await hosts.reach(name), _question(site, name, state))
             except MigratorError as error:
-                return f"{name} is not examined: {error.message}"
+                return f"{name} is not checked: {error.message}"
 
     for found in await asyncio.gather(*map(ask, hosts.names)):
         if isinstance(found, str):

@@ -125,7 +125,7 @@ class Locks:
         names: Sequence[str] = ()
         found = []
         unreadable = MigratorError.of_files(
-            f"nothing tells who is at work: the locks in {self._directory} cannot be read",
+            f"the running commands are unknown: the locks in {self._directory} cannot be read",
             hint="run as the user who ran `migrator init`",
         )
         with unreadable:

@@ -69,7 +69,7 @@ def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[
         )
     if plan.name != name:
         raise Refused(
-            f"plan {name!r} says that it is plan {plan.name!r}",
+            f"plan {name!r} contains plan {plan.name!r}",
             cause="the document was renamed or copied; its chunk lists were not",
             hint=f"give it its name back, or {_PLAN_AGAIN}",
         )

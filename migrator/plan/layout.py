@@ -49,7 +49,7 @@ async def layout_problems(
     except ToolFailed as error:
         unknown.append(error.message)
     if unknown:
-        problems.append(f"the layout of {plan.name} on the target is not known: {unknown[0]}")
+        problems.append(f"the layout of {plan.name} on the target is unknown: {unknown[0]}")
     return sorted(problems)
 
 

@@ -130,7 +130,7 @@ async def limit_problems(ledger: "PlanLedger", storage: StorageTargets | None) -
     try:
         seen = await _look(ledger, wanted, storage)
     except ToolFailed as error:
-        return (f"the users' limits on the target are not known: {error.message}",)
+        return (f"the users' limits on the target are unknown: {error.message}",)
     return [describe_limit(limit, quota, state) for limit, quota, state in seen if state is not LimitState.SET]
 
 

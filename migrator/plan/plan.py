@@ -152,7 +152,7 @@ def quota_problems(
     needs = owner_needs(owners, ranking, left, reap=reap)
     look = QuotaReading() if ask is None else ask([one.uid for one in needs])
     if look.failure:
-        return (f"the users' limits on the target are not known: {look.failure}",) if meant else ()
+        return (f"the users' limits on the target are unknown: {look.failure}",) if meant else ()
     words = quota_findings(needs, look.quotas, spread=look.spread)
     return (*words.problems, *words.warnings)
 
@@ -223,7 +223,7 @@ def _require_possible(catalog: CatalogRecord, engine: str) -> None:
     if not (catalog.whole or catalog.set_apart):
         raise Refused(
             f"nothing can be reaped by catalog {catalog.name!r}: it is not whole",
-            cause="what could not be read may have been a file by which a user opts out",
+            cause="an unreadable file may be one by which a user opts out",
             hint='run `migrator scan` when the source is healthy, or set [reap] action = "list"',
         )
     if engine in DRIVERS:
@@ -569,7 +569,7 @@ def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRe
     if inodes_known(capacity, inodes_free) or request.accept_unknown_inodes:
         return
     raise Refused(
-        "it is not known how many files the target can take: its file system reports 0 inodes, which means unknown",
+        "the free inodes of the target are unknown: its file system reports 0 inodes",
         cause="BeeGFS and some others do not count inodes in statfs",
         hint="set [target] inodes_free (BeeGFS: `beegfs target list --capacity`, the metadata targets), "
         "or plan with --accept-unknown-inodes",
@@ -621,7 +621,7 @@ def _catalog_problems(
     if newer is not None and newer.scan_id > catalog.scan_id:
         yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
     if site.capabilities is None:
-        yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
+        yield "the capabilities of the target are unknown, so losses are not listed: run `migrator doctor`"
 
 
 def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:

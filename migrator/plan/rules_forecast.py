@@ -28,7 +28,7 @@ def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
             basis=(
                 f"assumed, nothing was measured here yet: {ASSUMED_S_PER_FILE * 1000:.0f} ms a file and "
                 f"{ASSUMED_RATE_BYTES_PER_S // MIB} MiB/s a stream with {several(streams, 'stream')}, "
-                "as rsync does through a quiet Gluster mount; the first batch will tell better"
+                "as rsync does through a quiet Gluster mount; the first batch replaces this figure"
             ),
         )
     if measured.streams == streams:

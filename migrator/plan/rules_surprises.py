@@ -64,7 +64,7 @@ def symlink_surprises(rows: Iterable[SymlinkRow], trees: Collection[bytes], sour
     details = {
         SurpriseKind.SYMLINK_CROSSES_TREE: "relative symlinks that lead out of their tree",
         SurpriseKind.SYMLINK_INTO_SOURCE: f"absolute symlinks into {show(source_root)}: "
-        "they go on pointing at the old file system",
+        "they still point at the old file system",
     }
     return tuple(
         Surprise(

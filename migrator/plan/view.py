@@ -59,13 +59,13 @@ def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
     yield document.Section(title="In short", blocks=short, first_page=True)
     yield from document.sections(
         ("More problems", warnings[_WARNINGS:]),
-        ("Who holds what", ranking_blocks(plan, rows=ranking_rows, age_rows=AGE_ROWS)),
+        ("Users by size", ranking_blocks(plan, rows=ranking_rows, age_rows=AGE_ROWS)),
         ("Batches", [_batches(plan.batches)]),
         ("Inodes of metadata targets", [_metadata(plan.metadata)]),
-        ("What is reaped", () if plan.reap is None else plan_reap_blocks(plan.reap)),
-        ("What will surprise", [surprise_kinds(plan.surprises)]),
+        ("Reaping", () if plan.reap is None else plan_reap_blocks(plan.reap)),
+        ("Surprises", [surprise_kinds(plan.surprises)]),
         ("Gains of users who clean up", [clean_up_table(plan.clean_ups, limit=ranking_rows)]),
-        ("How each order would empty the source", [emptying_table(plan.emptying)]),
+        ("The source by order of users", [emptying_table(plan.emptying)]),
     )
     yield from schedule_section(plan)
 
@@ -164,7 +164,11 @@ def limits_document(seen: "LimitReadings") -> document.Document:
         (document.figure("limit"), lambda one: format_size(one.size_bytes)),
         (document.wide("cannot be set on BeeGFS"), lambda one: one.reason),
     )
-    more = [document.paragraph(f"What the target has is not known: {seen.problem}", alert=True)] if seen.problem else []
+    more = (
+        [document.paragraph(f"The limits of the target are unknown: {seen.problem}", alert=True)]
+        if seen.problem
+        else []
+    )
     if not all(one.confirmed for one in seen.limits):
         more.append(document.paragraph("With --confirm, each limit is set when the owner's users work on the target."))
     if not seen.limits:

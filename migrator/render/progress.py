@@ -85,7 +85,7 @@ def snapshot_line(snapshot: progress.Snapshot) -> str:
                     format_rate(snapshot.rate_bytes_per_s),
                     f"{snapshot.rate_files_per_s:,.0f} files/s",
                     several(len(snapshot.streams), "stream"),
-                    "time left not known yet" if snapshot.eta_s is None else f"{format_duration(snapshot.eta_s)} left",
+                    "time left unknown" if snapshot.eta_s is None else f"{format_duration(snapshot.eta_s)} left",
                 ]
             if snapshot.bad_files:
                 parts.append(several(snapshot.bad_files, "bad file"))
@@ -108,7 +108,7 @@ def snapshot_line(snapshot: progress.Snapshot) -> str:
                 format_duration(snapshot.elapsed_s),
             ]
             if snapshot.kept:
-                parts.append(f"{several(snapshot.kept, 'path')} not known to be on the target")
+                parts.append(f"{several(snapshot.kept, 'path')} not proven on the target")
         case progress.DrainProgress():
             parts = _drain(snapshot)
         case _:
@@ -120,7 +120,7 @@ def _drain(snapshot: progress.DrainProgress) -> list[str]:
     parts = [f"{snapshot.step} {' '.join(snapshot.bricks)}: {_moved(snapshot)}"]
     if snapshot.bytes_per_s is not None and snapshot.files_per_s is not None:
         parts += [format_rate(snapshot.bytes_per_s), f"{snapshot.files_per_s:,.1f} files/s"]
-    parts.append("time left not known yet" if snapshot.left_s is None else f"{format_duration(snapshot.left_s)} left")
+    parts.append("time left unknown" if snapshot.left_s is None else f"{format_duration(snapshot.left_s)} left")
     if snapshot.failures:
         parts.append(several(snapshot.failures, "failure"))
     if snapshot.skipped:

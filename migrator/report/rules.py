@@ -285,7 +285,9 @@ def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
 
 OUT_OF_THE_VOLUME = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
 """States of a brick that has left the source."""
-_SCHEDULED = "by the order of the schedule, and the expected date of the last brick; bytes are the most that its drain has to move"
+_SCHEDULED = (
+    "by the order of the schedule and the expected date of the last brick; bytes: the maximum that the drain moves"
+)
 
 
 def brick_outlooks(
@@ -312,7 +314,7 @@ def brick_outlooks(
             left_files=0,
             left_bytes=0,
             free_at_s=retirement.since_s,
-            basis="the volume is stopped for good; everything in it is proven to be on the target",
+            basis="the volume is retired; its content is proven to be on the target",
         )
         found = {
             brick: one if one.state in OUT_OF_THE_VOLUME else replace(gone, brick=brick) for brick, one in found.items()
@@ -556,7 +558,7 @@ def blockers(
     """Everything that failed or was interrupted and waits for an operator, in the order of the work. `scanning`: a scan
     is at work. `strange` has the files on bricks that bypassed Gluster, by the newest scan of the bricks; `set_apart`
     the trees that are in no batch because the scan of the plan could not read them; `returned` those that are in none
-    because their users were rolled back after it was made; `over` the batches whose verification no longer counts
+    because their users were rolled back after the plan was made; `over` the batches whose verification no longer counts
     (`verified_otherwise`).
     """
     found = [*_scan(scan, plan, set_apart, returned, scanning=scanning), *_strange(strange)]
@@ -574,10 +576,10 @@ def _scan(
     scanning: bool,
 ) -> _Found:
     if plan is not None and set_apart:
-        on = f"in no batch of {plan.name}: its scan could not read everything there"
+        on = f"in no batch of {plan.name}: the scan could not read all of it"
         yield f"set apart: {_named(set_apart)}", on, "migrator scan, then migrator plan --activate"
     if plan is not None and returned:
-        on = f"in no batch of {plan.name}: their users were rolled back after it was made"
+        on = f"in no batch of {plan.name}: their users were rolled back after the plan was made"
         yield f"rolled back: {_named(returned)}", on, "migrator scan, then migrator plan --activate"
     if scan is None:
         return
@@ -585,9 +587,7 @@ def _scan(
         if not scanning:
             yield "plan", f"the scan {scan.name} has not ended", "migrator scan (it resumes)"
     elif not scan.whole:
-        subject = (
-            f"a new plan for {_named(scan.set_apart)}" if scan.set_apart else "everything that deletes or switches"
-        )
+        subject = f"a new plan for {_named(scan.set_apart)}" if scan.set_apart else "delete, purge and switch"
         on = f"the scan {scan.name} is not whole: {_shown(scan.reasons)}"
         yield subject, on, "fix this, then migrator scan"
 
@@ -602,7 +602,7 @@ def _shown(reasons: Sequence[str]) -> str:
 
 def _strange(found: Sequence[StrangeFiles]) -> _Found:
     for one in found:
-        on = f"{strange_words(one)}, and clients that ask for such a name can hang"
+        on = f"{strange_words(one)}, and clients that look up such a name can hang"
         yield f"drains and additions: {one.brick}", on, f"{REMEDY}; then migrator scan --via bricks"
 
 
@@ -611,11 +611,7 @@ def _batch(batch: model.BatchStatus, *, over: bool) -> _Found:
     again = f"migrator run --user-batch {batch.number}"
     failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
     if (failed or bad) and not over:
-        what = (
-            f"{several(bad, 'file')} could not be copied"
-            if bad
-            else f"{several(failed, 'chunk')} failed at every attempt"
-        )
+        what = f"{several(bad, 'file')} failed" if bad else f"{several(failed, 'chunk')} failed at every attempt"
         yield subject, what, f"see the files that need attention, then {again}"
     if batch.verification is not None and batch.state in (BatchState.SEEDED, BatchState.CONVERGING) and not over:
         for on, hint in _verification(batch.number, batch.verification):
@@ -642,8 +638,7 @@ def after_differences(verification: VerificationRecord) -> str:
     steps = []
     if counts:
         steps.append(
-            f"`migrator run --user-batch {verification.batch}` sends again what differs, and what users changed since; then verify "
-            "again"
+            f"`migrator run --user-batch {verification.batch}` copies the differences and later changes; then verify again"
         )
         if extra := counts.get(DifferenceKind.EXTRA.value, 0):
             steps.append(

@@ -71,7 +71,7 @@ def _copied(
     if is_copied(overall, trees):
         return model.Milestone(goal=Goal.COPIED, done=True, at_s=copied_at_s)
     if forecast is None:
-        why = "too little was copied for a forecast" if overall.done_files else "nothing was copied yet"
+        why = "too little was copied for a forecast" if overall.done_files else "no files were copied yet"
         return model.Milestone(goal=Goal.COPIED, unknown=why)
     return model.Milestone(
         goal=Goal.COPIED,

@@ -33,7 +33,7 @@ def next_steps(
     elif scan is None and "scan" not in busy:
         found = [("source", "it was not scanned, and there is no plan", "migrator plan")]  # which scans first
     elif scan is not None and scan.finished_at_s is not None:
-        found = [("source", "it was scanned, and there is no plan", "migrator plan")]
+        found = [("source", "there is no plan", "migrator plan")]
     else:
         found = []
     return tuple(
@@ -57,7 +57,7 @@ def _of_kept(trees: Sequence[model.TreeStatus], cutovers: Sequence[CutoverRecord
     users = {tree.tree.user for tree in trees if tree.state is model.TreeState.MOVED and tree.tree.path in kept}
     if users:
         words = several(len(users), "moved user", "moved users")
-        yield words, "the source is kept until its time is over", "migrator purge --all --dry-run"
+        yield words, "the retention of the source has not ended", "migrator purge --all --dry-run"
 
 
 def _is_clean(verification: VerificationRecord) -> bool:
@@ -83,8 +83,8 @@ def _of_batches(
     verified = {tree.batch for tree in trees if tree.plan == plan.name and tree.state is model.TreeState.VERIFIED}
     for numbers, state, verb, more in (
         (to_copy, "not copied yet", "run", ""),
-        (to_verify, "copied and not verified", "verify", ""),
-        (sorted(verified), "verified, and users work on the source", "cutover", " --dry-run"),
+        (to_verify, "copied, not verified", "verify", ""),
+        (sorted(verified), "verified, not cut over", "cutover", " --dry-run"),
     ):
         if numbers:
             names = f"{'batch' if len(numbers) == 1 else 'batches'} {first_of([str(number) for number in numbers], 3)}"

@@ -149,7 +149,7 @@ def verdict(
     is_complete = any(date.done for date in dates if date.goal is model.Goal.COMPLETE)
     dates = [date for date in dates if date.goal in _DOING]
     if promise is None or not dates:
-        return _verdict(model.Punctuality.UNKNOWN, None, "Nothing is promised yet: there is no plan.")
+        return _verdict(model.Punctuality.UNKNOWN, None, "There is no promise yet: there is no plan.")
     one = next((date for date in dates if not date.done), None)
     if one is None:
         # Bricks may be cleared before the last file is copied.
@@ -165,8 +165,8 @@ def verdict(
     lead = f"{reached[:1].upper()}{reached[1:]}" if reached else ""
     late_s, at_least = _late_s(one, now_s)
     if late_s is None:
-        known = f"; the date of {_DOING[one.goal]} is not known" if reached and not one.done else ""
-        words = f"{lead}{known}." if reached else f"Not known yet whether copying is on track: {one.unknown}."
+        known = f"; the date of {_DOING[one.goal]} is unknown" if reached and not one.done else ""
+        words = f"{lead}{known}." if reached else f"It is unknown whether copying is on track: {one.unknown}."
         return _verdict(model.Punctuality.UNKNOWN, None, words)
     promised_s = max((one.promised_at_s or now_s) - promise.at_s, 1.0)
     standing = _punctuality(late_s, promised_s, at_least=at_least, is_open=not one.done)
@@ -266,7 +266,7 @@ def _costs(
     from_s = max(now_s if began_s is None else began_s, promise.at_s)
     late_begin_s = from_s - promise.at_s
     if began_s is None:
-        yield late_begin_s, "nothing was copied yet"
+        yield late_begin_s, "no files were copied yet"
         return
     yield late_begin_s, f"copying began {_about(late_begin_s)} after the plan"
     more_bytes = overall.total_bytes - promise.total_bytes

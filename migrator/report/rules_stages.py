@@ -138,7 +138,7 @@ def _drained(stage: Stage, cleared: Milestone, now_s: float) -> Milestone:
     )
 
 
-_ENDLESS = "at its pace so far it does not end"
+_ENDLESS = "at the pace so far it does not end"
 
 
 def _milestone(stage: Stage, before: Sequence[Milestone], now_s: float) -> Milestone:
@@ -205,7 +205,7 @@ def _sum(some: Ends, others: Ends) -> Ends:
 
 _UNMEASURED = {
     Goal.COPIED: "",
-    Goal.VERIFIED: "nothing was verified yet",
+    Goal.VERIFIED: "no batch was verified yet",
     Goal.MOVED: "no user was moved yet",
     Goal.PURGED: "no source was purged yet",
     Goal.CLEARED: "no brick was cleared yet",

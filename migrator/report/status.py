@@ -490,9 +490,9 @@ def chosen_plan(ledger: "ReportLedger", name: str | None) -> model.PlanFacts | N
     found = ledger.facts.plan(name)
     if found is None:
         raise UsageError(
-            f"there is no plan named {name} in the ledger",
+            f"no plan is named {name} in the ledger",
             cause="the name is mistyped, or the plan was made for another site",
-            hint="leave the name out for the active plan, or see the files in plans/",
+            hint="omit the name for the active plan, or see the files in plans/",
         )
     return found
 

@@ -157,7 +157,7 @@ def capacity_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
         if outlook.used_inodes is not None and outlook.total_inodes is not None:
             words += f" and {format_count(outlook.used_inodes)} of {format_count(outlook.total_inodes)} inodes"
         yield doc.paragraph(
-            f"{words}{': more than it has' if outlook.full else ''}. Data that users add meanwhile is not included.",
+            f"{words}{': more than its size' if outlook.full else ''}. Growth is not included.",
             alert=outlook.full,
         )
     yield _room_chart(report, newest)
@@ -189,7 +189,7 @@ def _room_chart(report: model.ReportFacts, newest: dict[Side, CapacitySample]) -
         for side, sample in sorted(newest.items())
     )
     return doc.Chart(
-        title="Room on both file systems",
+        title="Free space on both file systems",
         summary=f"At {doc.when(max(one.at_s for one in newest.values()))}, {words}.{summary}",
         label=series[0].label,
         points=series[0].points,
@@ -222,7 +222,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     )
     yield from doc.sections(
         ("Progress", (*view_status.progress_blocks(status), *since_blocks(report.since))),
-        ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
+        ("Throughput", speed or [doc.paragraph("No files have been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
         (
             "Cutovers and freezes",
@@ -242,14 +242,14 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
     )
     if report.plan is not None:
         yield from doc.sections(
-            ("Who holds what", ranking_blocks(report.plan, rows=rows, age_rows=rows)),
-            ("What will surprise", [surprise_table(report.plan.surprises, limit=rows)]),
-            ("How each order would empty the source", [emptying_table(report.plan.emptying)]),
+            ("Users by size", ranking_blocks(report.plan, rows=rows, age_rows=rows)),
+            ("Surprises", [surprise_table(report.plan.surprises, limit=rows)]),
+            ("The source by order of users", [emptying_table(report.plan.emptying)]),
         )
         yield from schedule_section(report.plan, _expected_now(status))
     elif status.plan is not None:
         words = f"The plan cannot be shown: {report.plan_problem}"
-        yield from doc.sections(("Who holds what", [doc.paragraph(words, alert=True)]))
+        yield from doc.sections(("Users by size", [doc.paragraph(words, alert=True)]))
     if report.usage is not None:
         blocks = usage_blocks(report.usage, report.usage_differences, limit=rows)
         yield from doc.sections(("Robinhood's figures", blocks))
@@ -269,7 +269,7 @@ def _expected_now(status: model.MigrationStatus) -> Sequence[doc.Block]:
 def _verified(report: model.ReportFacts) -> Iterator[doc.Block]:
     newest = {record.batch: record for record in report.verifications}
     if not newest:
-        yield doc.paragraph("Nothing has been verified yet.")
+        yield doc.paragraph("No batch has been verified yet.")
     for _, record in sorted(newest.items()):
         yield from verification_blocks(record)
     earlier = len(report.verifications) - len(newest)

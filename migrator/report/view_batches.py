@@ -16,7 +16,7 @@ from migrator.transfer.delta.model import ChangeKind
 
 
 OUTCOMES = {
-    transfer.ConvergenceOutcome.GO_ON: "goes on",
+    transfer.ConvergenceOutcome.GO_ON: "continues",
     transfer.ConvergenceOutcome.CONVERGED: "converged",
     transfer.ConvergenceOutcome.NO_LONGER_SHRINKS: "no longer shrinks",
     transfer.ConvergenceOutcome.LIMIT_OF_PASSES: "limit of passes reached",
@@ -47,7 +47,7 @@ def convergence_blocks(batches: Sequence[BatchStatus]) -> Iterator[Block]:
     shown = [batch for batch in batches if batch.convergence is not None or _deltas_made(batch)]
     if not shown:
         return
-    yield doc.records("How long a freeze would take", _CONVERGENCE, shown)
+    yield doc.records("Predicted freeze", _CONVERGENCE, shown)
     yield paragraph(
         "The freeze is that of users who are frozen right after the pass: a final pass with a margin, and its "
         "verification. Where time has passed since, another delta pass has to go before it."

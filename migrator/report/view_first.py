@@ -11,8 +11,8 @@ from migrator.report.rules import OUT_OF_THE_VOLUME
 
 _ROWS = 5
 _STEPS = 3
-_BARS_NOTE = "Moved: the user works on the target. Copied: the data is there, whether the user is moved or not."
-_BLOCKED_NOTE = "An operator has to act: it does not go on by itself."
+_BARS_NOTE = "Moved: the user works on the target. Copied: the data is on the target."
+_BLOCKED_NOTE = "An operator must act."
 
 
 def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
@@ -25,7 +25,7 @@ def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
         ("Until when", [_dates(report)]),
         ("This week", _week(report)),
         ("Blocked", _blocked(status)),
-        ("Next steps of operators", [view_status.step_table(status.next_steps[:_STEPS])]),
+        ("Next steps for operators", [view_status.step_table(status.next_steps[:_STEPS])]),
         ("Room", _room(report)),
     )
     yield from doc.sections(
@@ -91,7 +91,7 @@ def _expected(one: model.Milestone, now_s: float) -> str:
     if one.done:
         return "done" if one.at_s is None else f"done, {doc.when(one.at_s).partition(' ')[0]}"
     if one.at_s is None:
-        return "not known"
+        return "unknown"
     return view_status.day(one.at_s, now_s)
 
 
@@ -154,9 +154,9 @@ def _now(status: model.MigrationStatus) -> str:
     if status.rate is not None:
         return f"Now: {view_status.describe_throughput(status.rate)}."
     if status.last_rate is None:
-        return "Nothing has been copied yet."
+        return "No files have been copied yet."
     last = f"{view_status.describe_throughput(status.last_rate)}, until {doc.when(status.last_rate.at_s)}"
-    return f"Nothing is being copied now. Last: {last}."
+    return f"No stream is copying now. Last rate: {last}."
 
 
 def _freezes(week: model.WeekFacts) -> str:

@@ -35,7 +35,7 @@ def users_moved(report: model.ReportFacts) -> Iterator[doc.Block]:
     counts = [bisect_right(times, end_s) - bisect_right(times, end_s - WEEK_S) for end_s in ends]
     best = max(range(weeks), key=counts.__getitem__)
     words = f"{several(status.moved.done_users, 'user')} of {status.moved.total_users:,} work on the target."
-    most = f"The most were moved in the week until {doc.when(ends[best])}: {several(counts[best], 'user')}."
+    most = f"The busiest week ended on {doc.when(ends[best])}: {several(counts[best], 'user')}."
     yield doc.Chart(
         title="Users moved per week",
         summary=f"{words} {most if counts[best] else 'The times of their moves are unknown.'}",

@@ -21,7 +21,7 @@ def catalog_document(record: CatalogRecord) -> doc.Document:
     blocks = list(scan_blocks(record))
     blocks.extend(doc.paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
     blocks.extend(doc.paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
-    parts = (("What the scan read", blocks), ("The bricks", [doc.records("", _WALK, record.bricks)]))
+    parts = (("Scan", blocks), ("The bricks", [doc.records("", _WALK, record.bricks)]))
     return doc.page(f"Scan {record.name}", *parts, subtitle=doc.when(record.finished_at_s))
 
 
@@ -30,14 +30,14 @@ _WALK: doc.Cells[BrickWalk] = (
     # Every brick has the directories, so the table adds up to more than the volume has.
     (doc.figure("entries"), lambda walk: format_count(walk.rows + walk.directories)),
     (doc.figure("entries/s"), lambda walk: f"{walk.rows_per_s:,.0f}"),
-    (doc.text("whole"), lambda walk: "yes" if walk.whole else "not to its end"),
+    (doc.text("whole"), lambda walk: "yes" if walk.whole else "incomplete"),
 )
 
 
 def verification_document(record: VerificationRecord) -> doc.Document:
     """The result of a verification."""
     title = f"Verification of batch {record.batch} of {record.plan}"
-    part = ("What was compared, and how", verification_blocks(record))
+    part = ("Comparison", verification_blocks(record))
     return doc.page(title, part, subtitle=doc.when(record.finished_at_s))
 
 
@@ -53,7 +53,7 @@ def verification_blocks(record: VerificationRecord) -> Iterator[doc.Block]:
     yield doc.facts(
         [
             ("batch", str(record.batch)),
-            *([("user trees of it", ", ".join(map(show, record.trees)))] if record.trees else []),
+            *([("user trees", ", ".join(map(show, record.trees)))] if record.trees else []),
             ("ended", doc.when(ended_at_s)),
             ("took", doc.NONE if ended_at_s is None else format_duration(max(ended_at_s - record.started_at_s, 0.0))),
             ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
@@ -93,9 +93,9 @@ def verification_blocks(record: VerificationRecord) -> Iterator[doc.Block]:
             "As long as users work on the source, every change after the copy is a difference. That is expected until the "
             "cutover."
         )
-        yield doc.paragraph(f"What next: {after_differences(record)}.")
+        yield doc.paragraph(f"Next: {after_differences(record)}.")
     if any(record.expected.values()):
-        yield _counts("Expected: what the target is known not to keep", record.expected)
+        yield _counts("Expected: attributes that the target does not keep", record.expected)
 
 
 def _carried(record: VerificationRecord) -> Iterator[tuple[str, str]]:
@@ -111,7 +111,7 @@ def _carried(record: VerificationRecord) -> Iterator[tuple[str, str]]:
 
 def _result(record: VerificationRecord) -> str:
     if not record.whole:
-        return "not whole: it proves nothing"
+        return "not whole: no proof"
     if any(record.differences.values()):
         return "not verified: there are differences"
     return doc.format_verified_share(record.percent_content)
@@ -137,13 +137,13 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
     if batch.stopped is not None:
         yield doc.paragraph("Stopped: see the error below.", alert=True)
         if batch.stopped.unended:
-            yield doc.paragraph(f"Could not be ended: {', '.join(batch.stopped.unended)}", alert=True)
+            yield doc.paragraph(f"Still running: {', '.join(batch.stopped.unended)}", alert=True)
     for finding in batch.guards:
         for problem in finding.problems:
             yield doc.paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
     if batch.refusal is not None:
         yield doc.paragraph(f"Refused: {batch.refusal.message}", alert=True)
-        yield doc.paragraph(f"What next: {batch.refusal.hint}.")
+        yield doc.paragraph(f"Next: {batch.refusal.hint}.")
     if batch.left_alone:
         trees = ", ".join(map(show, batch.left_alone))
         yield doc.paragraph(f"Omitted, because the users work on the target or are being cut over: {trees}")
@@ -162,7 +162,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
     if batch.refusal is not None:
         return
     if batch.nothing_to_do:
-        yield doc.paragraph("Nothing to do: everything that is left to this batch is copied.")
+        yield doc.paragraph("Nothing to do: the batch is copied.")
     elif not (dry_run or batch.skipped):
         rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else doc.NONE
         yield doc.facts(
@@ -173,7 +173,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
                 ("bytes written", format_size(batch.written_bytes)),
                 ("took", format_duration(batch.elapsed_s)),
                 ("mean rate", rate),
-                ("deleted by their users meanwhile", format_count(batch.vanished)),
+                ("deleted by users meanwhile", format_count(batch.vanished)),
                 ("files that need attention", format_count(len(batch.bad))),
             ]
         )

@@ -93,7 +93,7 @@ def _lines(what: str, hint: str, *, alert: bool = False) -> tuple[doc.Block, doc
 def _short(status: model.MigrationStatus) -> Iterator[doc.Block]:
     tally = status.overall
     if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
+        yield doc.paragraph("There is no plan yet, so progress is unknown.")
     else:
         content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
         yield _bar(tally, "copied", f" of {format_size(tally.total_bytes)}")
@@ -158,15 +158,15 @@ def progress_blocks(status: model.MigrationStatus) -> Iterator[doc.Block]:
         yield doc.paragraph(f"Now: {_rate(status.rate)}.")
     elif status.last_rate is not None:
         yield doc.paragraph(
-            f"Nothing is being copied now. Last, until {doc.when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
+            f"No stream is copying now. Last rate, until {doc.when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
         )
     yield doc.paragraph(f"Expected end of copying: {expected_end(status)}.")
     yield milestone_table(status.milestones)
     if status.forecast is not None:
-        yield doc.paragraph(f"How it was computed: {'; '.join(status.forecast.basis)}.")
+        yield doc.paragraph(f"Computed from: {'; '.join(status.forecast.basis)}.")
     if status.vanished_total:
         yield doc.paragraph(
-            f"Users deleted {several(status.vanished_total, 'listed file')} before they were copied: that is normal."
+            f"Users deleted {several(status.vanished_total, 'listed file')} before they were copied. This is normal."
         )
 
 
@@ -174,7 +174,7 @@ def expected_end(status: model.MigrationStatus) -> str:
     """The expected end of the copying, with its range, in words."""
     forecast = status.forecast
     if forecast is None:
-        return all_copied(status) or "not known: too little was copied for a forecast"
+        return all_copied(status) or "unknown: too little was copied for a forecast"
     earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
 
@@ -235,10 +235,10 @@ def milestone_table(dates: Sequence[model.Milestone]) -> doc.Table:
 
 def all_copied(status: model.MigrationStatus) -> str:
     """A sentence if nothing is left to copy, or only files that need attention; otherwise empty."""
-    tally, words = status.overall, "everything that is planned was copied"
+    tally, words = status.overall, "everything in the plan is copied"
     if left_to_people(status.trees):
         need = "needs" if tally.left_files == 1 else "need"
-        return f"{words}, apart from {several(tally.left_files, 'file')} that {need} attention"
+        return f"{words}, except {several(tally.left_files, 'file')} that {need} attention"
     is_all = tally.left_files <= 0 and tally.left_bytes <= 0
     return words if is_all and (tally.total_files > 0 or tally.done_users == tally.total_users) else ""
 
@@ -283,7 +283,7 @@ def finding_document(findings: Sequence[Finding]) -> doc.Document:
     # As paragraphs, because commands to copy are broken in cells of a table.
     wrong = [paragraph for one in ordered if one.status is not FindingStatus.OK for paragraph in _finding(one)]
     fine = [(one.check, one.message) for one in ordered if one.status is FindingStatus.OK]
-    found = doc.table("", [doc.text("ok"), doc.wide("what was found")], fine)
+    found = doc.table("", [doc.text("ok"), doc.wide("finding")], fine)
     verdict = (
         f"{several(counts[FindingStatus.FAILURE], 'failure')}, {several(counts[FindingStatus.WARNING], 'warning')}, "
         f"{counts[FindingStatus.OK]:,} ok."
@@ -407,9 +407,9 @@ def storage_blocks(samples: Sequence[StorageSample]) -> Iterator[doc.Block]:
     ]
     if free:
         words = (
-            f"Of the fullest storage target {doc.percent(min(free))} is free, of the emptiest {doc.percent(max(free))}"
+            f"The fullest storage target has {doc.percent(min(free))} is free, of the emptiest {doc.percent(max(free))}"
         )
-        yield doc.paragraph(f"{words}. Plans count on storage targets that fill alike.")
+        yield doc.paragraph(f"{words}. Plans assume that storage targets fill evenly.")
     for problem in target_problems(StorageState(targets=newest.targets)):
         yield doc.paragraph(f"{problem}.", alert=True)
 
@@ -473,14 +473,14 @@ def scan_blocks(scan: CatalogRecord | None) -> Iterator[doc.Block]:
             ("files", format_count(scan.files)),
             ("directories", format_count(scan.directories)),
             ("bytes, every name counted", format_size(scan.size_bytes)),
-            ("could not be read", format_count(scan.problems)),
+            ("unreadable", format_count(scan.problems)),
             ("whole", "in progress" if scan.finished_at_s is None else doc.yes(scan.whole)),
         ]
     )
     for reason in scan.reasons[:20]:
         yield doc.paragraph(f"Not whole: {reason}", alert=True)
     if len(scan.reasons) > 20:
-        yield doc.paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
+        yield doc.paragraph(f"There are {len(scan.reasons) - 20:,} more reasons.", alert=True)
 
 
 def _scan_took(record: CatalogRecord) -> str:

@@ -58,7 +58,7 @@ def timeline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     from_s, last_s = min(span.from_s for span in spans), max(span.to_s for span in spans)
     settled_s = max([now_s, *(span.to_s for span in spans if span.style not in (SpanStyle.EXPECTED, SpanStyle.RANGE))])
     until_s = min(last_s, from_s + _FARTHEST * max(settled_s - from_s, DAY_S))
-    cut = "" if until_s >= last_s else f" The drawing ends at {_day(until_s)}; the table below has later dates."
+    cut = "" if until_s >= last_s else f" The drawing ends at {_day(until_s)}; later dates are in the table below."
     words = "; ".join(_describe_goal(one) for one in report.milestones)
     summary = f"From {_day(from_s)} on. {words[:1].upper()}{words[1:]}{'.' if words else ''}{cut}"
     title = "Timeline of the migration"
@@ -72,7 +72,7 @@ def _day(at_s: float) -> str:
 def _describe_goal(one: model.Milestone) -> str:
     promised = "" if one.promised_at_s is None else f" (promised {_day(one.promised_at_s)})"
     if one.at_s is None:
-        return f"{_name(one)}: {'done' if one.done else 'not known'}{promised}"
+        return f"{_name(one)}: {'done' if one.done else 'unknown'}{promised}"
     return f"{_name(one)}: {'done' if one.done else 'expected'} {_day(one.at_s)}{promised}"
 
 

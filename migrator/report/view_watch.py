@@ -154,7 +154,7 @@ def _parts(facts: model.WatchFacts) -> Iterator[_Part]:
     """Everything that is shown, in order of importance."""
     status = facts.status
     yield "frozen", None, list(_frozen_rows(status))
-    yield "at work", None, list(_run_rows(status)) or [_Row(("nothing was run yet",))]
+    yield "at work", None, list(_run_rows(status)) or [_Row(("no runs yet",))]
     yield from _progress_parts(facts)
     bad = several(status.attention_total, "file needs", "files need")
     attention = _line((f"{bad} attention", "yellow")) if status.attention_total else None
@@ -234,7 +234,7 @@ def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
     """Progress, rate and expected end."""
     status = facts.status
     if status.plan is None:
-        yield "copied", _line("there is no plan yet: nothing is counted as done or left"), ()
+        yield "copied", _line("there is no plan yet, so progress is unknown"), ()
         return
     yield "copied", _bar(status.overall, "cyan"), ()
     yield "verified", _bar(status.verified, "green"), ()
@@ -265,7 +265,7 @@ def _rate(facts: model.WatchFacts) -> Text:
     status = facts.status
     point = status.rate or status.last_rate
     if point is None:
-        return _line("nothing was copied yet")
+        return _line("no files were copied yet")
     return _line(
         (format_rate(point.rate_bytes_per_s), "bold" if status.rate is not None else ""),
         f", {point.rate_files_per_s:,.0f} files/s",

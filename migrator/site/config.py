@@ -42,13 +42,15 @@ class Form(NamedTuple):
 
 def _text(text: str) -> str:
     if not text or "\0" in text:
-        raise UsageError("must not hold a NUL" if text else "must not be empty")
+        raise UsageError("must not contain a NUL" if text else "must not be empty")
     return text
 
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(_text(text)):
-        raise UsageError(f'"{text}" is no name: letters, digits, ".", "_" and "-", the first a letter or digit')
+        raise UsageError(
+            f'"{text}" is not a name: use letters, digits, ".", "_" and "-", beginning with a letter or digit'
+        )
     return text
 
 
@@ -58,9 +60,9 @@ def _path(text: str) -> Path:
 
 def _below(text: str) -> str:
     if text.startswith("/"):
-        raise UsageError(f'"{text}" begins with "/": it is relative to the mount')
+        raise UsageError(f'"{text}" begins with "/": paths are relative to the mount')
     if text and any(part in ("", ".", "..") for part in _text(text).rstrip("/").split("/")):
-        raise UsageError(f'"{text}" holds an empty part, "." or ".."')
+        raise UsageError(f'"{text}" contains an empty part, "." or ".."')
     return text.rstrip("/")
 
 
@@ -69,9 +71,9 @@ def _link(text: str) -> str:
     problem = {
         "{user} or {tree} is missing: every user tree has a link of its own": rest == text,
         "is not absolute": not text.startswith("/"),
-        'holds an empty component, "." or ".."': any(part in ("", ".", "..") for part in text.split("/")[1:]),
-        "knows no fields but {user} and {tree}": "{" in rest or "}" in rest,
-        "holds a character that cannot be shown": not rest.isprintable(),
+        'contains an empty component, "." or ".."': any(part in ("", ".", "..") for part in text.split("/")[1:]),
+        "may contain only the fields {user} and {tree}": "{" in rest or "}" in rest,
+        "contains a non-printable character": not rest.isprintable(),
     }
     if said := next((said for said, holds in problem.items() if holds), None):
         raise UsageError(said, hint='as in "/home/{user}"')
@@ -89,7 +91,7 @@ def _limited_window(given: str | _LimitedWindow) -> Window:
         return quantities.parse_window(given)
     rate = None if given.bwlimit is None else quantities.parse_rate(given.bwlimit)
     if rate == 0:
-        raise UsageError("bwlimit of a window: the least is 1 byte per second")
+        raise UsageError("bwlimit of a window must be at least 1 byte per second")
     return replace(quantities.parse_window(given.when), jobs=given.jobs, bwlimit_bytes_per_s=rate)
 
 
@@ -106,9 +108,9 @@ def _layout_rule(given: _Layout) -> LayoutRule:
         None if one is None else quantities.parse_size(one) for one in (given.larger_than, given.chunk_size)
     )
     if chunk is not None and (chunk < LEAST_CHUNK_BYTES or chunk & (chunk - 1)):
-        raise UsageError('chunk_size of a layout: a power of two, and at least 64 KiB, as in "1MiB"')
+        raise UsageError('chunk_size of a layout must be a power of two of at least 64 KiB, as in "1MiB"')
     if (given.stripe_count, chunk, given.pool) == (None, None, None):
-        raise UsageError("a layout needs stripe_count, chunk_size or pool")
+        raise UsageError("a layout requires stripe_count, chunk_size or pool")
     stripe = StripeSettings(targets=given.stripe_count, chunk_bytes=chunk, pool=given.pool and _text(given.pool))
     return LayoutRule(trees=tuple(_below(_text(one)) for one in given.trees), larger_than_bytes=larger, stripe=stripe)
 

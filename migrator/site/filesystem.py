@@ -20,7 +20,7 @@ from migrator.hosts.process import BASE_ENVIRONMENT
 SEARCH_PATH = f"{BASE_ENVIRONMENT['PATH']}:/usr/lpp/mmfs/bin:/opt/hadoop/bin:/usr/local/hadoop/bin"
 """With the directories of IBM Storage Scale and of Hadoop."""
 TIMEOUT_S = 20.0
-_ASK_BY_HAND = 'try it by hand, as root; with `kind = "posix"` nothing is asked'
+_ASK_BY_HAND = 'run it by hand as root; `kind = "posix"` disables it'
 
 
 class FileSystemCommand:
@@ -51,8 +51,8 @@ class FileSystemCommand:
         except Malformed as error:
             shown = " and ".join(dict.fromkeys(_shown(words(place)) for words in question.commands))
             raise ToolFailed(
-                f"{shown}: the answer is not understood: {error}",
-                cause="its version is not known to this program, or it answered in part",
+                f"{shown}: cannot parse its output: {error}",
+                cause="its version is unsupported, or its output is incomplete",
                 hint=_ASK_BY_HAND,
             ) from None
 
@@ -64,7 +64,9 @@ class FileSystemCommand:
         try:
             answer = await self.ask(self.kind.health)
         except ToolFailed as error:
-            answer = Answer(doubts=(f"whether {self.kind.title} shows all files is not known: {error.message}",))
+            answer = Answer(
+                doubts=(f"{self.kind.title} may not show all files: its state is unknown: {error.message}",)
+            )
         return replace(answer, problems=(*answer.problems, *problems))
 
     async def missing(self) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ class FileSystemCommand:
         except TimeoutError:
             raise ToolFailed(f"{show(self._root)} does not answer") from None
         if place is None:
-            raise ToolFailed(f"no {self.kind.title} is mounted at {show(self._root)}")
+            raise ToolFailed(f"no {self.kind.title} file system is mounted at {show(self._root)}")
         return place
 
     async def _output(self, argv: Sequence[str | bytes], *, may_fail: bool) -> bytes:

@@ -85,8 +85,8 @@ def _only(mounts: Sequence[Mount], kinds: tuple[str, ...], side: str, name: str)
     option = f"--{side}-mount DIR"
     if not found:
         raise UsageError(
-            f"no {name} file system is mounted here that could be the {side}",
-            cause="it is not mounted on this machine, or it is of another kind",
+            f"no {name} file system is mounted on this machine for the {side}",
+            cause="it is not mounted, or it is of another kind",
             hint=f"mount it, or name the {side}: {option}",
         )
     listed = ", ".join(f"{show(mount.point)} ({show(mount.source)})" for mount in found)
@@ -134,7 +134,7 @@ def refuse_misplaced(site: Site) -> None:
     if problem := rules_guards.misplaced(directories, roots):
         raise UsageError(
             problem,
-            cause="the program's own files would be migrated or overwritten together with users' files",
+            cause="migrator would migrate or overwrite its own files together with those of users",
             hint="keep both on a local disk: `--state-dir DIR` or [site] state_dir; plans lie beside site.toml, or in [site] "
             "plans_dir",
         )
@@ -192,7 +192,7 @@ def read_identity(filesystem: FileSystem, kind: str, where: str) -> MountIdentit
         if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
             raise Refused(
                 f"{where} cannot be read by this user: {show(filesystem.root)}: {error.strerror}",
-                cause="the program reads and writes the files of all users, which only root may do",
+                cause="only root can read and write the files of all users",
                 hint="run the same command as root",
             ) from None
         raise _not_readable(where, filesystem.root, str(error.strerror)) from None
@@ -207,7 +207,7 @@ def refuse_foreign_target(target: FileSystem, identity: MountIdentity) -> None:
         return
     raise Refused(
         f"the target belongs to another migration: {show(target.root)} holds its sentinel ({identity.sentinel})",
-        cause="two migrations have the same target, or the ledger of this one was lost",
+        cause="two migrations use the same target, or the ledger of this one was lost",
         hint="give this one a target of its own ([target] path), or bring its state directory back from the backup; "
         f"only if that migration is given up for good, remove {show(target.root + b'/' + SENTINEL_NAME)}",
     )
@@ -220,7 +220,7 @@ def refuse_empty_source(source: FileSystem) -> None:
             return
     raise Refused(
         f"the source is empty: {show(source.root)}",
-        cause="the file system is not mounted: this is the directory below it",
+        cause="the file system is not mounted: this is its mount point",
         hint="mount it; if it is mounted and empty, there is nothing to migrate",
     )
 
@@ -229,8 +229,8 @@ def target_not_writable(root: bytes, error: OSError) -> MigratorError:
     """The error of a target that cannot be written."""
     return MigratorError(
         f"the target cannot be written: {show(root)}: {error.strerror}",
-        cause="it is mounted read-only, or this user may not write there",
-        hint="mount it for writing, and run this as root",
+        cause="it is mounted read-only, or this user has no write permission",
+        hint="mount it for writing, and run the command as root",
     )
 
 
@@ -275,8 +275,8 @@ def write_site_file(file: Path, draft: SiteDraft) -> None:
             stream.write(text.encode())
     except FileExistsError:
         raise UsageError(
-            f"{file} is there already; init does not overwrite it",
-            hint="edit it, then run `migrator init` without options: it completes what is missing",
+            f"{file} already exists; init does not overwrite it",
+            hint="edit it, then run `migrator init` without options to complete the setup",
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from None
@@ -288,7 +288,7 @@ def make_state_directory(site: Site) -> None:
     """
     refuse_misplaced(site)
     directory, hint = site.site.state_dir, "correct [site] state_dir in site.toml"
-    with UsageError.of_files(f"the state directory {directory} cannot be made", hint=hint):
+    with UsageError.of_files(f"cannot create the state directory {directory}", hint=hint):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
 
@@ -330,9 +330,9 @@ def record_site(
         _refuse_other(record.target, target_now, record.site_id, "the target")
     try:
         if _leave(target, target_now, record.site_id):
-            done.append("left the sentinel on the target")
+            done.append("wrote the sentinel on the target")
         if make_journal():
-            done.append("made the journal on the target")
+            done.append("created the journal on the target")
     except OSError as error:
         raise target_not_writable(target.root, error) from None
     notes = [*_complete_source(source, source_now, record.site_id, done)]
@@ -341,7 +341,7 @@ def record_site(
     if (source_now, target_now) != (record.source, record.target):
         ledger.site.update_identities(source_now, target_now)
         if not created:
-            done.append("recorded both file systems anew")
+            done.append("recorded both file systems again")
     if created:
         message = f"source {_described(source_now)}, target {_described(target_now)}"
         ledger.events.note(clock.now_s(), EventKind.SITE_CREATED, Severity.INFO, site.site.name, message)
@@ -403,8 +403,8 @@ def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str,
     if problems:
         raise Refused(
             "; ".join(problems),
-            cause="something else is mounted than what this site was set up with",
-            hint="mount the right one; a new migration needs a state directory of its own",
+            cause="the mounted file systems are not those of this site",
+            hint="mount the recorded file system; a new migration needs its own state directory",
         )
 
 
@@ -415,19 +415,21 @@ def _is_unfinished(sentinel: str | None, site_id: str) -> bool:
 
 def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: str, done: list[str]) -> Sequence[str]:
     if identity.sentinel not in (None, site_id) and not _is_unfinished(identity.sentinel, site_id):
-        return (f"the source carries the sentinel of another migration ({identity.sentinel}): it is known by that one",)
+        return (
+            f"the source carries the sentinel of another migration ({identity.sentinel}): it is identified by that sentinel",
+        )
     try:
         if _leave(filesystem, identity, site_id):
-            done.append("left the sentinel on the source")
+            done.append("wrote the sentinel on the source")
     except OSError as error:
         if error.errno not in _NOT_WRITABLE:
             raise MigratorError(
-                f"the sentinel cannot be left on the source: {show(filesystem.root)}: {error.strerror}",
-                hint="look at the file system; `migrator init` again completes what is missing",
+                f"cannot write the sentinel on the source: {show(filesystem.root)}: {error.strerror}",
+                hint="check the file system, then run `migrator init` again",
             ) from None
         return (
             f"the source cannot be written ({error.strerror}): it is recorded without a sentinel, "
-            "by its file system, device and root alone; `migrator init` again leaves the sentinel once it can be written",
+            "by its file system, device and root alone; `migrator init` again writes the sentinel once the source is writable",
         )
     return ()
 

@@ -104,20 +104,20 @@ def _real(path: bytes, *, mounted: bool = False) -> bytes | None:
 def _reached(path: bytes) -> bytes:
     if (found := _real(path, mounted=True)) is None:
         raise UsageError(
-            f"what is mounted at {show(path)} is not known: it gives no answer within {_PATIENCE_S:.0f} s",
-            hint="write its kind into site.toml (docs/filesystems.md), or mend the mount",
+            f"the mount at {show(path)} is unknown: no answer within {_PATIENCE_S:.0f} s",
+            hint="write its kind into site.toml (docs/filesystems.md), or repair the mount",
         )
     return found
 
 
 def _require_trust(path: Path | str) -> None:
     """Refuse a file that other users could change: this program follows it, mostly as root."""
-    with UsageError.of_files(f"{path} cannot be looked at"):
+    with UsageError.of_files(f"{path} cannot be read"):
         problem = why_not_trusted(os.fsencode(path))
     if problem is not None:
         raise Refused(
             f"{path} is not used: {show(problem[0])} {problem[1]}",
-            cause="whoever can change it could have this program do anything, as root",
+            cause="a user who can change it can run anything as root",
             hint=problem[2],
         )
 
@@ -129,9 +129,9 @@ def parse_site(text: str, file: Path) -> Site:
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text, file) from None
     except ValueError as error:
-        raise UsageError(f"{file} holds a number that is too long: {error}") from None
+        raise UsageError(f"{file} contains a number that is too long: {error}") from None
     except RecursionError:
-        raise UsageError(f"{file} is no valid TOML: its lists or tables are nested too deeply") from None
+        raise UsageError(f"{file} is not valid TOML: its lists or tables are nested too deeply") from None
     file = Path(os.path.abspath(file))
     reading = _Reading(document, file.parent)
     if reading.mistakes:
@@ -176,7 +176,7 @@ class _Reading:
             near = _nearest(name, known)
             self.mistakes.append(((name,), f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "")))
         else:
-            self.mistakes.append(((name,), f"{name} stands outside every section{_owners(name)}"))
+            self.mistakes.append(((name,), f"{name} is outside every section{_owners(name)}"))
 
     def _section(self, section: SectionReference, document: Mapping[str, Any]) -> Values:
         known = [one.name for one in SECTIONS if not one.parent]
@@ -235,7 +235,7 @@ def _value(key: Key, given: object) -> Any:  # noqa: ANN401
             near = _nearest(parsed, key.choices)
             valid = ", ".join(f'"{choice}"' for choice in key.choices)
             meant = f'; did you mean "{near}"?' if near else ""
-            raise UsageError(f'"{parsed}" is no choice; valid: {valid}{meant}')
+            raise UsageError(f'"{parsed}" is not a valid value; valid values: {valid}{meant}')
         return msgspec.convert(parsed, key.type, from_attributes=True)
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$")
@@ -247,7 +247,7 @@ def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Ite
     """Settings that are valid alone and conflict together."""
     source, target = values["source"], values["target"]
     if source.get("kind") == "gluster" and "volume" not in document["source"]:
-        yield ("source", "kind"), '[source] volume is missing: kind "gluster" needs it'
+        yield ("source", "kind"), '[source] volume is missing: kind "gluster" requires it'
     if "mount" in source and "mount" in target:
         source_root = _without_symlinks(source["mount"])
         target_root = _without_symlinks(target["mount"] / target.get("path", ""))
@@ -260,15 +260,18 @@ def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Ite
             yield where, f"the source lies inside the target: {source_root} is below {target_root}"
     for key in ("beegfs", "stripe_count", "chunk_size", "layout"):
         if target.get("kind", "auto") not in ("auto", "beegfs") and document["target"].get(key):
-            yield ("target", key), f'[target] {key}: only a target of kind "beegfs" has it'
+            yield ("target", key), f'[target] {key}: only valid for a target of kind "beegfs"'
     size_bytes = target.get("chunk_size_bytes", 0)
     if size_bytes & (size_bytes - 1):
-        yield ("target", "chunk_size"), '[target] chunk_size: it has to be a power of two, as in "1MiB"'
+        yield ("target", "chunk_size"), '[target] chunk_size: must be a power of two, as in "1MiB"'
     policy = ReapSection(**values["reap"]).policy
     for names, rule in [((), policy.rule), *((("users", name), rule) for name, rule in policy.by_name.items())]:
         if rule.action is not ReapAction.LIST and not rule.matches_anything:
             shown = f'{_shown(("reap", *names))} action = "{rule.action}"'
-            yield ("reap", *names, "action"), f"{shown} needs older_than or smaller_than: it would match no file"
+            yield (
+                ("reap", *names, "action"),
+                f"{shown} requires older_than or smaller_than: without them it matches no file",
+            )
             return
 
 
@@ -320,19 +323,19 @@ def _read(file: Path) -> str:
         with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
             size_bytes = os.fstat(stream.fileno()).st_size
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode) or size_bytes > _LARGEST_FILE_BYTES:
-                raise UsageError(f"{file} is no site file: it is no regular file, or too large")
+                raise UsageError(f"{file} is not a site file: it is not a regular file, or it is too large")
             return stream.read(_LARGEST_FILE_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise UsageError(
-            f"there is no site file at {file}",
-            cause="the migration is not set up yet, or this is not its directory",
+            f"no site file at {file}",
+            cause="the migration is not set up yet, or the command runs in another directory",
             hint="write one with `migrator init --source-mount DIR --target-mount DIR`, "
-            "or name yours: `migrator --site FILE ...` or MIGRATOR_SITE",
+            "or name an existing one: `migrator --site FILE ...` or MIGRATOR_SITE",
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is no TOML: it is not UTF-8 (byte {error.start})") from None
+        raise UsageError(f"{file} is not TOML: it is not UTF-8 (byte {error.start})") from None
 
 
 def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: Path) -> UsageError:
@@ -344,8 +347,8 @@ def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Usag
         message, line = found[1], int(found[2])
     shown = next(iter(text.split("\n")[line - 1 : line]), "").strip()
     return UsageError(
-        f"{file} is no valid TOML, line {line}: {message}" + (f"\n    {shown}" if shown else ""),
-        cause='texts need quotes ("10GiB"), and a key may be set only once',
+        f"{file} is not valid TOML, line {line}: {message}" + (f"\n    {shown}" if shown else ""),
+        cause='strings need quotes ("10GiB"), and a key may be set only once',
     )
 
 

@@ -40,7 +40,7 @@ def parse_size(text: str | int) -> int:
     """
     if isinstance(text, int):
         if text < 0:
-            raise UsageError(f"{text} is no size: it is below zero")
+            raise UsageError(f"{text} is not a size: it is negative")
         return text
     number, unit = _split(text, "size", "10GiB")
     factor = _SIZES_FOLDED.get(unit.lower() or "b")
@@ -78,7 +78,7 @@ def parse_whole_seconds(text: str) -> int:
     """Seconds, as `parse_duration`; parts of a second are refused."""
     seconds = parse_duration(text)
     if seconds != int(seconds):
-        raise UsageError(f'"{text}" is no whole number of seconds')
+        raise UsageError(f'"{text}" is not a whole number of seconds')
     return int(seconds)
 
 
@@ -87,7 +87,7 @@ def parse_share(text: str | float) -> float:
     found = _SHARE.fullmatch(str(text).strip())
     share = float(text) if not isinstance(text, str) else found and float(found[1]) / (100 if found[2] else 1)
     if share is None or not 0 <= share <= 1:
-        raise UsageError(f'"{text}" is no share between 0 and 1', hint='write 0.05 or "5%"')
+        raise UsageError(f'"{text}" is not a share between 0 and 1', hint='write 0.05 or "5%"')
     return share
 
 
@@ -95,10 +95,10 @@ def parse_window(text: str) -> Window:
     """A window: `"Mon-Fri 19:00-07:00"`; without days, every day. Raises UsageError."""
     found = _WINDOW.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f'"{text}" is no window', hint=_WINDOW_HINT)
+        raise UsageError(f'"{text}" is not a window', hint=_WINDOW_HINT)
     start, end = (_minute(text, found[hour], found[hour + 1]) for hour in (2, 4))
     if start in (end, 24 * 60):
-        raise UsageError(f'"{text}" is no window: it is empty', hint=_WINDOW_HINT)
+        raise UsageError(f'"{text}" is an empty window', hint=_WINDOW_HINT)
     days: set[int] = set()
     for part in (found[1] or "Mon-Sun").split(","):
         first, _, last = part.partition("-")
@@ -128,7 +128,7 @@ def _write_quantity(number: float, units: Mapping[str, int | Decimal]) -> str:
 def _split(text: str, what: str, example: str) -> tuple[Decimal, str]:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or len(found[1]) > _MAX_DIGITS:
-        raise UsageError(f'"{text}" is no {what}', hint=f'a number and a unit, as in "{example}"')
+        raise UsageError(f'"{text}" is not a {what}', hint=f'a number and a unit, as in "{example}"')
     return Decimal(found[1]), found[2]
 
 
@@ -144,7 +144,7 @@ def _refuse_unit(text: str, unit: str, what: str, units: Mapping[str, int | Deci
 def _minute(text: str, hour: str, minute: str) -> int:
     value = int(hour) * 60 + int(minute)
     if int(minute) > 59 or value > 24 * 60:
-        raise UsageError(f'"{text}" has no such time of day: {hour}:{minute}', hint=_WINDOW_HINT)
+        raise UsageError(f'"{text}" has an invalid time of day: {hour}:{minute}', hint=_WINDOW_HINT)
     return value
 
 
@@ -153,4 +153,4 @@ def _day(text: str, day: str) -> int:
         return DAY_NAMES.index(day.capitalize())
     except ValueError:
         days = ", ".join(DAY_NAMES)
-        raise UsageError(f'"{text}" has no such day: {day}; days are {days}', hint=_WINDOW_HINT) from None
+        raise UsageError(f'"{text}" has an invalid day: {day}; days are {days}', hint=_WINDOW_HINT) from None

@@ -146,7 +146,7 @@ def _toml(value: object) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise UsageError(
-            f"{value!a} cannot stand in site.toml: it is not UTF-8",
+            f"{value!a} cannot be written to site.toml: it is not UTF-8",
             hint="mount the file system at a path that is",
         ) from None
     return text

@@ -25,9 +25,9 @@ def mount_problems(
     `recorded` is None before `init`, `current` if the mount could not be read.
     """
     if recorded is None:
-        return (f"{where} was never recorded, so there is nothing to compare it with",)
+        return (f"{where} was never recorded: run `migrator init`",)
     if current is None:
-        return (f"{where} cannot be read: its mount point is missing, or does not answer",)
+        return (f"{where} cannot be read: its mount point is missing or does not answer",)
     if not current.filesystem or recorded.filesystem != current.filesystem:
         return (_other_filesystem(recorded, current, where),)
     problems: list[str] = []
@@ -63,7 +63,7 @@ def health_problems(
     if before is None or after is None:
         missing = "before" if before is None else "after"
         seen = after if before is None else before
-        return (f"the state of the source {missing} it was read is not known", *(seen.problems if seen else ()))
+        return (f"the state of the source {missing} the scan is unknown", *(seen.problems if seen else ()))
     problems = [*before.problems, *after.problems, *(before.doubts + after.doubts if tasks_count else ())]
     state, state_after = volume_state(before), volume_state(after)
     if state is not None and state_after is not None:
@@ -88,13 +88,13 @@ def capacity_problems(
     `reserve_bytes` always stay free.
     """
     if capacity is None:
-        return ("the room on the target is not known",)
+        return ("the free space of the target is unknown",)
     problems: list[str] = []
     if capacity.read_only:
         problems.append("the target is mounted read-only")
     usable_bytes = max(capacity.free_bytes - reserve_bytes, 0)
     if need_bytes > usable_bytes:
-        kept = f", and {format_size(reserve_bytes)} have to stay free" if reserve_bytes else ""
+        kept = f", and {format_size(reserve_bytes)} must stay free" if reserve_bytes else ""
         problems.append(
             f"the target lacks {format_size(need_bytes + reserve_bytes - capacity.free_bytes)}: {format_size(need_bytes)} are needed, "
             f"{format_size(capacity.free_bytes)} are free{kept}"
@@ -143,7 +143,7 @@ def _state_changes(before: VolumeState, after: VolumeState, *, tasks_count: bool
             yield f"volume {state.volume} is not started"
         for brick in state.bricks:
             if brick.online is not True:
-                known = "is down" if brick.online is False else "may be down: its state is not known"
+                known = "is down" if brick.online is False else "may be down: its state is unknown"
                 yield f"brick {brick.name} {known}"
         for task in state.tasks if tasks_count else ():
             yield f"a task in progress on volume {state.volume} moves files: {task}"
@@ -199,8 +199,8 @@ def unmounted_problem(where: str, kind: str, root: bytes, mounts: Sequence[Mount
         return None
     source = show(mount.source)
     return (
-        f"{where} is no mount point: {show(root)} is a directory of {mount.filesystem} from {source}, mounted at "
-        f"{show(mount.point)}; if a file system of its own belongs there, it is not mounted"
+        f"{where} is not a mount point: {show(root)} is a directory of {mount.filesystem} from {source}, mounted at "
+        f"{show(mount.point)}; its own file system may not be mounted"
     )
 
 
@@ -225,7 +225,7 @@ def check_places(
     ]
     if source is not None and target is not None and (problem := one_device_problem(source, target)):
         findings.append(
-            warning("target place", problem, "if the target should be another one, mount it; in a lab this is fine")
+            warning("target place", problem, "mount the target if it is another file system; in a lab this is fine")
         )
     return findings
 
@@ -238,10 +238,10 @@ def unusable_source(kind: str, volume: str | None, identity: MountIdentity | Non
     """
     check = "source health"
     if identity is None:
-        return failure(check, "not known: the source cannot be read", "fix the findings about the source's mount first")
+        return failure(check, "unknown: the source cannot be read", "fix the findings about the source's mount first")
     if kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
         fix = "mount the source first" + (f": volume {volume}" if volume else "")
-        return failure(check, "not known: the source is not mounted", fix)
+        return failure(check, "unknown: the source is not mounted", fix)
     if kind != "gluster" or volume is None or identity.filesystem != _GLUSTER:
         return None
     mounted = mounted_volume(identity.mounted_from)
@@ -334,4 +334,4 @@ def shrink_losses(
 
 def shrink_remedy(max_shrink: float) -> str:
     """How to allow a loss that is right."""
-    return f"if it is right, allow it once with a larger [transfer] max_shrink (now {max_shrink:.0%})"
+    return f"if this is expected, allow it once with a larger [transfer] max_shrink (now {max_shrink:.0%})"

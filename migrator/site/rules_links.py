@@ -15,7 +15,7 @@ _CHECK = "links"
 _NAME_LIMIT_BYTES = 255
 _GLUSTER = "fuse.glusterfs"
 _TOLD = 20
-_BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (docs/cutover.md)'
+_BY_HOOK = 'or set [cutover] switch = "hook" and switch in a hook (docs/cutover.md)'
 
 
 def user_problem(user: str) -> str | None:
@@ -27,9 +27,9 @@ def user_problem(user: str) -> str | None:
     if user.startswith("."):
         return "it begins with a dot"
     if "/" in user or "\\" in user:
-        return "it holds a slash or a backslash"
+        return "it contains a slash or a backslash"
     if not user.isprintable() or user != user.strip():
-        return "it holds a character that cannot be shown, or a blank at its end"
+        return "it contains a non-printable character, or ends with a blank"
     return "it is too long" if len(user.encode("utf-8")) > _NAME_LIMIT_BYTES else None
 
 
@@ -59,7 +59,7 @@ def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkPro
     for look in way:
         if look.type not in (EntryType.DIRECTORY, EntryType.SYMLINK):
             message = f"{show(look.path)} on the way is a {look.type.value}"
-            return LinkProblem(message=message, fix="put [cutover] link right")
+            return LinkProblem(message=message, fix="correct [cutover] link")
     found = untrusted(way, euid, reached=reached)
     return None if found is None else LinkProblem(message=f"{show(found[0])} {found[1]}", fix=found[2])
 
@@ -82,12 +82,14 @@ def link_problem(look: LinkReading, place: LinkPlace, euid: int) -> LinkProblem 
     ):
         return problem
     if look.unread:
-        return LinkProblem(message=f"{shown} cannot be read: {look.unread}", fix="fix what prevents it")
+        return LinkProblem(message=f"{shown} cannot be read: {look.unread}", fix="fix that error")
     if look.directory is None or look.type is None:
-        return LinkProblem(message=f"{shown} is missing", fix=f"make the link that the user works by, {_BY_HOOK}")
+        return LinkProblem(
+            message=f"{shown} is missing", fix=f"create the symlink that the user works through, {_BY_HOOK}"
+        )
     if look.type is not EntryType.SYMLINK:
         return LinkProblem(
-            message=f"{shown} is a {look.type.value}, not a symlink: it cannot be exchanged in one step",
+            message=f"{shown} is a {look.type.value}, not a symlink: it cannot be replaced atomically",
             fix=f"put a symlink to the user's tree there, {_BY_HOOK}",
         )
     return None
@@ -102,7 +104,7 @@ def leads_elsewhere(look: LinkReading, allowed: Collection[bytes]) -> LinkProble
     wanted = " or ".join(show(path) for path in allowed)
     return LinkProblem(
         message=f"{says}, {where}, and not to {wanted}",
-        fix=f"put the link right where it is wrong; where it leads to another mount of the same files, {_BY_HOOK[3:]}",
+        fix=f"correct the link; if it leads to another mount of the same files, {_BY_HOOK[3:]}",
     )
 
 
@@ -134,7 +136,11 @@ def check_links(
     told = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_TOLD]]
     if more := len(problems) - len(told):
         told.append(
-            failure(_CHECK, f"{several(more, 'link')} more cannot be switched", "fix these, then run this again")
+            failure(
+                _CHECK,
+                f"{several(more, 'link')} more cannot be switched",
+                "fix these, then run `migrator doctor` again",
+            )
         )
     return told
 

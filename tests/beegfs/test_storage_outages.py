@@ -236,7 +236,7 @@ async def test_status_has_the_targets_as_they_are_and_were(world: World, storage
     storage.change = lambda one: target(201, **sick) if one.number == 201 else one
     await world.run()
     text = to_markdown(status_document(read_status(world.ledger, now_s=world.clock.now_s()))).replace("\\", "")
-    assert "Of the fullest storage target 25.0 % is free, of the emptiest 50.0 %" in text
+    assert "The fullest storage target has 25.0 % is free, of the emptiest 50.0 %" in text
     assert "storage target target_201 (201, on node_201): Online, Needs-resync." in text
     assert "-256.0 MiB" in text
 

@@ -144,7 +144,7 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
 
     with closing(Refusing(os.fsencode(site.target.root))) as target:
         refused = failures(doctor(site, lambda world: replace(world, target=target)))
-    assert refused == {"target writing": "making a closed directory, as of a user tree: Invalid argument"}
+    assert refused == {"target writing": "creating a private directory, as of a user tree: Invalid argument"}
     assert sorted(os.listdir(site.target.root)) == [SENTINEL]
     with MigrationLedger.open(site.ledger_file) as ledger:
         record = ledger.site.read()
@@ -185,7 +185,7 @@ def test_another_file_system_in_place_of_the_target_is_told_and_not_written_to(t
     site.target.root.mkdir()
     found = doctor(site)
     assert "no sentinel" in failures(found)["target mount"]
-    assert "nothing is tried out on another file system" in failures(found)["target keeps"]
+    assert "the probe does not run on an unrecorded file system" in failures(found)["target keeps"]
     assert os.listdir(site.target.root) == []
 
 
@@ -333,7 +333,7 @@ def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -
     site = change(site, source=change(site.source, kind="gluster", volume="vol1"))
     found = doctor(site)
     (health,) = found["source health"]
-    assert (health.status, health.message) == (FAILURE, "not known: the source is not mounted")
+    assert (health.status, health.message) == (FAILURE, "unknown: the source is not mounted")
     assert health.fix == "mount the source first: volume vol1"
     assert "user trees" not in found
 
@@ -461,7 +461,7 @@ def test_a_host_where_the_compiled_program_runs_and_confines_nothing(site: Site,
 def test_a_volume_that_does_not_answer(site: Site, tmp_path: Path) -> None:
     state = volume(f"gl1:{tmp_path}", started=False)
     findings = looked_at(site, OneHost("gl1"), {"gl1": HostSection(name="gl1")}, state=state)
-    assert of(findings, "bricks") == [(FAILURE, "the volume's state is not known: glusterd does not answer")]
+    assert of(findings, "bricks") == [(FAILURE, "the volume's state is unknown: glusterd does not answer")]
 
 
 def test_slurm_is_not_installed() -> None:

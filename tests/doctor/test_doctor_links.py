@@ -39,7 +39,7 @@ def test_every_link_of_the_plan_is_looked_at(site: Site) -> None:
     homes = site.directory / "links"
     site.write(more=f'[cutover]\nlink = "{homes}/{{user}}"\n')
     site.works("init")
-    assert links(site) == [("ok", f"{homes}/{{user}}: looked at when there is a plan")]
+    assert links(site) == [("ok", f"{homes}/{{user}}: checked once there is a plan")]
     site.works("scan")
     site.works("plan", "--accept-unknown-inodes")
     (homes / "alice").symlink_to(site.source / "home" / "alice")

@@ -23,7 +23,7 @@ def finding(nodes: int, *options: str) -> Finding:
 
 def test_enough_nodes_and_too_few(slurm: Slurm) -> None:
     for options in (("-p", "batch"), ("-pbatch",), ("--partition=batch",), ("--time=1:00", "--partition", "batch")):
-        assert finding(3, *options).message == "3 of 3 nodes take jobs, 3 at once are asked for"
+        assert finding(3, *options).message == "3 of 3 nodes take jobs, 3 at once are configured"
     assert finding(4).status is FindingStatus.WARNING
 
 

@@ -277,7 +277,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     # A key that a later version added with a default may be missing.
     read, _ = read_document(sealed(lambda content: content["target"].pop("read_only")), name="spring")
     assert read.target.read_only is False
-    with pytest.raises(Refused, match="says that it is plan 'spring'"):
+    with pytest.raises(Refused, match="contains plan 'spring'"):
         read_document(text, name="autumn")
 
 

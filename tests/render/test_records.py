@@ -287,7 +287,7 @@ class TestLines:
             progress.event(EVENT)
         assert stream.getvalue().splitlines() == [
             "batch 3 files: 25.0 %, 1.0 GiB of 4.0 GiB, 50 of 200 files, 1.0 MiB/s, 12 files/s, 2 streams, "
-            "time left not known yet, 1 bad file",
+            "time left unknown, 1 bad file",
             f"verify batch 3: {doc.NONE}, 1 of 0 paths, 0 B of 0 B compared, content of 0 B read, 2 differences, 1 min 1 s",
             r"00:53:20 warning: chunk 7: bad\x0d\x0anews \x1b[2J\xe2\x80\xae",
         ]

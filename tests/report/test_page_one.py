@@ -109,7 +109,7 @@ def steps(*batches: model.BatchStatus, **facts: Any) -> list[str]:
         ({"batches": [batch(3, BatchState.CONVERGING, verification=CLEAN)]}, ["migrator verify --user-batch 3"]),
         ({"batches": [batch(3, BatchState.CONVERGING, verification=replace(CLEAN, differences={"size": 1}))]}, []),
         ({"batches": [batch(3, BatchState.CONVERGING, verification=replace(CLEAN, whole=False))]}, []),
-        # Files that could not be copied are a blocker, not a next step.
+        # Files that failed are a blocker, not a next step.
         ({"batches": [batch(3, BatchState.SEEDED, attention=model.AttentionCount(bad=1, vanished=0))]}, []),
         ({"trees": [tree(b"a", "ann", TreeState.VERIFIED)]}, ["migrator cutover --user-batch 1 --dry-run"]),
         ({"trees": [replace(tree(b"a", "ann", TreeState.VERIFIED), plan="old")]}, []),
@@ -147,7 +147,7 @@ def test_a_late_migration(tmp_path: Path) -> None:
         "Until when",
         "This week",
         "Blocked",
-        "Next steps of operators",
+        "Next steps for operators",
         "Room",
     ]
     assert isinstance(found["Verdict"].blocks[0], Paragraph)
@@ -221,6 +221,6 @@ def test_before_the_first_plan(tmp_path: Path) -> None:
     with MigrationLedger.open(tmp_path / "ledger.db", create=True) as ledger:
         facts = read_report(ledger, OnePlan(plan=weeks.plan), now_s=weeks.now_s)
     found = page(facts)
-    assert list(found) == ["Verdict", "Blocked", "Next steps of operators"]
+    assert list(found) == ["Verdict", "Blocked", "Next steps for operators"]
     assert facts.verdict is not None
     assert facts.verdict.standing is model.Punctuality.UNKNOWN

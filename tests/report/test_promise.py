@@ -121,7 +121,7 @@ def work(busy_days: float, size_bytes: int, files: int) -> ThroughputPoint:
         ({"work": work(10, 250, 2)}, ["the rate was"]),
         # Small files: few bytes, and as many files as planned.
         ({"work": work(10, 250, 5)}, []),
-        ({"work": work(10, 500, 5), "began_s": None}, ["nothing was copied yet"]),
+        ({"work": work(10, 500, 5), "began_s": None}, ["no files were copied yet"]),
         ({"work": work(5, 250, 3), "began_s": 5 * DAY_S}, ["copying began 5 days after the plan"]),
         (
             {"work": work(10, 500, 5), "overall": made(model.ProgressCounts, total_bytes=1500)},

@@ -405,6 +405,6 @@ def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: MigrationL
     with MigrationLedger.open(tmp_path / "ledger.db", read_only=True) as done:
         facts = read(done)
         assert facts.status.forecast is None
-        assert "everything that is planned was copied" in to_markdown(report_document(facts))
+        assert "everything in the plan is copied" in to_markdown(report_document(facts))
         few = replace(facts, plan=None, plan_problem="gone")
         assert "gone" in to_markdown(report_document(few))

@@ -110,7 +110,7 @@ def test_without_a_measurement_the_plan_has_the_date_without_a_range() -> None:
     verifying, moving, purging = users(trees)
     unknown = chain(verifying, moving, purging)
     assert {one.unknown for goal, one in unknown.items() if goal is not Goal.COPIED} == {
-        "nothing was verified yet",
+        "no batch was verified yet",
         "no user was moved yet",
     }
     for scheduled_day, day in ((140.0, 140.0), (110.0, 120.0)):
@@ -118,7 +118,7 @@ def test_without_a_measurement_the_plan_has_the_date_without_a_range() -> None:
         moved, purged = found[Goal.MOVED], found[Goal.PURGED]
         assert (moved.at_s, moved.latest_at_s) == (day * DAY_S, None)
         assert (purged.at_s, purged.latest_at_s) == ((day + 32) * DAY_S, None)
-    young = Milestone(goal=Goal.COPIED, unknown="nothing was copied yet")
+    young = Milestone(goal=Goal.COPIED, unknown="no files were copied yet")
     assert chain(verifying, replace(moving, scheduled_at_s=140 * DAY_S), copied=young)[Goal.MOVED].at_s == 140 * DAY_S
     passed = chain(verifying, replace(moving, scheduled_at_s=90 * DAY_S), copied=young)
     assert passed[Goal.MOVED].at_s is None

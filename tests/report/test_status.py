@@ -216,7 +216,7 @@ class TestHalfWay:
         assert status.last_rate is not None
         assert (status.last_rate.at_s, status.last_rate.size_bytes) == (T0_S + 120, 600)
         text = to_markdown(status_document(status)).replace("\\", "")
-        assert "Nothing is being copied now. Last, until" in text
+        assert "No stream is copying now. Last rate, until" in text
         assert "Now:" not in text
 
     def test_a_run_whose_lock_nobody_holds_was_killed(self, ledger: MigrationLedger, pass_id: int) -> None:
@@ -260,7 +260,7 @@ class TestHalfWay:
         assert status.batches[0].attention.bad == 30
         text = to_markdown(status_document(status))
         assert "30 files in all, the first 5 are shown" in text
-        assert "30 files could not be copied" in text
+        assert "30 files failed" in text
 
     @pytest.mark.parametrize(
         ("documents", "said"),

@@ -132,7 +132,7 @@ VERBS = (replace(RUN, id=2, verb="brick-drain", pid=4712), RUN, replace(RUN, id=
             id="date of old events",
         ),
         pytest.param(
-            WatchFacts(status=MigrationStatus(at_s=AT_S, site=None)), ("nothing was run yet", "there is no plan yet"), (), id="empty"
+            WatchFacts(status=MigrationStatus(at_s=AT_S, site=None)), ("no runs yet", "there is no plan yet"), (), id="empty"
         ),
     ],
 )  # fmt: skip

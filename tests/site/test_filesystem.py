@@ -68,7 +68,7 @@ def test_room_and_state_are_the_commands(tool: Tool, tmp_path: Path) -> None:
     ("script", "said"),
     [
         ("echo 'error: no such file system' >&2; exit 2", "ended with code 2: error: no such file system"),
-        ("echo surprise", "the answer is not understood"),
+        ("echo surprise", "cannot parse its output"),
         ("exec sleep 1000", "it gave no answer in time"),
     ],
 )

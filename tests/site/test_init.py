@@ -119,7 +119,7 @@ def test_a_sentinel_that_a_crash_left_half_written_is_completed(tmp_path: Path, 
     init(site)
     for root in (site.source.mount, site.target.root):
         (root / SENTINEL).write_bytes(left)
-    assert set(init(site).done) >= {"left the sentinel on the target", "left the sentinel on the source"}
+    assert set(init(site).done) >= {"wrote the sentinel on the target", "wrote the sentinel on the source"}
     assert sentinels(site) == ("site-0001", "site-0001")
 
 
@@ -190,7 +190,7 @@ def test_a_file_system_that_moved_is_known_by_its_sentinel(scratch: Path, make_x
     with bound(second.path, first.path):
         again = init(site)
         assert again.target.device != recorded.target.device
-        assert "recorded both file systems anew" in again.done
+        assert "recorded both file systems again" in again.done
 
 
 def sides(directory: Path) -> tuple[Path, Path]:

@@ -46,8 +46,8 @@ def test_directories_of_the_program_lie_on_neither_side(key: str, directory: byt
             "[source] volume is vol2, but the mount is of vol1 (gl1:/vol1)",
             'put [source] volume = "vol1" into site.toml, or mount volume vol2',
         ),
-        ("gluster", "vol1", None, "not known: the source cannot be read", None),
-        ("gluster", "vol1", LOCAL, "not known: the source is not mounted", "mount the source first: volume vol1"),
+        ("gluster", "vol1", None, "unknown: the source cannot be read", None),
+        ("gluster", "vol1", LOCAL, "unknown: the source is not mounted", "mount the source first: volume vol1"),
         ("gluster", "vol1", GLUSTER, None, None),
         ("gluster", "vol1", replace(GLUSTER, mounted_from="gl1:/vol1/below"), None, None),
         ("posix", None, LOCAL, None, None),
@@ -101,8 +101,8 @@ def test_the_only_ones_are_taken() -> None:
 @pytest.mark.parametrize(
     ("mounts", "said"),
     [
-        ([ROOT, BEEGFS], "no GlusterFS file system is mounted here that could be the source"),
-        ([ROOT, GLUSTER_MOUNT], "no BeeGFS file system is mounted here that could be the target"),
+        ([ROOT, BEEGFS], "no GlusterFS file system is mounted on this machine for the source"),
+        ([ROOT, GLUSTER_MOUNT], "no BeeGFS file system is mounted on this machine for the target"),
         (
             [GLUSTER_MOUNT, Mount(point=b"/g2", filesystem="fuse.glusterfs", source=b"gl1:/v2"), BEEGFS],
             "/mnt/gl (gl1:/vol1), /g2 (gl1:/v2)",

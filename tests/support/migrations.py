@@ -139,7 +139,7 @@ class Migration:
             return Milestone(goal=Goal.COPIED, done=True, at_s=end_s)
         made = self.copy_forecast(now_s)
         if made is None:
-            return Milestone(goal=Goal.COPIED, unknown="nothing was copied yet")
+            return Milestone(goal=Goal.COPIED, unknown="no files were copied yet")
         return Milestone(
             goal=Goal.COPIED, at_s=made.likely_at_s, earliest_at_s=made.earliest_at_s, latest_at_s=made.latest_at_s
         )

@@ -108,7 +108,7 @@ def test_a_new_plan_leaves_moved_users_out(site: RealSite) -> None:
     cut_over(site.ledger, "ann")
     assert site.migrator("scan").returncode == 0
     said = site.migrator("plan")
-    assert "1 user tree is left out, because the users work on the target: home/ann." in said.stdout
+    assert "1 user tree is omitted, because the users work on the target: home/ann." in said.stdout
     done = site.migrator("plan", "--json")
     made = json.loads(done.stdout)
     assert made["left_out"] == ["home/ann"]

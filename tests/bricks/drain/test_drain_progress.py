@@ -148,7 +148,7 @@ def test_a_process_that_lives_is_never_taken_for_lost_however_seldom_it_is_polle
 def test_progress_in_one_line(files: int, size_bytes: int, total: tuple[int | None, int | None], words: str) -> None:
     facts: dict[str, Any] = {"files": files, "size_bytes": size_bytes, "failures": 2, "skipped": 1, "elapsed_s": 60.0}
     facts |= {"bricks": ("gl3:/b",), "step": "draining", "total_files": total[0], "total_bytes": total[1]}
-    line = f"draining gl3:/b: {words}, time left not known yet, 2 failures, 1 skipped, 1 min"
+    line = f"draining gl3:/b: {words}, time left unknown, 2 failures, 1 skipped, 1 min"
     assert snapshot_line(made(DrainProgress, **facts)) == line
 
 

@@ -246,7 +246,9 @@ def reaped(action: ReapAction) -> ReapedTree:
         (None, Need(size_bytes=10**9, inodes=10**9), 0, 0),
     ],
 )
-def test_need_of_a_batch_on_the_target(action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int) -> None:
+def test_need_of_a_batch_on_the_target(
+    action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int
+) -> None:
     alice = replace(usage(ALICE_TREE.path, size_bytes=5000, files=100, directories=20), allocated_bytes=1000)
     found = scheduled_batch(
         made(Batch, number=4, trees=(ALICE_TREE,), forecast_s=DAY_S),
