@@ -658,8 +658,7 @@ Counts = Sequence[tuple[float, *tuple[str, ...]]]
 
 class MetricFacts(Struct, frozen=True, kw_only=True):
     """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest
-    sample of each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback. Reading took
-    `read_s`.
+    sample of each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback.
 
     `sums` are those over the whole ledger and all plans, by the name of the metric without `migrator_`. Counts of
     running streams include those that a killed run left; `freeze_seconds` has the duration of each ended freeze.
@@ -672,7 +671,6 @@ class MetricFacts(Struct, frozen=True, kw_only=True):
     governing: GoverningFacts
     frozen_since_s: tuple[float, ...]
     version: str
-    read_s: float
 
 
 # --- `status --watch`

@@ -15,7 +15,6 @@ from migrator.catalog.tables import VerificationRow
 from migrator.core.events import Event, Severity
 from migrator.core.states import AttemptState, PassKind
 from migrator.cutover.records import CutoverRecords
-from migrator.hooks.tables import HookCallRow
 from migrator.ledger.database import Database
 from migrator.ledger.model import RunRecord
 from migrator.ledger.rows import AnyRow, Records, record_of
@@ -36,13 +35,12 @@ class MetricRecords(Records):
 
     def sums(self) -> Mapping[str, Counts]:
         """All sums as of one moment. Those of finished work never decrease."""
-        event, run, hook = EventRow, RunRow, HookCallRow
-        told = event.severity.in_([Severity.WARNING.value, Severity.ERROR.value])
+        event, run = EventRow, RunRow
+        reported = event.severity.in_([Severity.WARNING.value, Severity.ERROR.value])
         with self._database.read() as connection:
             return {
-                "events_total": _counted(connection, (event.kind, event.severity), told),
+                "events_total": _counted(connection, (event.kind, event.severity), reported),
                 "runs_total": _counted(connection, (run.verb, run.exit_code), run.exit_code.is_not(None)),
-                "hook_calls_total": _counted(connection, (hook.stage, hook.outcome), hook.outcome.is_not(None)),
                 "streams": _streams(connection),
                 **_passes(connection),
                 **_attempts(connection),
@@ -67,11 +65,8 @@ def _counted(
 
 def _passes(connection: Connection) -> dict[str, Counts]:
     one, sample = PassRow, SampleRow
-    begun = {row[0]: row[1] for row in connection.execute(select(one.kind, func.count()).group_by(one.kind))}
     query = (
-        select(
-            one.kind, func.sum(sample.size_bytes), func.sum(sample.files), func.sum(sample.streams * sample.interval_s)
-        )
+        select(one.kind, func.sum(sample.size_bytes), func.sum(sample.files))
         # Pass by pass: the samples of single streams, which are most of the table, are not read.
         .join(SampleRow, sample.pass_id == one.id)
         .where(sample.attempt_id == ALL_STREAMS)
@@ -79,11 +74,8 @@ def _passes(connection: Connection) -> dict[str, Counts]:
     )
     sums = {kind: values for kind, *values in connection.execute(query)}
     return {
-        "passes_total": [(begun.get(kind, 0), kind.value) for kind in PassKind],
-        **{
-            f"stream_{unit}_total": [(sums.get(kind, (0, 0, 0.0))[place], kind.value) for kind in PassKind]
-            for place, unit in enumerate(("bytes", "files", "seconds"))
-        },
+        f"stream_{unit}_total": [(sums.get(kind, (0, 0))[place], kind.value) for kind in PassKind]
+        for place, unit in enumerate(("bytes", "files"))
     }
 
 
@@ -91,19 +83,17 @@ def _attempts(connection: Connection) -> dict[str, Counts]:
     one = AttemptRow
     # Answered from one index, as the rows are long.
     query = (
-        select(one.host, one.engine, one.state, func.count(), func.sum(one.files), func.sum(one.size_bytes))
+        select(one.host, one.engine, one.state, func.count(), func.sum(one.size_bytes))
         .where(one.state.in_([state.value for state in _ENDED]))
         .group_by(one.host, one.engine, one.state)
         .order_by(one.host, one.engine, one.state)
     )
     rows = connection.execute(query).all()
-    files, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for host, engine, _, _, its_files, its_bytes in rows:
-        files[host, engine] += its_files
+    sizes = Counter[tuple[str, str]]()
+    for host, engine, _, _, its_bytes in rows:
         sizes[host, engine] += its_bytes
     return {
-        "attempts_total": [(attempts, host, engine, state) for host, engine, state, attempts, _, _ in rows],
-        "attempt_files_total": [(count, *labels) for labels, count in files.items()],
+        "attempts_total": [(attempts, host, engine, state) for host, engine, state, attempts, _ in rows],
         "attempt_bytes_total": [(count, *labels) for labels, count in sizes.items()],
     }
 
@@ -128,13 +118,7 @@ def _moved(connection: Connection) -> dict[str, Counts]:
     """
     one, operation = OperationSampleRow, OperationRow
     of_task = (
-        select(
-            operation.kind,
-            one.host,
-            func.max(one.size_bytes).label("size_bytes"),
-            func.max(one.files).label("files"),
-            func.max(one.failures).label("failures"),
-        )
+        select(operation.kind, one.host, func.max(one.size_bytes).label("size_bytes"))
         .join(OperationRow, operation.id == one.operation_id)
         .where(operation.kind.in_([DRAINS.name, ADDITIONS.name]))
         .group_by(one.operation_id, one.task_id, one.host)
@@ -142,47 +126,34 @@ def _moved(connection: Connection) -> dict[str, Counts]:
     )
     found = of_task.c
     query = (
-        select(found.kind, found.host, func.sum(found.size_bytes), func.sum(found.files), func.sum(found.failures))
+        select(found.kind, found.host, func.sum(found.size_bytes))
         .group_by(found.kind, found.host)
         .order_by(found.kind.desc(), found.host)
     )
     rows = connection.execute(query).all()
-    sizes, files = _drained(connection)
-    sizes.update({(kind, host): size for kind, host, size, _, _ in rows if kind == ADDITIONS.name})
-    files.update({(kind, host): count for kind, host, _, count, _ in rows if kind == ADDITIONS.name})
+    drained = _drained(connection)
     return {
-        "gluster_moved_bytes_total": [(sizes[kind, host], kind, host) for kind, host, *_ in rows],
-        "gluster_moved_files_total": [(files[kind, host], kind, host) for kind, host, *_ in rows],
-        "gluster_move_failures_total": [(failures, kind, host) for kind, host, _, _, failures in rows],
+        "gluster_moved_bytes_total": [
+            (drained[host] if kind == DRAINS.name else size_bytes, kind, host) for kind, host, size_bytes in rows
+        ]
     }
 
 
-def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
-    """Bytes and files that drains moved, by kind and host, over reboots."""
-    sizes, files = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+def _drained(connection: Connection) -> Counter[str]:
+    """Bytes that drains moved, by host, over reboots."""
+    sizes = Counter[str]()
     one = OperationRow
     drains = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
     for drain_id in drains:
         for counts in last_counts(read_telling_samples(connection, drain_id, recent_s=0.0)):
-            sizes[DRAINS.name, counts.host] += counts.size_bytes
-            files[DRAINS.name, counts.host] += counts.files
-    return sizes, files
+            sizes[counts.host] += counts.size_bytes
+    return sizes
 
 
 def _verified(connection: Connection) -> dict[str, Counts]:
     one = VerificationRow
-    query = (
-        select(one.whole, func.count(), func.sum(one.digested_files), func.sum(one.digested_bytes))
-        .where(one.finished_at_s.is_not(None))
-        .group_by(one.whole)
-    )
-    rows = connection.execute(query).all()
-    counts = {bool(whole): count for whole, count, _, _ in rows}
-    return {
-        "verifications_total": [(counts.get(True, 0), "yes"), (counts.get(False, 0), "no")],
-        "verification_read_files_total": [(sum(files for _, _, files, _ in rows),)],
-        "verification_read_bytes_total": [(sum(size for _, _, _, size in rows),)],
-    }
+    query = select(func.coalesce(func.sum(one.digested_bytes), 0)).where(one.finished_at_s.is_not(None))
+    return {"verification_read_bytes_total": [(connection.execute(query).scalar_one(),)]}
 
 
 def _freezes(database: Database, connection: Connection) -> Counts:

@@ -12,8 +12,6 @@ from msgspec import Struct
 from migrator.bricks.add.model import AdditionSide, AdditionState
 from migrator.bricks.drain.model import OUT_STATES
 from migrator.core.probe import ProbeTimes
-from migrator.core.states import ChunkState
-from migrator.core.units import HOUR_S
 from migrator.cutover.model import CutoverState
 from migrator.render.metrics import MetricFamily, MetricKind, MetricSample
 from migrator.report.model import MetricFacts, RunLife, TreeState
@@ -100,10 +98,6 @@ def _lives(facts: MetricFacts) -> _Values:
     return [(run.life is life, run.verb, life.value) for run in facts.runs for life in RunLife]
 
 
-def _chunks(facts: MetricFacts) -> _Values:
-    return [(one.chunks.get(each, 0), one.number, each.value) for one in facts.status.batches for each in ChunkState]
-
-
 def _trees(facts: MetricFacts) -> _Values:
     counts = Counter(tree.state for tree in facts.status.trees)
     return [] if facts.status.plan is None else [(counts[state], state.value) for state in TreeState]
@@ -122,14 +116,6 @@ def _dates(facts: MetricFacts) -> _Values:
             yield one.earliest_at_s, one.goal.value, "earliest"
             yield one.at_s, one.goal.value, "likely"
             yield one.latest_at_s, one.goal.value, "latest"
-
-
-def _reached(facts: MetricFacts) -> _Values:
-    return [(one.done, one.goal.value) for one in facts.status.milestones]
-
-
-def _churn(facts: MetricFacts) -> _Values:
-    return [(one.churn_bytes_per_h / HOUR_S, number) for one, number in _predictions(facts)]
 
 
 def _differences(facts: MetricFacts) -> _Values:
@@ -192,20 +178,12 @@ CATALOGUE = (
         lambda facts: [(1, facts.status.site or "", "" if facts.status.plan is None else facts.status.plan.name)],
     ),
     _gauge("ledger_read_timestamp_seconds", "", "Time of reading the ledger", _each("status.at_s")),
-    _gauge("ledger_read_duration_seconds", "", "Duration of reading it", _each("read_s")),
     # Runs.
     _gauge(
         "run_last_heartbeat_timestamp_seconds",
         "verb",
         "Last heartbeat of a verb's run at work, or else its newest",
         _heartbeats,
-    ),
-    _gauge(
-        "run_start_timestamp_seconds",
-        "verb",
-        "Start of a verb's run at work, or else its newest",
-        _runs,
-        "started_at_s",
     ),
     _gauge(
         "run_state",
@@ -221,7 +199,6 @@ CATALOGUE = (
         lambda facts: [(len(facts.status.blocked),)],
     ),
     _counter("events_total", "kind severity", "Warnings and errors by kind"),
-    _counter("hook_calls_total", "stage outcome", "Ended calls of hooks"),
     # Progress.
     _gauge("planned_bytes", "batch", "Planned bytes of a batch", _batches, "tally.total_bytes"),
     _gauge("copied_bytes", "batch", "Those copied at least once", _batches, "tally.done_bytes"),
@@ -239,16 +216,7 @@ CATALOGUE = (
     _gauge("total_copied_bytes", "", "Those copied at least once", _plan, "overall.done_bytes"),
     _gauge("verified_bytes", "", "Bytes of completely verified user trees", _plan, "verified.done_bytes"),
     _gauge("moved_bytes", "", "Bytes of user trees whose users work on the target", _plan, "moved.done_bytes"),
-    _gauge("verified_content_bytes", "", "Those with compared content", _plan, "verified_content_bytes"),
-    _gauge("chunks", "batch state", "Chunks of the newest pass over a batch", _chunks),
     _gauge("attention_files", "batch", "Files that need attention", _batches, "attention.bad"),
-    _gauge(
-        "vanished_files",
-        "batch",
-        "Listed files that users removed before they were copied",
-        _batches,
-        "attention.vanished",
-    ),
     _gauge("copy_left_seconds", "", "Time left for copying, as in status; 0 when done", _copy_left),
     _gauge(
         "expected_timestamp_seconds",
@@ -256,20 +224,15 @@ CATALOGUE = (
         "Expected date of a goal that is not reached: likely, and the range in which it is in 8 of 10 cases",
         _dates,
     ),
-    _gauge("goal_reached", "goal", "1 for a goal that is reached, otherwise 0", _reached),
     _gauge(
         "batch_predicted_freeze_seconds", "batch", "Predicted freeze of a user of a batch", _predictions, "freeze_s"
     ),
-    _gauge("batch_churn_bytes_per_second", "batch", "Changes by users of a batch", _churn),
     # Streams.
     _gauge("streams", "host from", "Running streams by host and source (brick or mount)", _streams),
     _counter("stream_bytes_total", "pass", "Bytes written by streams"),
     _counter("stream_files_total", "pass", "Files written by streams"),
-    _counter("stream_seconds_total", "pass", "Stream seconds"),
-    _counter("passes_total", "pass", "Started passes"),
     _counter("attempts_total", "host engine state", "Ended attempts at chunks"),
     _counter("attempt_bytes_total", "host engine", "Bytes written by these attempts"),
-    _counter("attempt_files_total", "host engine", "Files written by these attempts"),
     _gauge("allowed_streams", "", "Streams allowed by the governor", _governor, "streams"),
     _gauge("allowed_streams_limit", "", "Streams allowed by the limits", _governor, "most"),
     _gauge("host_allowed_streams", "host", "Streams allowed per host", _host_streams),
@@ -279,18 +242,10 @@ CATALOGUE = (
         "1 for what bounds the number of streams",
         lambda facts: [(1, one.bound.value) for (one,) in _governor(facts)],
     ),
-    _gauge(
-        "bandwidth_limit_bytes_per_second",
-        "",
-        "Limit for all streams together, if any",
-        _governor,
-        "bwlimit_bytes_per_s",
-    ),
     _gauge("host_load", "host", "Load average (1 minute) of each host with streams", _loads),
     _gauge("host_load_limit", "", "Load limit, if any", _governor, "max_load"),
     _gauge("paused", "", "1 while paused", lambda facts: [(facts.governing.controls.hold is not None,)]),
     _gauge("window_holds", "window", "1 inside a window of [transfer], otherwise 0", _windows, "holds"),
-    _gauge("window_change_timestamp_seconds", "window", "Next begin or end of a window", _windows, "changes_at_s"),
     # Both file systems.
     _gauge("probe_latency_seconds", "side", "Slowest metadata operation of the newest probe", _probes, "latency_s"),
     _gauge("probe_latency_limit_seconds", "", "Latency limit, if any", _governor, "max_latency_s"),
@@ -308,15 +263,12 @@ CATALOGUE = (
     _gauge("filesystem_free_bytes", "side", "Free bytes of it", _sides, "free_bytes"),
     _gauge("filesystem_inodes", "side", "Inodes of the file system, if reported", _sides, "total_inodes"),
     _gauge("filesystem_free_inodes", "side", "Free inodes of it", _sides, "free_inodes"),
-    _gauge("filesystem_timestamp_seconds", "side", "Time of that check", _sides, "at_s"),
     _gauge(
         "scan_whole",
         "",
         "1 if the newest ended scan is whole",
         lambda facts: [(one.whole,) for one, *_ in _scan(facts) if one.finished_at_s is not None],
     ),
-    _gauge("scan_problems", "", "Paths that the newest scan could not read", _scan, "problems"),
-    _gauge("scan_finished_timestamp_seconds", "", "End of the newest scan", _scan, "finished_at_s"),
     # Cutovers.
     _gauge("cutovers", "state", "User trees by state of their newest cutover", _cutover_states),
     _gauge("frozen_users", "", "Frozen users", lambda facts: [(len(facts.frozen_since_s),)]),
@@ -334,10 +286,7 @@ CATALOGUE = (
         lambda facts: facts.sums["freeze_seconds"],
     ),
     _counter("purged_bytes_total", "", "Bytes freed on the source", _purged("size_bytes")),
-    _counter("purged_inodes_total", "", "Inodes freed on the source", _purged("inodes")),
-    _counter("verifications_total", "whole", "Ended verifications"),
     _counter("verification_read_bytes_total", "", "Bytes compared by verifications"),
-    _counter("verification_read_files_total", "", "Files compared by verifications"),
     _gauge("verification_differences", "batch", "Differences in the newest verification of a batch", _differences),
     # Bricks.
     _gauge("cleared_bricks", "", "Bricks that drains have taken out of the source", _cleared),
@@ -349,11 +298,7 @@ CATALOGUE = (
         _each("status.drains", "bricks", "state"),
         1,
     ),
-    _gauge("drain_moved_bytes", "brick", "Bytes moved", _drains, "moved_bytes"),
-    _gauge("drain_moved_files", "brick", "Files moved", _drains, "moved_files"),
     _gauge("drain_left_bytes", "brick", "Bytes left", _drains, "left_bytes"),
-    _gauge("drain_left_files", "brick", "Files left", _drains, "left_files"),
-    _gauge("drain_left_seconds", "brick", "Time left at the pace of the last half hour", _drains, "left_s"),
     _gauge("drain_failures", "brick", "Failures in its last task", _drains, "failures"),
     _gauge("drain_skipped_files", "brick", "Files skipped by its last task", _drains, "skipped"),
     _gauge("drain_last_look_timestamp_seconds", "brick", "Last poll of Gluster", _drains, "looked_at_s"),
@@ -364,20 +309,8 @@ CATALOGUE = (
         _each("status.additions", "bricks", "side", "state"),
         1,
     ),
-    _gauge("addition_moved_bytes", "brick side", "Bytes moved by its rebalances", _additions, "moved_bytes"),
-    _gauge("addition_left_seconds", "brick side", "Time left at the pace of the last half hour", _additions, "left_s"),
     _gauge("addition_failures", "brick side", "Failures in its last task", _additions, "failures"),
-    _gauge("addition_last_look_timestamp_seconds", "brick side", "Last poll of Gluster", _additions, "looked_at_s"),
     _counter("gluster_moved_bytes_total", "task host", "Bytes moved by a host for drains or additions"),
-    _counter("gluster_moved_files_total", "task host", "Files moved by a host for drains or additions"),
-    _counter("gluster_move_failures_total", "task host", "Files that a host failed to move"),
-    _gauge(
-        "retirement_state",
-        "state",
-        "1 for the state of the newest retirement of the volume",
-        _each("status.retirement", "state"),
-        1,
-    ),
 )
 """Every metric, in the order in which they are exposed."""
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -539,7 +538,6 @@ def read_metrics(
     """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
     `windows` are the current windows of [transfer]; `read_plan` and `settings` as in `read_status`. Raises UsageError if the plan is not in the ledger.
     """
-    began_s = monotonic()
     status = read_status(
         ledger,
         now_s=now_s,
@@ -567,6 +565,5 @@ def read_metrics(
         governing=replace(status.governing, windows=tuple(windows)),
         frozen_since_s=tuple(since_s for since_s in frozen if since_s is not None),
         version=__version__,
-        read_s=monotonic() - began_s,
     )
     return families(facts)
