@@ -197,7 +197,7 @@ class _Section(Struct, frozen=True, kw_only=True, rename=_key_name):
 
 
 class SiteSection(_Section, frozen=True, kw_only=True):
-    """Where the migration keeps its files."""
+    """The files of the migration."""
 
     name: Name
     """The name of the migration, for reports. Example: `"gl-to-beegfs"`."""
@@ -238,7 +238,7 @@ class SourceSection(_Section, frozen=True, kw_only=True):
     """The file system that is migrated."""
 
     kind: FileSystemKind = "auto"
-    """What is mounted there (docs/filesystems.md); `auto`: by the mount's type, `posix`: any file system, nothing is asked.
+    """The kind of file system (docs/filesystems.md); `auto`: by the mount's type, `posix`: any file system, without its own command.
     `init` writes what it finds. `gluster` also queries the volume for its bricks."""
     mount: File
     """Mount point. A Gluster mount needs the option `acl` if users have ACLs. Example: `"/mnt/gl"`."""
@@ -336,9 +336,9 @@ class TransferSection(_Section, frozen=True, kw_only=True):
     """Maximum delta passes of a batch in one run; 0: the seed pass alone. Fewer are made once [cutover] `max_freeze` is
     reached, or once the freeze no longer shrinks."""
     engine: Literal["auto", "rsync", "direct", "fpsync", "parsyncfp2"] = "auto"
-    """What copies (docs/transfer.md)."""
+    """The engine that copies (docs/transfer.md)."""
     movers: Literal["local", "slurm"] = "local"
-    """Where streams that read the mount run: on this machine, or on Slurm nodes."""
+    """Location of the streams that read the mount: this machine, or Slurm nodes."""
     stall_timeout_s: Annotated[Duration, AT_LEAST_1] = 10.0 * MINUTE_S
     """A stream that moves nothing for this long is ended."""
     chunk_size_bytes: Annotated[Size, AT_LEAST_1] = 4 * GIB
@@ -400,9 +400,9 @@ class ReapSection(_Section, frozen=True, kw_only=True):
     exclude: Globs = ()
     """Never reaped: names anywhere, or paths from the top of a user tree, with everything below them. Example: `["*.pem", "Mail"]`."""
     hidden: Flag = False
-    """Whether names that begin with a dot, and all below, are reaped too."""
+    """Also reap names that begin with a dot, and everything below them."""
     executables: Flag = False
-    """Whether executable files are reaped too."""
+    """Also reap executable files."""
     archive_size_bytes: Annotated[Size, AT_LEAST_1] = GIB
     """Content of one archive. A larger file has an archive of its own."""
     archive_files: Annotated[Count, Meta(ge=1, le=1_000_000)] = 100_000
@@ -471,21 +471,21 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     """How writing is ruled out. `top`: the top directory of the tree is closed, and all open files must be visible. `hook`: a
     pre-freeze hook vouches for what is not visible."""
     require_rollback: Flag = True
-    """Whether users move only if they could be moved back: all writers on the target are visible, or a freeze hook vouches
+    """Move users only if they can be moved back: all writers on the target are visible, or a freeze hook vouches
     (docs/cutover.md)."""
     require_acl_inheritance: Flag = True
-    """Whether users with default ACLs move only if new files on the target inherit them. Otherwise users whom these ACLs
+    """Move users with default ACLs only if new files on the target inherit them. Otherwise users whom these ACLs
     keep out may read new files (docs/beegfs.md)."""
     settle_s: Annotated[Duration, Meta(ge=0)] = 2.0
     """Wait between closing the top directory and searching for writers: longer than the `entry-timeout` of any client's mount
     (1 s by default). At least 60 s on NFS, whose clients keep attributes so long; none without remote clients."""
     wait_for_backup: Flag = False
-    """Whether a user moves only after `migrator backup` has recorded a backup of the target (docs/cutover.md)."""
+    """Move users only after `migrator backup` has recorded a backup of the target (docs/cutover.md)."""
     require_archive: Annotated[Count, Meta(ge=0, le=9)] = 0
     """How many archives of yours, made by `pre-purge` hooks, have to hold a user's tree before `purge` frees it
     (docs/cutover.md)."""
     compare: Flag = True
-    """Whether the user's tree is timed on the source before the freeze and on the target after it (docs/cutover.md)."""
+    """Time the user's tree on the source before the freeze and on the target after it (docs/cutover.md)."""
     compare_limit_s: Annotated[Seconds, AT_LEAST_1] = MINUTE_S
     """Maximum duration of this comparison per side. It delays the next user, not the thaw."""
 
@@ -516,7 +516,7 @@ class CapacitySection(_Section, frozen=True, kw_only=True):
     max_fill: Share = 0.9
     """How full target and bricks may become in the schedule."""
     growth_bytes_per_day: Growth = 0
-    """What all users together add. Growth measured over a week or more replaces it."""
+    """Growth of all users together. Growth measured over a week or more replaces it."""
 
 
 class GovernorSection(_Section, frozen=True, kw_only=True):
