@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.beegfs.model import DirectorySettings, LaidOut, LayoutRule, StripeSettings
-from migrator.beegfs.rules_layout import describe_rule, size_rules, tree_settings
+from migrator.beegfs.rules_layout import describe_layout_rule, size_rules, tree_settings
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
@@ -47,7 +47,7 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert (size_rules(rules, b"home/b"), tree_settings(rules, b"home/b")) == ((HUGE,), WIDE)
     assert tree_settings(rules, b"home/a/b") is None
     assert (
-        describe_rule(LARGE)
+        describe_layout_rule(LARGE)
         == "directories of files above 100 B: new files over 3 storage targets in storage pool fast"
     )
 
@@ -179,7 +179,7 @@ def test_every_directory_gets_the_layout_of_its_own_files(
         with catalogs.open("catalog-1") as queries:
             found = queries.layout_surprises({TREE: sized} if sized else {})
         assert {one.detail: one.count for one in found} == {
-            describe_rule(one): list(classed.values()).count(one) for one in sized if one in classed.values()
+            describe_layout_rule(one): list(classed.values()).count(one) for one in sized if one in classed.values()
         }
 
 
@@ -271,7 +271,9 @@ class Storage:
 
 
 def test_directories_with_another_layout_are_named() -> None:
-    big = made(Surprise, kind=SurpriseKind.LAYOUT, tree=TREE, detail=describe_rule(LARGE), examples=(TREE + b"/big",))
+    big = made(
+        Surprise, kind=SurpriseKind.LAYOUT, tree=TREE, detail=describe_layout_rule(LARGE), examples=(TREE + b"/big",)
+    )
     of_tree = tuple(
         layout_surprises([made(TreeUsage, tree=UserTree(path=one, user="u")) for one in (TREE, b"work/b")], [HOMES])
     )
