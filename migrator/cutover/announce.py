@@ -110,7 +110,7 @@ async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Noti
         doing=f"announcing {format_time(request.begins_at_s)}",
         pid=request.pid,
         interrupted=Interrupted(
-            "the announcements were interrupted", hint="the same command tells those that were not told"
+            "the announcements were interrupted", hint="the same command announces to the remaining users"
         ),
     ) as (calls, run):
         planned = {one.tree.path: one for one in world.ledger.plans.trees(request.plan)}
@@ -137,7 +137,7 @@ async def _require_hooks(world: CallPorts) -> None:
     stage = _hooked("", UserTree(path=b"", user=""), 0.0).stage(HookEvent.POST)
     if not found.problems and not in_order(found.hooks, stage):
         raise Refused(
-            f"nobody would be told: there is no hook in {stage.name}.d of {show(world.hooks.directory)}",
+            f"no user would be notified: there is no hook in {stage.name}.d of {show(world.hooks.directory)}",
             cause="this program sends nothing itself: it hands the facts of each user to hooks",
             hint="put one there, such as hooks/post-announce.d/50-tell-user of the samples (docs/cutover.md)",
         )
@@ -161,7 +161,7 @@ def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[Announcement]:
             elif told is not None and told.state == HookState.DONE:
                 outcome, reason = (
                     Announced.BEFORE,
-                    f"was told of {format_time(request.begins_at_s)} before",
+                    f"was notified of {format_time(request.begins_at_s)} before",
                 )
             else:
                 _link(request, tree)
@@ -230,11 +230,11 @@ async def _tell(
     except HookSkipped as skipped:
         return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
     if not told:
-        reason = "a hook that tells users failed: see the events of `migrator status`"
+        reason = "a hook that notifies users failed: see the events of `migrator status`"
         return replace(one, outcome=Announced.FAILED, reason=reason)
     records.record(record)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
     begins = format_time(request.begins_at_s)
-    message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"
+    message = f"{tree.user} was notified that the move of {show(tree.path)} begins at {begins}{freeze}"
     calls.say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
     return replace(one, outcome=Announced.TOLD)

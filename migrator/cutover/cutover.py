@@ -303,12 +303,14 @@ async def _preview_of(session: CutoverSession) -> Preview:
 
 
 _OVERWRITE = (
-    "look at these paths, and bring over to the target what is worth it; then give the same command with --overwrite-source, "
-    "which moves what stands in the way to the trash of the source"
+    "copy the changes that are worth keeping to the target; then run the same command with --overwrite-source, "
+    "which moves these paths to the trash of the source"
 )
 _FIX_EACH = "fix each of them, then run the same command again"
-_WITHOUT_ROLLBACK = "[cutover] require_rollback = false moves users all the same"
-_RETRY_ROLLBACK = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
+_WITHOUT_ROLLBACK = "[cutover] require_rollback = false moves users anyway"
+_RETRY_ROLLBACK = (
+    'fix that, then run the same command again; or let a pre-freeze hook vouch for it, with [cutover] freeze = "hook"'
+)
 
 
 def _refused(found: CutoverOutcome, problem: str) -> CutoverOutcome:

@@ -113,9 +113,9 @@ def _check(fd: int, tree: bytes, top: FrozenTop) -> None:
     look = judge_top(top, _read(fd, tree))
     if look.state is TopState.OTHER:
         raise TopChanged(
-            f"the top of {show(tree)} is not as it was left, and stays as it is: {'; '.join(look.differences)}",
-            cause="somebody changed it meanwhile, or put another directory in its place",
-            hint="look at it on the source; give it the owner, mode and ACLs that it should have, and run the command again",
+            f"the top of {show(tree)} has changed since, and is left unchanged: {'; '.join(look.differences)}",
+            cause="another program or person changed it, or replaced it by another directory",
+            hint="check it on the source; give it the owner, mode and ACLs that it should have, and run the command again",
         )
 
 
@@ -125,8 +125,8 @@ def _confirm(fd: int, tree: bytes, wanted: FrozenTop, what: str) -> None:
         differences = "; ".join(judge_top(wanted, now).differences) or "not every change was taken"
         raise TopChanged(
             f"the top of {show(tree)} could not be {what}: {differences}",
-            cause="somebody changes it just now, or the source's file system does not keep modes and ACLs",
-            hint="look at it on the source, then run the command again",
+            cause="another program changes it now, or the file system of the source does not keep modes and ACLs",
+            hint="check it on the source, then run the command again",
         )
 
 
@@ -329,9 +329,9 @@ def _recover(fd: int, name: bytes, new: bytes, known: tuple[bytes, bytes]) -> No
         return
     if left is None or (left.text != new and _real(fd, left.text) not in known):
         raise Refused(
-            f"{show(temporary)} stands beside the link {show(name)}, and is not of this program's making",
-            cause="somebody replaced the link while it was switched",
-            hint="see which of the two is right, give it the link's name, and remove the other",
+            f"{show(temporary)} is beside the link {show(name)}, and was not made by this program",
+            cause="another program or person replaced the link during the switch",
+            hint="find out which of the two is right, give it the name of the link, and remove the other",
         )
     os.unlink(temporary, dir_fd=fd)
 
@@ -419,7 +419,7 @@ def _raise(problem: LinkProblem | None) -> None:
 
 def _replaced(path: bytes) -> Refused:
     return Refused(
-        f"{show(path)} was replaced by somebody else during the switch; that replacement was kept",
+        f"{show(path)} was replaced by another program or person during the switch; the replacement was kept",
         cause="another program keeps these links (configuration management, an automounter, a script)",
         hint='stop it for the time of the cutover, or let it make the switch: [cutover] switch = "hook"',
     )

@@ -336,7 +336,7 @@ def _intended(
     top = _TOPS.get(act.intent)
     if entered and top is not None and (notes is None or getattr(notes, top) is None):
         raise LedgerCorrupt(
-            f"cutover {before.id} cannot be {act.intent.value}: how to thaw the user is not written down",
+            f"cutover {before.id} cannot be {act.intent.value}: the top to thaw is not recorded",
             hint="this is an error in migrator: report it; nothing was frozen",
         )
     if entered and act.intent is _S.ROLLBACK_FREEZING and not act.reason:

@@ -222,7 +222,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
             return None
         if self.session.call.unseen_writers is not None and not self.session.call.request.vouched:
             unseen += tuple(
-                f"whether somebody writes was not seen: {one}" for one in await self.session.call.unseen_writers()
+                f"the search for writers is incomplete: {one}" for one in await self.session.call.unseen_writers()
             )
         before = self.session.ledger.cutovers.latest(tree.path)
         problems = (

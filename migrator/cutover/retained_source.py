@@ -43,8 +43,8 @@ async def retained_source_problem(session: ActiveSession, record: model.CutoverR
         _, changes = await _source_changes(session, record, final_catalog(session, record))
     except (MigratorError, OSError) as error:
         if not overwrite or isinstance(error, OSError):
-            return f"whether somebody changed {name} since the cutover cannot be told: {reason_of(error)}"
-        message = f"what was changed in {name} cannot be told, and is overwritten: {error.message}"
+            return f"the changes of {name} since the cutover are unknown: {reason_of(error)}"
+        message = f"the changes of {name} are unknown, and are overwritten: {error.message}"
         session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.tree, message)
         return ""
     if not changes:
@@ -95,7 +95,7 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
     left += [SourceChange(path=path, kind=SourceChangeKind.CHANGED, stands=EntryType.DIRECTORY) for path in changed]
     found += len(changed)
     if not found:
-        return Done(words="the source is closed, and nobody has written there since the freeze began")
+        return Done(words="the source is closed, and has no changes since the freeze began")
     late = model.LateSum(paths=found, left=len(left))
     if left:
         list_file = Path(session.invocation.directory.path) / f"late-writes-{record.id}"
@@ -127,7 +127,7 @@ async def change_directories(
 def final_catalog(session: ActiveSession, record: model.CutoverRecord) -> str:
     """The name of the catalog of the source that the final pass copied. Raises MigratorError."""
     if record.notes.final_pass_id is None:
-        raise MigratorError("the ledger does not know its final pass")
+        raise MigratorError("its final pass is not in the ledger")
     return session.ledger.passes.read(record.notes.final_pass_id).catalog
 
 

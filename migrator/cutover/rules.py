@@ -79,7 +79,7 @@ def begin_rollback(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model
         return halt
     if phase is Phase.SWITCHING and snapshot.link is not direction.side:
         return _switching(direction, record, snapshot)
-    return _revert(direction, snapshot, record.failure or "a rollback was asked for before the switch")
+    return _revert(direction, snapshot, record.failure or "a rollback was requested before the switch")
 
 
 def turned_back(state: model.CutoverState) -> bool:
@@ -109,7 +109,7 @@ def _why_revert(direction: Direction, phase: Phase, record: model.CutoverRecord,
     if phase in (Phase.START, Phase.FREEZING):
         return ""
     if direction.top_here(snapshot) is TopState.OPEN:
-        return f"the tree was opened on the {direction.side} by somebody else while it had to be frozen"
+        return f"the tree was opened on the {direction.side} by another program or person during the freeze"
     problems: list[str] = []
     match phase:
         case Phase.FROZEN:
@@ -154,15 +154,17 @@ def _switching(direction: Direction, record: model.CutoverRecord, snapshot: Tree
         # Forward is the only safe way as long as it is the same switch with the same proof: the hook may be called twice.
         if problems:
             return Halt(
-                words=f"whether {record.tree.user} was switched is not known, and it cannot be done now: "
+                words=f"the switch of {record.tree.user} may have been made, and cannot be repeated now: "
                 + "; ".join(problems),
-                hint=f"find out where the path leads that the hook switches. The tree is closed on the {direction.other_side}, and "
-                f"frozen on the {direction.side}: put right what is said, then run the same command again",
+                hint=f"find out to which side the hook has switched the path. The tree is closed on the {direction.other_side}, and "
+                f"frozen on the {direction.side}: fix these problems, then run the same command again",
             )
         return again
     if opened:
         return _revert(
-            direction, snapshot, f"the tree was opened on the {direction.side} by somebody else before the switch"
+            direction,
+            snapshot,
+            f"the tree was opened on the {direction.side} by another program or person before the switch",
         )
     if why := record.failure or snapshot.too_long or "; ".join(problems):
         return _revert(direction, snapshot, why)
@@ -172,9 +174,9 @@ def _switching(direction: Direction, record: model.CutoverRecord, snapshot: Tree
 def switch_problems(direction: Direction, record: model.CutoverRecord, snapshot: TreeSnapshot) -> Iterator[str]:
     """Every reason against switching the path now. An unknown fact is a reason too."""
     if direction.top_here(snapshot) is not TopState.FROZEN:
-        yield f"the tree is not seen to be frozen on the {direction.side}"
+        yield f"the tree is not frozen on the {direction.side}"
     if direction.top_there(snapshot) is not TopState.FROZEN:
-        yield f"the tree is not seen to be closed on the {direction.other_side}"
+        yield f"the tree is not closed on the {direction.other_side}"
     yield from _writers(snapshot)
     yield from _pass_problems(direction, record, snapshot)
     yield from _proof_problems(direction, record, snapshot)
@@ -183,11 +185,7 @@ def switch_problems(direction: Direction, record: model.CutoverRecord, snapshot:
 
 
 def _writers(snapshot: TreeSnapshot) -> Sequence[str]:
-    return (
-        ("whether somebody still writes to the frozen tree was not looked for",)
-        if snapshot.writing is None
-        else snapshot.writing
-    )
+    return ("the frozen tree was not searched for writers",) if snapshot.writing is None else snapshot.writing
 
 
 def _copied(record: model.CutoverRecord, snapshot: TreeSnapshot) -> FinalPassResult | None:
@@ -227,7 +225,7 @@ def _proof_problems(direction: Direction, record: model.CutoverRecord, snapshot:
     found = _proof(record, snapshot)
     name = "the final pass" if direction.forward else "the pass that carries back"
     if found is None:
-        yield f"there is no verification of what {name} left"
+        yield f"the result of {name} is not verified"
         return
     if not found.whole:
         reasons = "; ".join(found.reasons[:3]) or "no reason was recorded"

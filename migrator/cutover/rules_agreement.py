@@ -9,7 +9,7 @@ from migrator.cutover.model_snapshot import LinkState, TopState, TreeSnapshot
 from migrator.cutover.rules_directions import Direction
 from migrator.operations.model import Halt
 
-_AGAIN = "then run the same command again: it goes on from here, or gives the move up"
+_AGAIN = "then run the same command again: it resumes, or aborts the move"
 _CLOSED = frozenset({TopState.FROZEN})
 _ANY = frozenset(TopState) - {TopState.UNKNOWN}
 
@@ -70,8 +70,8 @@ def _link(direction: Direction, phase: Phase, record: model.CutoverRecord, snaps
     name = show(record.notes.link) if record.notes.link is not None else f"the path of {record.tree.user}"
     if snapshot.link is LinkState.UNKNOWN:
         return Halt(
-            words=f"where {name} leads cannot be seen",
-            hint=f"put right what keeps it from being looked at, {_AGAIN}",
+            words=f"the target of {name} cannot be read",
+            hint=f"fix the error that prevents it, {_AGAIN}",
         )
     if snapshot.link is LinkState.UNTOLD:
         return None
@@ -81,8 +81,8 @@ def _link(direction: Direction, phase: Phase, record: model.CutoverRecord, snaps
     holds = "" if snapshot.link_holds is None else f" ({show(snapshot.link_holds)})"
     where = "elsewhere" if snapshot.link is LinkState.OTHER else f"to the {snapshot.link.value}"
     return Halt(
-        words=f"{name} leads {where}{holds} although the cutover is {record.state.value}: somebody else has changed it",
-        hint=f"find out on which side {record.tree.user} has worked since; let {name} lead to the {side}, {_AGAIN}",
+        words=f"{name} leads {where}{holds} although the cutover is {record.state.value}: another program or person has changed it",
+        hint=f"find out on which side {record.tree.user} has worked since; make {name} lead to the {side}, {_AGAIN}",
     )
 
 
@@ -105,12 +105,12 @@ def _top(
     name = f"the top directory of {show(record.tree.path)} on the {side}"
     if found is TopState.UNKNOWN:
         return Halt(
-            words=f"{name} cannot be looked at",
-            hint=f"see `migrator doctor`, put right what it finds, {_AGAIN}",
+            words=f"{name} cannot be read",
+            hint=f"fix the findings of `migrator doctor`, {_AGAIN}",
         )
     why = "; ".join(differences) if found is TopState.OTHER else f"it is {_TOP_WORDS[found]}"
     wanted = "closed again (root's, mode 0700)" if TopState.OPEN not in expected else "as it was before the freeze"
     return Halt(
         words=f"{name} is not as the cutover left it ({record.state.value}): {why}",
-        hint=f"find out who changed it, and whether files were changed there meanwhile; make it {wanted}, {_AGAIN}",
+        hint=f"find out who changed it, and check for changed files below it; make it {wanted}, {_AGAIN}",
     )

@@ -17,8 +17,8 @@ def describe_freeze(record: model.CutoverRecord) -> str:
     if record.freeze_s is None:
         return ""
     predicted_s = record.predicted_freeze_s
-    predicted = "nothing was" if predicted_s is None else f"{format_duration(predicted_s)} were"
-    return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
+    predicted = "unknown" if predicted_s is None else format_duration(predicted_s)
+    return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; predicted: {predicted}."
 
 
 _PART_WORDS = {

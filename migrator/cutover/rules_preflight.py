@@ -24,7 +24,7 @@ READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
 """The states of a batch whose users may be moved."""
 
 
-NO_BACKUP = "no backup of the target is recorded, and the site asks for one: make it, and record it"
+NO_BACKUP = "no backup of the target is recorded, and [cutover] wait_for_backup requires one: make it, and record it with `migrator backup`"
 
 
 def cutover_problems(
@@ -56,19 +56,19 @@ def cutover_problems(
             f"with `migrator {verb} --user {other.tree.user}`"
         )
     if state is None:
-        yield f"how far batch {batch} is, is not known: see `migrator status`"
+        yield f"the state of batch {batch} is unknown: see `migrator status`"
     elif state not in READY:
         yield f"batch {batch} is {state.value}: copy it first, with {again}"
     for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
         if count:
-            yield f"{several(count, what)} of batch {batch} failed: put their reasons right (`migrator status`), then {again}"
+            yield f"{several(count, what)} of batch {batch} failed: fix their reasons (`migrator status`), then {again}"
     if problem := freeze_problem(predicted_freeze_s, request, batch=batch):
         yield problem
     if lacks_backup:
         yield NO_BACKUP
     for what, problems in checked.items():
         if problems is None:
-            yield f"the state of {what} is not known: see `migrator doctor`"
+            yield f"the state of {what} is unknown: see `migrator doctor`"
         else:
             yield from problems
 
@@ -81,7 +81,7 @@ def acl_problems(tree: UserTree, directories: int, first: bytes) -> tuple[str, .
     return (
         f"new files on the target do not inherit the default ACLs that {found} of {tree.user} have, such as {show(first)}: "
         "users whom these ACLs keep out could read the files. BeeGFS: set storeClientACLs = true on the metadata servers, "
-        "then run `migrator doctor`; [cutover] require_acl_inheritance = false moves users all the same",
+        "then run `migrator doctor`; [cutover] require_acl_inheritance = false moves users anyway",
     )
 
 
@@ -89,7 +89,7 @@ def window_problem(times: OpenTimes, at_s: float) -> str:
     """Why no freeze may begin at this time; empty if one may."""
     if times.is_open(at_s):
         return ""
-    return f"no window of [cutover] is open: the next one opens at {format_time(times.from_(at_s))}; give the command again then"
+    return f"no window of [cutover] is open: the next one opens at {format_time(times.from_(at_s))}; run the command again then"
 
 
 def freeze_problem(predicted_freeze_s: float | None, request: CutoverRequest, *, batch: int, load: float = 1.0) -> str:
@@ -100,7 +100,7 @@ def freeze_problem(predicted_freeze_s: float | None, request: CutoverRequest, *,
     if request.accept_freeze:
         return ""
     if predicted_freeze_s is None or isnan(predicted_freeze_s):
-        return f"how long the freeze would be is not predicted: {otherwise}"
+        return f"the freeze has no prediction: {otherwise}"
     if predicted_freeze_s <= request.max_freeze_s:
         return ""
     loaded = f" (everything takes {load:.1f} times as long as during the last passes)" if load > 1.0 else ""
@@ -128,7 +128,7 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
     else:
         yield (
             f"a cutover of {tree.user} has begun already ({describe_state(before.state)}, plan {before.plan}, batch "
-            f"{before.batch}): go on with it, with `migrator cutover --user {tree.user}`"
+            f"{before.batch}): resume it with `migrator cutover --user {tree.user}`"
         )
 
 
@@ -138,11 +138,13 @@ def not_closed(tree: UserTree, top: Entry | None, *, uid: int, gid: int) -> tupl
     """
     name = f"the tree {show(tree.path)} on the target"
     if top is None:
-        return (f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew",)
+        return (
+            f"{name} is missing: find out who removed it, then copy it again with `migrator scan`, `plan` and `run`",
+        )
     if is_closed(top, uid=uid, gid=gid):
         return ()
     return (
-        f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see `migrator verify` "
+        f"{name} is open, so it may have been changed: make it root's with mode 0700, and see `migrator verify` "
         "for what differs",
     )
 
@@ -179,6 +181,6 @@ def check_way_back(doubts: Sequence[str] | None, *, required: bool) -> list[Find
             ok("rollback", "users can be moved back: all that may write to the target can be seen, or a hook vouches")
         ]
     why = "; ".join(doubts or ("the search for processes that write to the target has failed",))
-    then = "no user is moved ([cutover] require_rollback)" if required else "they are moved all the same"
-    fix = 'let the search see that, or have a pre-freeze hook vouch for it, with [cutover] freeze = "hook" (docs/cutover.md)'
+    then = "no user is moved ([cutover] require_rollback)" if required else "they are moved anyway"
+    fix = 'make that visible to the search, or let a pre-freeze hook vouch for it, with [cutover] freeze = "hook" (docs/cutover.md)'
     return [warning("rollback", f"users could not be moved back, and {then}: {why}", fix)]

@@ -66,7 +66,7 @@ def describe_factor(one: SpeedUp) -> str:
     """As `3.20 times as fast (2.90 to 3.50)`."""
     said = f"{format_factor(one.factor)} times as fast"
     if one.verdict is SpeedVerdict.SINGLE or one.low is None or one.high is None:
-        return f"{said} ({several(one.runs, 'run')}: noise not known)"
+        return f"{said} ({several(one.runs, 'run')}: noise unknown)"
     interval = f"{format_factor(one.low)} to {format_factor(one.high)}"
     no = one.verdict is SpeedVerdict.NO_DIFFERENCE
     return f"no difference beyond the noise ({said}, {interval})" if no else f"{said} ({interval})"
@@ -89,7 +89,7 @@ def describe_sum(one: SpeedUpSum) -> str:
         f"{counts[SpeedVerdict.NO_DIFFERENCE]} without a difference beyond it",
     ]
     if counts[SpeedVerdict.SINGLE]:
-        parts.append(f"{counts[SpeedVerdict.SINGLE]} of whose noise nothing is known (too few runs)")
+        parts.append(f"{counts[SpeedVerdict.SINGLE]} with unknown noise (too few runs)")
     who = "1 user" if one.users == 1 else f"median of {several(one.users, 'user')}"
     return f"{one.test.words}: {format_factor(one.median)} times as fast on the target ({who}): {', '.join(parts)}."
 

@@ -72,15 +72,15 @@ def check_frozen(users: Sequence[FrozenUser], *, now_s: float) -> list[Finding]:
     for one in users:
         words = f"{one.tree.user} has been frozen for {format_duration(max(now_s - one.since_s, 0.0))}: {describe_state(one.state)}"
         if one.at_work:
-            findings.append(warning(FROZEN_CHECK, words, "a command is at work on it: see `migrator status`"))
+            findings.append(warning(FROZEN_CHECK, words, "a command is running: see `migrator status`"))
         else:
-            findings.append(failure(FROZEN_CHECK, f"{words}; no command is at work on it", one.hint))
+            findings.append(failure(FROZEN_CHECK, f"{words}; no command is running for it", one.hint))
     return findings
 
 
 def _resuming(record: model.CutoverRecord) -> str:
     verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
-    return f"migrator {verb} --user {record.tree.user} (it resumes, or gives it up and thaws the user)"
+    return f"migrator {verb} --user {record.tree.user} (it resumes, or aborts and thaws the user)"
 
 
 def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collection[bytes]) -> Iterator[Blocker]:
@@ -97,7 +97,7 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collect
             why = f": {record.failure}" if record.failure else ""
             yield Blocker(
                 subject=subject,
-                on=f"it was left {describe_state(record.state)}, and the user may not be able to work{why}",
+                on=f"it stopped ({describe_state(record.state)}), and the user may be unable to work{why}",
                 hint=_resuming(record),
             )
         elif record.state is model.CutoverState.PURGING and left:
@@ -110,19 +110,19 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: Collect
             yield Blocker(
                 subject=subject,
                 on=f"the user works on the target, and the source was not searched for late writes: {record.failure}",
-                hint=f"put that right, then {command}",
+                hint=f"fix that, then {command}",
             )
         elif record.state is model.CutoverState.RETAINED and record.notes.late and record.notes.late.left:
             yield Blocker(
                 subject=subject,
                 on=record.notes.late.words,
-                hint="look at each, and bring over by hand what is missed on the target",
+                hint="check each of them, and copy the changes that are worth keeping to the target",
             )
         elif record.state is model.CutoverState.REVERTED and record.failure:
             yield Blocker(
                 subject=subject,
                 on=f"it was given up, and the user works on the source: {record.failure}",
-                hint=f"put that right, then {command}",
+                hint=f"fix that, then {command}",
             )
 
 

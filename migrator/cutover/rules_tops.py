@@ -35,8 +35,8 @@ def read_top(text: str) -> FrozenTop:
         return FrozenTop(tree=bytes.fromhex(found["tree"]), **values)
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerCorrupt(
-            "how a user is thawed cannot be read from the ledger",
-            hint="bring the ledger back from its backup, or give the top directory its owner and mode by hand",
+            "the record of the top to thaw cannot be read from the ledger",
+            hint="restore the ledger from its backup, or give the top directory its owner and mode by hand",
         ) from error
 
 
@@ -99,9 +99,7 @@ def target_top(now: Entry | None, wanted: FrozenTop | None, *, uid: int, gid: in
     if is_closed(now, uid=uid, gid=gid):
         return TopState.FROZEN, ()
     if wanted is None:
-        return TopState.OTHER, (
-            f"it is open (uid {now.uid}, mode {now.mode:04o}), and nobody opened it by this program",
-        )
+        return TopState.OTHER, (f"it is open (uid {now.uid}, mode {now.mode:04o}), and this program did not open it",)
     if _same(now, wanted):
         return TopState.OPEN, ()
     if now.uid in (uid, wanted.uid) and now.gid in (gid, wanted.gid):
@@ -181,7 +179,7 @@ def judge_top(before: FrozenTop, now: FrozenTop) -> TopComparison:
     if now in (before, frozen):
         return TopComparison(state=TopState.OPEN if now == before else TopState.FROZEN)
     if (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid):
-        another = ("another directory stands in its place",)
+        another = ("another directory has its name",)
         return TopComparison(state=TopState.OTHER, differences=another, another=True)
     attributes: tuple[tuple[str, Callable[[Any], str], object, object, tuple[object, ...]], ...] = (
         ("group", str, now.gid, before.gid, ()),

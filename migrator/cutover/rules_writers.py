@@ -28,7 +28,7 @@ def writing_problems(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
     reasons = []
     if writing:
         shown = first_of([describe_open(one) for one in writing], _FREEZING_SHOWN, mark=";")
-        reasons.append(f"something can still be written below the frozen trees: {shown}")
+        reasons.append(f"processes can still write below the frozen trees: {shown}")
     return (*reasons, *search_gaps(writers, vouched=vouched))
 
 
@@ -36,7 +36,7 @@ def search_gaps(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
     """Gaps that a search after the freeze would have too, as sentences; may be called before any freeze."""
     if vouched:
         return ()
-    return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
+    return tuple(f"the search for writers is incomplete: {sentence}" for sentence in writers.unseen)
 
 
 def can_write(found: OpenFile) -> bool:
@@ -82,9 +82,9 @@ def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
     """
     if not has_clients_elsewhere(filesystem):
         return ()
-    way = "; [target] clients lets them be asked" if filesystem == "beegfs" else ""
+    way = "; [target] clients lists them for the search" if filesystem == "beegfs" else ""
     return (
-        f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here{way}",
+        f"{show(mount)} is a file system of type {filesystem}: files that other machines have open there are unknown{way}",
     )
 
 
@@ -97,8 +97,8 @@ def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
     if value.lower() in _OFF:
         return ()
     return (
-        f"{_OPEN_BEHIND} is on: what a client has open and has not written to yet shows on no brick; "
-        f"`gluster volume set {state.volume} {_OPEN_BEHIND} off` shows it",
+        f"{_OPEN_BEHIND} is on: a file that a client has open and has not written to yet is open on no brick; "
+        f"run `gluster volume set {state.volume} {_OPEN_BEHIND} off`",
     )
 
 
@@ -126,11 +126,9 @@ def exports_unseen(state: VolumeState) -> tuple[str, ...]:
 
 def others_unseen(clients: Sequence[ClientSeen] | None, unseen: Sequence[str]) -> tuple[str, ...]:
     """What other clients of the volume may do unseen. `clients` None: they are not known; `unseen` says why."""
-    found = [f"which clients are connected to the bricks is not known: {sentence}" for sentence in unseen]
+    found = [f"the clients of the bricks are unknown: {sentence}" for sentence in unseen]
     if clients is None and not unseen:
-        found.append(
-            "which clients are connected to the bricks is not known: see `gluster volume status VOLUME clients`"
-        )
+        found.append("the clients of the bricks are unknown: see `gluster volume status VOLUME clients`")
     if clients:
         found.append(
             f"other clients have the volume mounted: {hosts_of(clients)}: a process there may have its working directory in "
@@ -168,14 +166,16 @@ def check_open_files(state: VolumeState, *, vouched: bool) -> list[Finding]:
         return []
     exported = [
         warning(
-            "exports", sentence, 'users are not frozen: have a pre-freeze hook vouch for it ([cutover] freeze = "hook")'
+            "exports", sentence, 'users are not frozen: let a pre-freeze hook vouch for it ([cutover] freeze = "hook")'
         )
         for sentence in exports_unseen(state)
     ]
     if not unopened_unseen(state):
-        return [ok("open files", "what clients open shows on the bricks at once"), *exported]
+        return [ok("open files", "files that clients open are open on the bricks at once"), *exported]
     fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
     return [
-        warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix),
+        warning(
+            "open files", f"{_OPEN_BEHIND} is on: files that are open and were not written to are open on no brick", fix
+        ),
         *exported,
     ]

@@ -268,7 +268,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
             # The reason was reported when it was given up.
             where = f"{record.tree.user} works {rules_states.describe_state(record.state)}"
             self.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
-        hint = "" if moved else "put that right, then run the same command again"
+        hint = "" if moved else "fix that, then run the same command again"
         outcome = rules_states.outcome_of(
             record, CutoverEnding.MOVED if moved else CutoverEnding.GIVEN_UP, words, hint=hint
         )
@@ -282,7 +282,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
     def _stuck(self, record: model.CutoverRecord) -> CutoverOutcome:
         words = f"{record.tree.user} is {rules_states.describe_state(record.state)}: {record.failure}"
         self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        hint = "put that right, then run the same command again: it resumes"
+        hint = "fix that, then run the same command again: it resumes"
         return rules_states.outcome_of(record, CutoverEnding.STUCK, words, hint=hint)
 
     # Steps.
@@ -349,7 +349,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         """Raise Refused for a default ACL that was set after the preflight checks."""
         problems = await self.session.acl_problems(record.tree, final_catalog(self.session, record))
         if problems is None:
-            raise Refused("the path is not switched: the default ACLs of the tree are not known")
+            raise Refused("the path is not switched: the default ACLs of the tree are unknown")
         if problems:
             raise Refused(f"the path is not switched: {'; '.join(problems)}")
 
@@ -366,7 +366,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
                 await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)
             found = session.ledger.verifications.of_tree(record.plan, record.batch, tree)
             newest = found[-1] if step is model.CutoverStep.VERIFY and found else None
-            return Done(notes=_verified_notes(newest) if newest else None, words="it was done before")
+            return Done(notes=_verified_notes(newest) if newest else None, words="an earlier call has done it")
         match step:
             case model.CutoverStep.FREEZE:
                 top = _noted(notes.frozen_top)
@@ -430,13 +430,13 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         session, files, size_bytes, made_id = self.session, 0, 0, None
         async for summary, made in session.final_passes(record.tree, record.batch):
             files, size_bytes, made_id = files + summary.files, size_bytes + summary.size_bytes, made.id
-        words = f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass"
+        words = f"{several(files, 'file')} with {format_size(size_bytes)} copied by the final pass"
         return Done(notes=model.CutoverNotes(final_pass_id=made_id), words=words)
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> CutoverDone:
         world, side = self.session.call, "source" if back else "target"
         if world.links is None:
-            return Done(words=f"the pre-switch hooks have said that the path leads to the {side}")
+            return Done(words=f"the pre-switch hooks have switched the path to the {side}")
         links = world.links
         # Hooks have been called since the last snapshot, and may have taken long.
         await self._check_mounts()
@@ -485,7 +485,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
             return rules_tops.top_of(target)
         wanted = self.session.wanted_top(record, await self._present(run.source, tree), target)
         if wanted is None:
-            raise MigratorError(f"how {record.tree.user} is thawed on the target is not known")
+            raise MigratorError(f"the attributes of the open top of {record.tree.user} on the target are unknown")
         return wanted
 
     async def _present(self, side: FileSystem, tree: bytes) -> Entry:
@@ -493,7 +493,8 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         if found is None:
             name = "source" if side is self.session.run.source else "target"
             raise Refused(
-                f"the tree {show(tree)} is not on the {name}", hint="see `migrator doctor`, and who has moved it away"
+                f"the tree {show(tree)} is not on the {name}",
+                hint="see `migrator doctor`, and find out who has moved it away",
             )
         return found
 
@@ -501,8 +502,8 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
 def _noted(text: str | None) -> FrozenTop:
     if text is None:
         raise LedgerCorrupt(
-            "how a user is thawed is not written down",
-            hint="bring the ledger back from its backup, or give the top directory its owner and mode by hand",
+            "the ledger has no record of the top to thaw",
+            hint="restore the ledger from its backup, or give the top directory its owner and mode by hand",
         )
     return rules_tops.read_top(text)
 

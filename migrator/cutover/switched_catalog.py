@@ -72,7 +72,7 @@ def write_switched(
         raise Refused(
             f"the manifest of {show(tree)} is not the one that the cutover was proven with",
             cause=f"{proof.manifest} was changed or damaged since",
-            hint="bring it back as it was: without it nothing tells what the user changed on the target",
+            hint="restore it: without it the changes of the user on the target are unknown",
         )
     directory = catalogs.directory / record.name
     directory.mkdir(parents=True, exist_ok=True)

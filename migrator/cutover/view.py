@@ -24,10 +24,10 @@ def frozen_blocks(users: Sequence[FrozenUser], *, now_s: float) -> Iterator[docu
         (document.paths("tree"), lambda one: show(one.tree.path)),
         (document.text("state"), lambda one: describe_state(one.state)),
         (document.figure("frozen for"), lambda one: format_duration(max(now_s - one.since_s, 0.0))),
-        (document.wide("ended by"), lambda one: "the command at work" if one.at_work else one.hint),
+        (document.wide("ended by"), lambda one: "the running command" if one.at_work else one.hint),
     )
     if left := sum(not one.at_work for one in users):
-        words = f"{several(left, 'user is', 'users are')} frozen, and no command is at work to thaw them"
+        words = f"{several(left, 'user is', 'users are')} frozen, and no running command thaws them"
         yield document.paragraph(f"{words}.", alert=True)
     yield document.records("", cells, users)
 
@@ -76,7 +76,7 @@ def freeze_table(freezes: Sequence[FreezeSpent], *, limit: int | None = None) ->
         (document.figure("frozen"), lambda one: format_duration(one.freeze_s)),
         *((document.figure(describe_part(part)), _seconds_of(part)) for part in parts),
     )
-    return document.records("Where the seconds of freezes went, the newest first", cells, freezes, limit=limit)
+    return document.records("Parts of freezes, the newest first", cells, freezes, limit=limit)
 
 
 def _seconds_of(part: FreezePart) -> Callable[[FreezeSpent], str]:
@@ -90,8 +90,8 @@ _USERS = 10
 _NAME = 24
 _NOTE = (
     "Each test ran some times on the source just before the freeze, and on the target just after it; the first round of several does "
-    "not count. Faster and slower are said where the ranges on both sides lie apart, of three runs or more on each. The two were measured at different times, while "
-    "others worked; of this machine only the pages of the files that were read were dropped before, of servers nothing was."
+    "not count. A result is faster or slower if the ranges of both sides, of three runs or more each, do not overlap. The sides were measured at different times, while "
+    "others worked. Before, only the pages of the files that were read were dropped from the cache of this machine; caches of servers were kept."
 )
 
 
@@ -154,8 +154,8 @@ _ENDINGS = {
     CutoverEnding.MOVED: "on the target",
     CutoverEnding.GIVEN_UP: "given up: on the source",
     CutoverEnding.REFUSED: "not begun",
-    CutoverEnding.HALTED: "left as it is",
-    CutoverEnding.STUCK: "to be gone on with",
+    CutoverEnding.HALTED: "unchanged",
+    CutoverEnding.STUCK: "to be resumed",
 }
 _ENDINGS_BACK = _ENDINGS | {
     CutoverEnding.PLANNED: "would be moved back",
@@ -173,7 +173,7 @@ def moving_document(summary: CutoverSummary) -> document.Document:
 
 def _blocks(summary: CutoverSummary) -> Iterator[document.Block]:
     if not summary.outcomes:
-        yield document.paragraph("No user trees were meant.")
+        yield document.paragraph("No user tree was chosen.")
         return
     endings = _ENDINGS_BACK if summary.back else _ENDINGS
     cells: document.Cells[CutoverOutcome] = (
@@ -236,11 +236,11 @@ def _frozen(one: CutoverOutcome, summary: CutoverSummary) -> str:
 
 
 _ANNOUNCED = {
-    Announced.TOLD: "told",
-    Announced.WOULD_TELL: "would be told",
-    Announced.BEFORE: "told before",
+    Announced.TOLD: "notified",
+    Announced.WOULD_TELL: "would be notified",
+    Announced.BEFORE: "notified before",
     Announced.SKIPPED: "skipped",
-    Announced.NOT_DUE: "not to be told",
+    Announced.NOT_DUE: "not due",
     Announced.FAILED: "failed",
 }
 
@@ -257,7 +257,7 @@ def announce_document(summary: AnnounceSummary) -> document.Document:
     )
     told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
     words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
-    words += "their users would be told." if summary.dry_run else "their users were told."
+    words += "their users would be notified." if summary.dry_run else "their users were notified."
     blocks = (document.records("", cells, summary.announcements), document.paragraph(words))
     subtitle = f"plan {summary.plan}: the move begins at {document.when(summary.begins_at_s)}"
     return document.page("Announcement", ("Announcements", blocks), subtitle=subtitle)

@@ -33,7 +33,7 @@ from migrator.hosts.process import cancel_all
 _TIMEOUT_S = 600.0
 """The script takes milliseconds; it walks a tree only if it must look up names by inode number."""
 
-_NOT_SERVED = "no process of Gluster's has it open, so it is down, or served in a way that is not known"
+_NOT_SERVED = "no Gluster process has it open, so it is down or served by an unknown program"
 
 
 class _SearchAnswer(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ async def _ask(
         }
         for question in questions
     ]
-    otherwise = f"open files cannot be looked for on {host}: "
+    otherwise = f"open files cannot be listed on {host}: "
     answers = await ask_script(
         processes,
         far_argv(python, script()),
@@ -94,7 +94,7 @@ async def _ask(
         asked=asked,
     )
     if len(answers) != len(questions):
-        raise ToolFailed(f"{otherwise}its answer is not understood")
+        raise ToolFailed(f"{otherwise}its answer is invalid")
     return [
         ToolFailed(f"{otherwise}{answer.failure}") if answer.failure else _writers(host, question.brick, answer)
         for question, answer in zip(questions, answers, strict=True)
@@ -243,7 +243,7 @@ async def other_clients(
         others = None if found is None else tuple(one for one in found if one.address not in own.ends)
         # This site's mount is a client of each brick, so a brick without any client was not queried.
         asked = {one.brick for one in found or ()}
-        unasked = tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
+        unasked = tuple(f"{brick} reported no client" for brick in bricks if brick not in asked)
         own = replace(own, unseen=(*own.unseen, *unasked))
         if others == () and not own.unseen:
             break
@@ -259,7 +259,7 @@ async def unseen_writers(
     """Why users may write to a volume past the closed top of their tree, unseen by any search for open files."""
     state = volume_state(await source.health())
     if state is None:
-        return ("how the volume is exported, and to whom, is not known",)
+        return ("the exports of the volume are unknown",)
     bricks = [brick.name for brick in state.bricks]
     others, own = await other_clients(clients, endpoints, bricks=bricks, clock=clock)
     return (*exports_unseen(state), *others_unseen(others, own.unseen), *names_kept(own.keeping_names))
@@ -366,7 +366,7 @@ async def brick_writers(
     health = await source.health()
     state = volume_state(health)
     if state is None or not state.bricks:
-        return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
+        return Writers(unseen=("the bricks of the source are unknown: " + "; ".join(health.problems),))
     gate, unseen = asyncio.Semaphore(_AT_ONCE), list[str]()
     by_host: dict[str, dict[str, _Question]] = {}
     for brick in state.bricks:
@@ -402,7 +402,7 @@ async def client_writers(
         identity = await asyncio.to_thread(target.identity)
         others = [name for name in await clients() if name.partition(".")[0] != own_name]
     except (OSError, ToolFailed) as error:
-        return Writers(unseen=(f"the clients of the target are not known: {error}",))
+        return Writers(unseen=(f"the clients of the target are unknown: {error}",))
     gate, here = asyncio.Semaphore(_AT_ONCE), _Question(way="source", root=target.root, trees=trees)
     there = replace(here, filesystem=identity.filesystem)
     async with connect(others) as hosts:

@@ -202,7 +202,7 @@ async def find_hooks(hooks: Hooks, blocking: Blocking) -> model.HooksFound:
     except (OSError, TimeoutError) as error:
         why = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         raise Refused(
-            f"the hooks in {show(hooks.directory)} cannot be looked at: {why}",
+            f"the hooks in {show(hooks.directory)} cannot be read: {why}",
             cause="the file system that holds [site] hooks_dir does not answer, or has an error",
             hint="repair it, or name another directory in site.toml; then run the same command again",
         ) from error
@@ -213,7 +213,7 @@ def refuse_hooks(found: model.HooksFound) -> None:
     if found.problems:
         raise Refused(
             "; ".join(rules.problem_words(found)),
-            cause="a hook runs with the rights of this program: its name, mode, owner and directory have to be as docs/hooks.md says",
+            cause="a hook runs with the rights of this program: its name, mode, owner and directory must be as docs/hooks.md describes",
             hint="fix each as described (`migrator doctor` lists them too), then run the same command again",
         )
 

@@ -101,7 +101,7 @@ ONLY_THERE = [
     ({"proof": replace(PROOF, manifest=None)}, "no manifest"),
 ]
 MISSING: list[tuple[dict[str, Any], str]] = [
-    ({"writing": None}, "was not looked for"),
+    ({"writing": None}, "was not searched for writers"),
     ({"writing": ("vim of uid 7 writes",)}, "vim of uid 7 writes"),
     ({"copied": None}, "has not ended, or did not begin in the freeze"),
     ({"copied": replace(PASS, finished_at_s=None)}, "has not ended"),
@@ -110,8 +110,8 @@ MISSING: list[tuple[dict[str, Any], str]] = [
     ({"copied": replace(PASS, changed=1)}, "1 file changed during"),
     ({"copied": replace(PASS, vanished=2)}, "2 files vanished during"),
     ({"copied": replace(PASS, failed=3)}, "3 files did not arrive"),
-    ({"proof": None}, "there is no verification"),
-    ({"proof": replace(PROOF, id=8)}, "there is no verification"),
+    ({"proof": None}, "is not verified"),
+    ({"proof": replace(PROOF, id=8)}, "is not verified"),
     ({"proof": replace(PROOF, whole=False, reasons=("a brick",))}, "not whole: a brick"),
     ({"proof": replace(PROOF, differences=2)}, "found 2 differences"),
     (

@@ -109,7 +109,7 @@ class World:
             link=LinkState(self.link),
             source_top=self.sides[SOURCE].top,
             target_top=TopState.OTHER if own else target.top,
-            writing=("somebody writes",) if self.sides[self.here].writers else (),
+            writing=("vim of uid 7 writes",) if self.sides[self.here].writers else (),
             copied=self.copied,
             proof=self.proof,
             lacks_backup=self.lacks_backup,

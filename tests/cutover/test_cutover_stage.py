@@ -93,7 +93,7 @@ def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> 
     # All at once are all said.
     site.write(cutover='max_freeze = "1s"\nwait_for_backup = true')
     target.chmod(0o755)
-    longer, opened = "longer than [cutover] max_freeze (1.0 s)", "is open, so somebody may have changed it"
+    longer, opened = "longer than [cutover] max_freeze (1.0 s)", "is open, so it may have been changed"
     assert len(refused(site, longer, "--accept-freeze", opened, "no backup of the target")) == 3
     target.chmod(0o700)
     # Three days after today, in whatever zone.
@@ -237,7 +237,7 @@ def test_a_user_who_could_not_be_moved_back_is_not_moved(scratch: Path, make_xfs
         write()
         site.call("run", "--all", "--json")
         site.call("verify", "--all", "--json")
-        doubt = "what other machines have open there is not known here"
+        doubt = "files that other machines have open there are unknown"
         accepted = ("[cutover] require_rollback = false", "[cutover] require_acl_inheritance = false")
         problems = refused(site, "ann could not be moved back", doubt, *accepted)
         told = {one["check"]: one for one in site.call("doctor", "--json").json}

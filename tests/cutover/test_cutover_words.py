@@ -64,15 +64,15 @@ def test_every_guard_passes_a_good_one() -> None:
     [
         ("state", BatchState.PLANNED, "batch 3 is planned: copy it first"),
         ("state", BatchState.SEEDING, "batch 3 is seeding"),
-        ("state", None, "is not known"),
+        ("state", None, "the state of batch 3 is unknown"),
         ("failed_chunks", 2, "2 chunks of batch 3 failed"),
         ("bad_files", 1, "1 file of batch 3 failed"),
         ("predicted_freeze_s", 100.5, "predicted to last 1 min 40 s, longer than"),
-        ("predicted_freeze_s", float("nan"), "is not predicted"),
-        ("predicted_freeze_s", None, "is not predicted"),
+        ("predicted_freeze_s", float("nan"), "has no prediction"),
+        ("predicted_freeze_s", None, "has no prediction"),
         ("lacks_backup", True, "no backup of the target is recorded"),
         ("checked", {"the mounts": ("gone",)}, "gone"),
-        ("checked", {"the room on the target": None}, "the room on the target is not known"),
+        ("checked", {"the room on the target": None}, "the room on the target is unknown"),
         ("beside", (in_state(S.VERIFYING),), "finish it with `migrator cutover --user alice`"),
         ("beside", (in_state(S.CARRYING_BACK),), "finish it with `migrator rollback --user alice`"),
         ("before", in_state(S.RETAINED), "works on the target already"),
@@ -89,7 +89,7 @@ def test_each_guard_alone(name: str, value: object, said: str) -> None:
 def test_somebody_may_have_worked_in_a_tree_that_is_open_on_the_target_or_gone() -> None:
     top = entry(TREE.path, type=EntryType.DIRECTORY, uid=0, gid=0, mode=0o700)
     assert not_closed(TREE, top, uid=0, gid=0) == ()
-    for now, said in ((replace(top, mode=0o755), "is open, so somebody may have changed it"), (None, "is not there")):
+    for now, said in ((replace(top, mode=0o755), "is open, so it may have been changed"), (None, "is missing")):
         (problem,) = not_closed(TREE, now, uid=0, gid=0)
         assert f"home/alice on the target {said}" in problem
 

@@ -161,7 +161,7 @@ def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: P
     with lab.brick_down(brick):
         writers = search(lab, hosts)
     (sentence,) = writers.unseen
-    assert sentence.startswith(f"brick {brick.name}: no process of Gluster's has it open")
+    assert sentence.startswith(f"brick {brick.name}: no Gluster process has it open")
     assert writing_problems(writers, vouched=False)
 
 

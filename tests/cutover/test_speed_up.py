@@ -124,4 +124,4 @@ def test_only_users_beyond_the_noise_count_as_faster_and_the_median_is_over_all(
     assert describe_sum(total).startswith(
         "ls -lR: 3.00 times as fast on the target (median of 3 users): 1 faster and 0 slower"
     )
-    assert describe_user("ben", users[0].speed_ups).endswith("ls -lR 3.00 times as fast (1 run: noise not known)")
+    assert describe_user("ben", users[0].speed_ups).endswith("ls -lR 3.00 times as fast (1 run: noise unknown)")

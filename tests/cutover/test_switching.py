@@ -213,7 +213,7 @@ def test_what_somebody_puts_there_at_the_same_time_stays(
         there.append({name: seen for name, seen in world.standing().items() if not name.startswith(".")})
 
     intruder(world, replace, monkeypatch)
-    with pytest.raises(Refused, match="was replaced by somebody else"):
+    with pytest.raises(Refused, match="was replaced by another program"):
         world.switch()
     assert [world.standing()] == there
 
@@ -227,7 +227,7 @@ def test_without_an_exchange_the_link_is_looked_at_once_more(
         assert world.switch()
         assert says(world.alice) == str(world.new)
     else:
-        with pytest.raises(Refused, match="was replaced by somebody else"):
+        with pytest.raises(Refused, match="was replaced by another program"):
             world.switch()
         assert says(world.alice) == str(world.old)
     assert sorted(world.standing()) == ["alice", "bob"]
@@ -257,7 +257,7 @@ def test_killed_anywhere_the_path_leads_somewhere_and_the_next_call_ends_it(worl
 def test_what_is_not_this_programs_beside_a_link_stays(world: World) -> None:
     left = world.homes / os.fsdecode(switching._temporary_name(b"alice"))
     left.write_text("kept")
-    assert "not of this program's making" in world.refused()
+    assert "was not made by this program" in world.refused()
     assert left.read_text() == "kept"
 
 

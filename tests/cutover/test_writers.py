@@ -283,7 +283,7 @@ def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
     writers = asyncio.run(local_writers(Failing(), filesystem, (ANN,)))
     filesystem.close()
     assert writers.open_files == ()
-    assert "open files cannot be looked for" in writers.unseen[0]
+    assert "open files cannot be listed" in writers.unseen[0]
     assert "JSONDecodeError" in writers.unseen[0]
 
 
@@ -301,8 +301,8 @@ def test_bricks_of_a_host_are_searched_together_and_one_that_fails_is_unseen_alo
     finally:
         filesystem.close()
     failed, not_served = found.unseen
-    assert failed.startswith(f"brick gl1:{source}/gone: open files cannot be looked for on gl1: No such file")
-    assert not_served.startswith(f"brick gl1:{source}: no process of Gluster's")
+    assert failed.startswith(f"brick gl1:{source}/gone: open files cannot be listed on gl1: No such file")
+    assert not_served.startswith(f"brick gl1:{source}: no Gluster process")
     assert hosts.asked == ["gl1"]
 
 
@@ -352,7 +352,7 @@ def test_every_client_of_a_target_is_searched_and_what_cannot_be_is_unseen(sourc
         assert not unread(found)
     assert not unread(on_clients(source, ["node1"], ()))
     assert unread(on_clients(source, ["gone"])) == ["client gone: no route to it"]
-    assert on_clients(source, []).unseen == ("the clients of the target are not known: no answer",)
+    assert on_clients(source, []).unseen == ("the clients of the target are unknown: no answer",)
     # An empty directory where the target is not mounted proves nothing.
     (unseen,) = unread(on_clients(source, ["node1"], (), filesystem="beegfs"))
     assert unseen == f"client node1: {source} is not mounted there as beegfs"

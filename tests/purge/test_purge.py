@@ -350,7 +350,7 @@ def test_a_writer_stops_it(site: PurgeSite) -> None:
     # This process is the one that purges; another one is seen, and named.
     assert shown.outcome is PurgeOutcome.WOULD_PURGE
     with holding(HOLD, site.source / "d0/f0000", "os.O_WRONLY"):
-        refused(site, "can still be written", "d0/f0000")
+        refused(site, "can still write", "d0/f0000")
 
 
 @pytest.mark.exhaustive
