@@ -23,13 +23,14 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import join
 from migrator.core.progress import Progress
 from migrator.cutover.call import Comparing, CutoverCall
-from migrator.cutover.files import MountedTops, links_of
+from migrator.cutover.links import links_of
 from migrator.cutover.migration import ROLLBACK_PLAN, Migration, RollbackSites, Verifying, exchanged
 from migrator.cutover.model import CutoverRecord
 from migrator.cutover.model_calls import CutoverRequest
 from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rollback import Rollback, Rollbacks, newest_pass
 from migrator.cutover.rollback_sides import SourceAsTarget, TargetAsSource
+from migrator.cutover.tops import MountedTops
 from migrator.cutover.writers import SearchBegun, SearchesAhead, brick_writers, local_writers, unseen_writers
 from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem

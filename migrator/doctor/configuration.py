@@ -7,7 +7,7 @@ from pathlib import Path
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.tasks import Blocking
-from migrator.cutover.files import links_of
+from migrator.cutover.links import links_of
 from migrator.cutover.rules_preflight import missing_freeze_hook
 from migrator.doctor.model import ConfigurationCheck
 from migrator.hooks.rules import check_hooks

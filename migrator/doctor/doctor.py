@@ -29,7 +29,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
-from migrator.cutover.files import SymlinkedPaths, links_of, real_place
+from migrator.cutover.links import SymlinkedPaths, links_of, real_place
 from migrator.cutover.rules_preflight import check_way_back
 from migrator.cutover.rules_states import check_frozen, frozen_users
 from migrator.cutover.rules_writers import check_open_files, search_gaps

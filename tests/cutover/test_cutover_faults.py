@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from migrator.core.units import MIB
-from migrator.cutover.files import MountedTops
 from migrator.cutover.model import CutoverStep
+from migrator.cutover.tops import MountedTops
 from tests.conftest import MakeXfs
 from tests.cutover.test_cutover_killed import INTENDED, death_after, death_at
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts

@@ -1,172 +1,40 @@
-"""Freezing and thawing the tops of trees, and switching users' links; by descriptor."""
+"""Links of users as symlinks of this machine, read and exchanged by descriptor.
+
+The new link is made under a temporary name beside the old one; `renameat2(2)` with RENAME_EXCHANGE then exchanges the
+two. If the link that comes back is not the one that was checked, another program replaced it in between, and the
+exchange is undone. Some file systems do not support the flag (NFS, some FUSE mounts). On those the link is checked once
+more and then replaced by a plain rename; only another root process could replace it in between.
+"""
 
 import ctypes
 import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
+from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
-from migrator.cutover.model_snapshot import LinkState, TopState
-from migrator.cutover.model_tops import FrozenTop, TopComparison
-from migrator.cutover.rules_tops import frozen_form, judge_top
-from migrator.fs.beneath import Root, Way, read_mounts, walk
+from migrator.cutover.model_snapshot import LinkState
+from migrator.fs.beneath import Way, read_mounts, walk
 from migrator.fs.model import mount_of
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.site.config import Site
 from migrator.site.model import LinkPlace, LinkProblem, LinkReading
 from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, naming_problem, way_problem
 
-# Tops of user trees on the source, closed and opened by descriptor.
-
-
-_GFID = b"glusterfs.gfid"
-"""The name on Gluster's FUSE mount (GlusterFS 10.3); `trusted.gfid` is hidden there."""
-_ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
-
-
-class TopChanged(Refused):
-    """The top of a tree is neither as recorded nor as a freeze leaves it: nothing was changed."""
-
-
-class MountedTops:
-    """The tops of user trees on the source, through its mount. Tree paths are relative to its root; symlinks are never followed.
-
-    Blocking and thread-safe; holds nothing open between calls. All methods raise OSError: ENOENT if the tree is gone, ENOTDIR
-    or ELOOP if something else has its name.
-    """
-
-    def __init__(self, root: bytes) -> None:
-        self._path = os.path.abspath(root)
-
-    def read_top(self, tree: bytes) -> FrozenTop:
-        """The current top, to be recorded before `freeze`. Call it only for a tree that is not frozen."""
-        with self._top(tree) as fd:
-            return _read(fd, tree)
-
-    def look(self, tree: bytes, top: FrozenTop) -> TopComparison:
-        """Compare the top with the recorded one. Changes nothing."""
-        return judge_top(top, self.read_top(tree))
-
-    def freeze(self, tree: bytes, top: FrozenTop) -> None:
-        """Close the top to everybody but root. Nobody can enter by path any more, but processes inside stay inside.
-
-        May be called again, also after a crash in the middle. `judge_top` knows each state that a crash can leave, so
-        it depends on the order of these calls. Raises TopChanged.
-        """
-        with self._top(tree) as fd:
-            _check(fd, tree, top)
-            # The mode comes first: with an ACL it sets the mask, which excludes named users and groups at once too.
-            os.fchmod(fd, top.frozen_mode)
-            os.fchown(fd, frozen_form(top).uid, -1)
-            _remove(fd, ACL_DEFAULT)
-            _remove(fd, ACL_ACCESS)
-            os.fsync(fd)
-            _confirm(fd, tree, frozen_form(top), "closed")
-
-    def thaw(self, tree: bytes, top: FrozenTop) -> None:
-        """Restore owner, group, mode and both ACLs. May be called again, also after a crash in it or in `freeze`. Raises
-        TopChanged.
-        """
-        with self._top(tree) as fd:
-            _check(fd, tree, top)
-            _put(fd, ACL_DEFAULT, top.acl_default)
-            # The access ACL sets the permissions in the mode too. The mode comes after it, to restore bits that the ACL
-            # may clear.
-            _put(fd, ACL_ACCESS, top.acl_access)
-            os.fchmod(fd, top.mode)
-            os.fchown(fd, top.uid, -1)
-            os.fsync(fd)
-            _confirm(fd, tree, top, "put back as it was")
-
-    @contextmanager
-    def _top(self, tree: bytes) -> Iterator[int]:
-        if not tree:
-            raise OSError(errno.EINVAL, "the root of the source is no user tree", tree)
-        with Root(self._path) as root, root.directory(tree) as fd:
-            yield fd
-
-
-def _read(fd: int, tree: bytes) -> FrozenTop:
-    facts = os.fstat(fd)
-    return FrozenTop(
-        tree=tree,
-        ino=facts.st_ino,
-        gfid=_attribute(fd, _GFID),
-        uid=facts.st_uid,
-        gid=facts.st_gid,
-        mode=stat.S_IMODE(facts.st_mode),
-        acl_access=_attribute(fd, ACL_ACCESS),
-        acl_default=_attribute(fd, ACL_DEFAULT),
-    )
-
-
-def _check(fd: int, tree: bytes, top: FrozenTop) -> None:
-    """Raise TopChanged if the top is not the recorded one, or is in a state that this program cannot have left."""
-    look = judge_top(top, _read(fd, tree))
-    if look.state is TopState.OTHER:
-        raise TopChanged(
-            f"the top of {show(tree)} has changed since, and is left unchanged: {'; '.join(look.differences)}",
-            cause="another program or person changed it, or replaced it by another directory",
-            hint="check it on the source; give it the owner, mode and ACLs that it should have, and run the command again",
-        )
-
-
-def _confirm(fd: int, tree: bytes, wanted: FrozenTop, what: str) -> None:
-    now = _read(fd, tree)
-    if now != wanted:
-        differences = "; ".join(judge_top(wanted, now).differences) or "not every change was taken"
-        raise TopChanged(
-            f"the top of {show(tree)} could not be {what}: {differences}",
-            cause="another program changes it now, or the file system of the source does not keep modes and ACLs",
-            hint="check it on the source, then run the command again",
-        )
-
-
-def _attribute(fd: int, name: bytes) -> bytes | None:
-    try:
-        return os.getxattr(fd, name)
-    except OSError as error:
-        if error.errno not in _ABSENT:
-            raise
-        return None
-
-
-def _remove(fd: int, name: bytes) -> None:
-    try:
-        os.removexattr(fd, name)
-    except OSError as error:
-        if error.errno not in _ABSENT:
-            raise
-
-
-def _put(fd: int, name: bytes, value: bytes | None) -> None:
-    if value is None:
-        _remove(fd, name)
-    elif _attribute(fd, name) != value:
-        os.setxattr(fd, name, value)
-
-
-# Links of users as symlinks of this machine, read and exchanged by descriptor.
-#
-# The new link is made under a temporary name beside the old one; `renameat2(2)` with RENAME_EXCHANGE then exchanges the
-# two. If the link that comes back is not the one that was checked, somebody replaced it in between, and the exchange is
-# undone. Some file systems do not support the flag (NFS, some FUSE mounts). On those the link is checked once more and
-# then replaced by a plain rename; only another root process could replace it in between.
-
-
 _RENAME_EXCHANGE = 2
 _NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+Exchange = Callable[[int, bytes, bytes], bool]
 
 
 class _Link(Struct, frozen=True, kw_only=True):
@@ -184,6 +52,16 @@ def real_place(place: LinkPlace) -> LinkPlace:
     return replace(place, **roots)
 
 
+def exchange_names(fd: int, one: bytes, other: bytes) -> bool:
+    """Exchange two names of a directory; False if the file system does not support that. Raises OSError."""
+    if _libc.renameat2(fd, one, fd, other, _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NOT_KNOWN:
+        return False
+    raise OSError(code, os.strerror(code), other)
+
+
 class SymlinkedPaths:
     """The users' links, which lead to trees below the roots of `place`. Blocking: a link may lead to a mount that does
     not answer. Thread-safe for different users; the cutover's lock prevents two calls for one user.
@@ -192,8 +70,9 @@ class SymlinkedPaths:
     root owns it; refuses anything else there before it reads the link.
     """
 
-    def __init__(self, place: LinkPlace) -> None:
+    def __init__(self, place: LinkPlace, *, exchange: Exchange = exchange_names) -> None:
         self.place = place
+        self._exchange = exchange
 
     def seen(self, tree: UserTree, found: LinkReading) -> LinkState:
         """The side to which a link leads."""
@@ -255,7 +134,7 @@ class SymlinkedPaths:
                 judged = _link(fd, name)
                 if judged is None or judged.text != look.text:
                     raise _replaced(path)
-                _exchange_links(fd, path, judged, new)
+                _exchange_links(fd, path, judged, new, self._exchange)
                 return True
         except (FileNotFoundError, NotADirectoryError):
             _raise(self.problem(LinkReading(path=path, way=tuple(way.looks))))
@@ -341,7 +220,7 @@ def _require_same(found: _Link | None, old: _Link, path: bytes) -> None:
         raise _replaced(path)
 
 
-def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
+def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes, exchange: Exchange) -> None:
     name = os.path.basename(path)
     temporary = _temporary_name(name)
     os.symlink(new, temporary, dir_fd=fd)
@@ -349,7 +228,7 @@ def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
         os.chown(temporary, old.uid, old.gid, dir_fd=fd, follow_symlinks=False)
         _sync(fd)
         made = _link(fd, temporary)
-        if not _exchange(fd, temporary, name):
+        if not exchange(fd, temporary, name):
             _require_same(_link(fd, name), old, path)
             os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
             _sync(fd)
@@ -358,7 +237,7 @@ def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
         os.unlink(temporary, dir_fd=fd)
         raise
     if _link(fd, temporary) != old:
-        _exchange(fd, temporary, name)
+        exchange(fd, temporary, name)
         if _link(fd, temporary) == made:
             os.unlink(temporary, dir_fd=fd)
         _sync(fd)
@@ -366,16 +245,6 @@ def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
     _sync(fd)
     os.unlink(temporary, dir_fd=fd)
     _sync(fd)
-
-
-def _exchange(fd: int, one: bytes, other: bytes) -> bool:
-    """Exchange two names of a directory; False if the file system does not support that. Raises OSError."""
-    if _libc.renameat2(fd, one, fd, other, _RENAME_EXCHANGE) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in _NOT_KNOWN:
-        return False
-    raise OSError(code, os.strerror(code), other)
 
 
 def _link(fd: int, name: bytes) -> _Link | None:
