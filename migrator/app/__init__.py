@@ -27,6 +27,7 @@ from migrator.site.config import Site
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
     from migrator.beegfs.tool import BeegfsTargets
+    from migrator.catalog.copy_digests import CopyDigests
     from migrator.catalog.files import ClosedCatalogs
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.catalog.queries import CatalogReads
@@ -265,6 +266,12 @@ class Wiring:
     def plan(self, ledger: "Ledger", name: str) -> "Plan":
         """A plan of this site. Raises UsageError, and Refused if it belongs to another site or was changed."""
         return self.plans(ledger.site.read()).read(name)[0]
+
+    def copy_digests(self) -> "CopyDigests":
+        """The digests that streams reported of what they copied."""
+        from migrator.catalog.copy_digests import CopyDigests
+
+        return CopyDigests(self.site.digests_dir)
 
     def chunk_lists(self) -> "ChunkListFiles":
         """The chunk lists of plans, of later passes, and of split chunks."""

@@ -219,6 +219,7 @@ async def run_world(
             bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
             driving=driving(wiring, engine),
             chunk_lists=wiring.chunk_lists(),
+            copy_digests=wiring.copy_digests(),
             documents=wiring.plans(known),
             ledger=ledger,
             locks=wiring.locks(),

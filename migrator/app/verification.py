@@ -98,7 +98,9 @@ def readers_of(
     reread: bool = False,
     frozen: bool = False,
 ) -> "Readers":
-    """The hosts of a run as readers of content. `reread` and `frozen` as in `Readers`."""
+    """The hosts of a run as readers of content. `reread`: they read the source's content even if it was digested while it was
+    copied. `frozen` as in `Readers`.
+    """
     from migrator.verify.content import Readers
 
     has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
@@ -106,9 +108,9 @@ def readers_of(
         lanes=world.lanes,
         guard=world.bricks,
         chunk_lists=world.chunk_lists,
+        copy_digests=None if reread or not wiring.source_tool.kind.ctimes.holds else world.copy_digests,
         governing=world.governing,
         scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
         marks=marks_reader(wiring.site, source, hosts) if has_bricks else None,
-        reread=reread or not wiring.source_tool.kind.ctimes.holds,
         frozen=frozen,
     )

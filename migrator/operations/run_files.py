@@ -148,10 +148,16 @@ class RunDirectory:
         except OSError as error:
             raise _unwritable(self._attempts, error) from error
 
+    def output(self, chunk: int, number: int) -> bytes:
+        """The standard output of an attempt that has ended. Raises OSError."""
+        return self._output(chunk, number).read_bytes()
 
-def output_of(directory: str, chunk: int, number: int) -> Path:
-    """The file with the standard output of an attempt in the directory of its run. It may have been removed since."""
-    return Path(directory) / "attempts" / f"{_stem(chunk, number)}.stdout"
+    def remove_output(self, chunk: int, number: int) -> None:
+        """Remove the standard output of an attempt. May be called again. Raises OSError."""
+        self._output(chunk, number).unlink(missing_ok=True)
+
+    def _output(self, chunk: int, number: int) -> Path:
+        return self._attempts / f"{_stem(chunk, number)}.stdout"
 
 
 def _stem(chunk: int, number: int) -> str:

@@ -579,6 +579,11 @@ class Site(Struct, frozen=True, kw_only=True):
         return self.site.state_dir / "manifests"
 
     @property
+    def digests_dir(self) -> Path:
+        """One file per attempt whose stream digested what it copied."""
+        return self.site.state_dir / "digests"
+
+    @property
     def shields_dir(self) -> Path:
         """Lists of the files that `brick drain` and `brick add` shield; empty if none is shielded."""
         return self.site.state_dir / "shields"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from migrator.catalog.copy_digests import read_lines
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import show
 from migrator.core.states import ChunkKind, PassKind
@@ -152,6 +153,21 @@ class Attempt(Stream):
                 quiet.cancel()
                 await asyncio.wait({quiet})
         return result
+
+    def keep_digests(self) -> None:
+        """Keep the digests that the stream reported, instead of its output, which has a line for each file. Blocking; may be called
+        again. Without them, a verification reads the source.
+        """
+        if not self._work.digest or self.command is None:
+            return
+        directory, output = self.under_way.invocation.directory, (self.chunk.number, self.id)
+        try:
+            digests = read_lines(directory.output(*output))
+            if digests.num_rows:
+                self.under_way.world.copy_digests.keep(self.token, digests)
+            directory.remove_output(*output)
+        except OSError as error:
+            LOG.warning("digests of a chunk are not kept: %s", error.strerror or error, extra=self.facts)
 
     async def _synced(self, result: Result) -> Result:
         # A chunk is done when a sync that started after the end of its stream has reached the disks.

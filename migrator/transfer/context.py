@@ -33,6 +33,7 @@ from migrator.transfer.rules import explain
 from migrator.transfer.storage_watch import StorageWatch
 
 if TYPE_CHECKING:
+    from migrator.catalog.copy_digests import CopyDigests
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.transfer.records import TransferLedger
     from migrator.transfer.routes import HostLane, VolumeGuard
@@ -58,6 +59,7 @@ class World(Struct, frozen=True, kw_only=True):
     bricks: "VolumeGuard | None"
     driving: Driving | None
     chunk_lists: "ChunkListFiles"
+    copy_digests: "CopyDigests"
     documents: PlanFiles
     ledger: "TransferLedger"
     locks: Locks

@@ -112,11 +112,10 @@ class ChunkRecord(Struct, frozen=True, kw_only=True):
 
 
 class CopiedChunk(Struct, frozen=True, kw_only=True):
-    """A chunk with the attempt that copied it, and the directory of that run. None: no attempt has."""
+    """A chunk with the token of the attempt that copied it. None: no attempt has."""
 
     chunk: ChunkRecord
-    attempt_id: int | None
-    directory: str | None
+    token: str | None
 
 
 class ListedChunk(Struct, frozen=True, kw_only=True):

@@ -92,9 +92,8 @@ class ChunkTable(Records):
         succeeded = (_attempts.chunk_id == _chunks.id, _attempts.state == AttemptState.SUCCEEDED)
         last = select(func.max(_attempts.id)).where(*succeeded).correlate(tables.ChunkRow).scalar_subquery()
         rows = self._rows(
-            select(tables.ChunkRow, last.label("attempt_id"), RunRow.directory)
+            select(tables.ChunkRow, _attempts.token)
             .outerjoin(tables.AttemptRow, _attempts.id == last)
-            .outerjoin(RunRow, RunRow.id == _attempts.run_id)
             .where(
                 _chunks.pass_id == pass_id,
                 _chunks.kind.in_(kinds),

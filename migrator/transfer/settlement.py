@@ -1,5 +1,6 @@
 """The consequences of an attempt: its chunk is done, tried again, split or failed, or the pool stops."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ class Settlement:
             return await self._failed(attempt, result)
         if bad := (*result.bad, *result.again):
             return await self._with_bad_files(attempt, result, bad)
+        await asyncio.to_thread(attempt.keep_digests)
         await self._finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
         self._done(chunk)
         return None

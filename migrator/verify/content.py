@@ -5,7 +5,6 @@ import itertools
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec import Struct
 
+from migrator.catalog.copy_digests import no_digests, read_lines
 from migrator.catalog.model import CatalogRecord, ContentReading
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, Refused, ToolFailed
@@ -23,7 +23,6 @@ from migrator.core.tasks import task_group
 from migrator.core.units import GIB, NS_PER_S
 from migrator.fs.model import DigestPolicy
 from migrator.hosts.ports import HostLost
-from migrator.operations.run_files import output_of
 from migrator.scan.marks import ReadMarks
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.model import ChunkRecord, CopiedChunk, PassRecord
@@ -31,9 +30,10 @@ from migrator.transfer.pool import run_pool
 from migrator.transfer.ports import BrickRefused, ConnectedHost
 from migrator.transfer.queue import WorkQueue
 from migrator.transfer.routes import HostLane, Routes, VolumeGuard
-from migrator.verify.digests import Known, equal_readings, known_of, read_lines, reported_of
+from migrator.verify.digests import Known, equal_readings, known_of, reported_of
 
 if TYPE_CHECKING:
+    from migrator.catalog.copy_digests import CopyDigests
     from migrator.catalog.manifest import ReadingParts
     from migrator.plan.chunk_lists import ChunkListFiles
 
@@ -53,18 +53,17 @@ _GROUP_FILES, _GROUP_BYTES = 1000, GIB
 class Readers(Struct, frozen=True, kw_only=True):
     """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
     lists trees from the bricks, and raises Refused if that cannot be, and `marks` reads those on all copies; None: no host reads
-    bricks. `governing` has the limits of
-    streams; None: there are none. `reread`: read the source's content even if it was digested while it was copied.
-    `frozen`: a user waits for the result, so pauses and windows do not hold.
+    bricks. `governing` has the limits of streams; None: there are none. `copy_digests` has the digests of what streams copied;
+    None: all content of the source is read. `frozen`: a user waits for the result, so pauses and windows do not hold.
     """
 
     lanes: Sequence[HostLane]
     guard: VolumeGuard | None
     chunk_lists: "ChunkListFiles"
+    copy_digests: "CopyDigests | None" = None
     governing: Governing | None = None
     scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
     marks: ReadMarks | None = None
-    reread: bool = False
     frozen: bool = False
 
 
@@ -296,7 +295,7 @@ class ContentReader:
 
     def _known_of(self, listed_chunks: Sequence[_Listed]) -> Known:
         """The paths to compare, and what the streams that copied them digested."""
-        told: list[pa.RecordBatch] = []
+        known: list[pa.RecordBatch] = []
         for listed in listed_chunks:
             chunk, copied = listed.chunk, listed.copied
             try:
@@ -305,13 +304,12 @@ class ContentReader:
                 # A list of a finished pass was removed since: that is no reason against a verification.
                 self._report_once(f"hosts do not read the files of a pass: {error.message}")
                 continue
-            output = b""
-            if copied.directory is not None and copied.attempt_id is not None and not self.readers.reread:
-                with suppress(OSError):
-                    output = output_of(copied.directory, chunk.number, copied.attempt_id).read_bytes()
+            digests = no_digests()
+            if copied.token is not None and self.readers.copy_digests is not None:
+                digests = self.readers.copy_digests.read(copied.token)
             begun_ns = int(listed.of_pass.started_at_s * NS_PER_S)
-            told.append(reported_of(paths.columns, output, tree=chunk.tree, clock_ns=begun_ns))
-        return known_of(told, self.policy)
+            known.append(reported_of(paths.columns, digests, tree=chunk.tree, clock_ns=begun_ns))
+        return known_of(known, self.policy)
 
     async def _sync(self, lane: HostLane, connected: ConnectedHost) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""

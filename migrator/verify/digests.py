@@ -1,43 +1,25 @@
 """The digests that hosts report for listed files, as columns of Arrow: no step of Python for each file."""
 
-import re
 from binascii import hexlify, unhexlify
 from collections.abc import Sequence
-from contextlib import suppress
-from io import BytesIO
 from itertools import compress
 from typing import Any
 
 import pyarrow as pa
 from msgspec import Struct
 from pyarrow._compute import SetLookupOptions, call_function
-from pyarrow._csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
 from migrator.catalog.columns import Columns
+from migrator.catalog.copy_digests import DIGESTS_SCHEMA, one_batch
 from migrator.catalog.manifest import READINGS_SCHEMA
 from migrator.catalog.model import ContentReading
 from migrator.fs.model import DigestPolicy
 from migrator.fs.rules import is_sampled
 
-_LINE = re.compile(rb"^D ([0-9]{1,10} [0-9]{1,20} [0-9]{1,19} -?[0-9]{1,19} -?[0-9]{1,19} [0-9a-f]{32})$", re.MULTILINE)
 _OF_FILE = "ino:uint64? size:int64? mtime_ns:int64? ctime_ns:int64? digest:binary?"
-_DIGESTS = Columns[object](f"place:int64? {_OF_FILE}").schema
+_REPORTED = Columns[object](f"path:binary? {_OF_FILE} source_clock_ns:int64? listed_bytes:int64?").schema
 """Digests are in hexadecimal."""
-_TOLD = Columns[object](f"path:binary? {_OF_FILE} source_clock_ns:int64? listed_bytes:int64?").schema
-_FACTS = _DIGESTS.names[1:]
-_AS_READ = ReadOptions(column_names=_DIGESTS.names, use_threads=False)
-_AS_SPLIT = ParseOptions(delimiter=" ", quote_char=False)
-_AS_TYPED = ConvertOptions(column_types=_DIGESTS)
-
-
-def read_lines(output: bytes | bytearray) -> pa.RecordBatch:
-    """The files of a list that the compiled program has read, by their places there; other lines are ignored."""
-    lines = b"\n".join(_LINE.findall(output))
-    # What has a number too large for any file is damaged, and is read again.
-    with suppress(pa.ArrowInvalid):
-        if lines:
-            return _one(_DIGESTS, read_csv(BytesIO(lines), _AS_READ, _AS_SPLIT, _AS_TYPED).to_batches())
-    return _one(_DIGESTS, [])
+_FACTS = DIGESTS_SCHEMA.names[1:]
 
 
 class Known(Struct, frozen=True):
@@ -55,36 +37,35 @@ def proven(files: Sequence[tuple[bytes, int, int, int, int, bytes]]) -> Known:
     """Files of a manifest, whose content on the source needs no reading: path, inode, size, mtime, ctime and digest of each."""
     paths, *facts, digests = zip(*files, strict=True)
     columns = [*facts, [hexlify(digest) for digest in digests], [None] * len(files)]
-    schema = pa.schema([_TOLD.field(name) for name in (*_FACTS, "source_clock_ns")])
+    schema = pa.schema([_REPORTED.field(name) for name in (*_FACTS, "source_clock_ns")])
     rows = pa.RecordBatch.from_arrays(
         [pa.array(column, one.type) for column, one in zip(columns, schema, strict=True)], schema=schema
     )
     return Known(paths, rows, (), sum(facts[1]))
 
 
-def reported_of(listed: pa.RecordBatch, output: bytes, *, tree: bytes, clock_ns: int) -> pa.RecordBatch:
-    """The rows of a chunk but the root of the tree, which is not in the list of a stream, with what its stream told (nulls:
-    nothing). `clock_ns`: the source's before the stream began.
+def reported_of(listed: pa.RecordBatch, digests: pa.RecordBatch, *, tree: bytes, clock_ns: int) -> pa.RecordBatch:
+    """The rows of a chunk but the root of the tree, which is not in the list of a stream, with the `digests` that its stream reported
+    (nulls: none). `clock_ns`: the source's before the stream began.
     """
     beneath = call_function("not_equal", [listed.column("path"), pa.scalar(tree, pa.binary())])
     listed = call_function("filter", [listed, beneath])
-    found = read_lines(output)
-    rows = _rows(listed.num_rows, found.column("place"))
+    rows = _rows(listed.num_rows, digests.column("place"))
     groups = listed.column("link_group")
     if groups.null_count < len(groups):
         # Of a file with several names, streams read only one.
         named = list(zip(groups.to_pylist(), rows.to_pylist(), strict=True))
         read = {group: row for group, row in named if group is not None and row is not None}
         rows = pa.array([read.get(group, row) for group, row in named], pa.int32())
-    _, *facts = call_function("take", [found, rows]).columns
+    _, *facts = call_function("take", [digests, rows]).columns
     clock = pa.repeat(pa.scalar(clock_ns, pa.int64()), listed.num_rows)
     listed_bytes = call_function("coalesce", [listed.column("file_size"), listed.column("size")])
-    return pa.RecordBatch.from_arrays([listed.column("path"), *facts, clock, listed_bytes], schema=_TOLD)
+    return pa.RecordBatch.from_arrays([listed.column("path"), *facts, clock, listed_bytes], schema=_REPORTED)
 
 
-def known_of(told: Sequence[pa.RecordBatch], policy: DigestPolicy) -> Known:
+def known_of(reported: Sequence[pa.RecordBatch], policy: DigestPolicy) -> Known:
     """The files whose content is compared; of a path that several chunks list, the last row counts."""
-    every = _one(_TOLD, told)
+    every = one_batch(_REPORTED, reported)
     paths: list[Any] = every.column("path").to_pylist()
     if policy.share < 1.0:
         wanted = [is_sampled(path, policy) for path in paths]
@@ -134,11 +115,6 @@ def equal_readings(
     given = {"digest": pa.array(map(unhexlify, digests), pa.binary())}
     arrays = [given.get(name, equal.column(name)) for name in READINGS_SCHEMA.names]
     return pa.RecordBatch.from_arrays(arrays, schema=READINGS_SCHEMA)
-
-
-def _one(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    whole: pa.RecordBatch = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema), *batches])  # type: ignore[attr-defined]
-    return whole
 
 
 def _rows(count: int, places: "pa.Array[Any]") -> "pa.Array[Any]":

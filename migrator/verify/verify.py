@@ -436,7 +436,7 @@ class Verification:
         of_trees = hashlib.blake2b(trees, digest_size=8).hexdigest()
         name = f"{self.plan.name}-batch-{self.batch:04d}-{of_trees}-{policy.share}-{policy.seed}"
         # What was digested while it was copied is no reading for a verification that reads the source again.
-        if self.readers is not None and self.readers.reread:
+        if self.readers is not None and self.readers.copy_digests is None:
             name += "-reread"
         return self.manifests.readings(name)
 

@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.copy_digests import read_lines
 from migrator.core.units import MIB
 from migrator.fs.beneath import Root, held
 from migrator.fs.reading import digest_of
@@ -24,7 +25,6 @@ from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_pl
 from migrator.gluster.model import Brick, PlaceSeen
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
-from migrator.verify.digests import read_lines
 from tests.conftest import MakeXfs
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata

@@ -182,9 +182,12 @@ class FakeRunFiles(RunFiles, RunDirectory, AttemptFiles):
 
     def stderr(self, piece: bytes) -> None: ...
 
-    def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None: ...
-
     def close(self, *, keep_list: bool) -> None: ...
+
+    def output(self, chunk: int, number: int) -> bytes:
+        return b""
+
+    def remove_output(self, chunk: int, number: int) -> None: ...
 
 
 async def empty_disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:

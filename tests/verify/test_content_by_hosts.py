@@ -14,6 +14,7 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec.structs import replace
 
+from migrator.catalog.copy_digests import CopyDigests, read_lines
 from migrator.catalog.model import ListedPath, VerificationRecord
 from migrator.core.errors import Interrupted, ToolFailed
 from migrator.core.events import Event, EventKind
@@ -26,7 +27,6 @@ from migrator.hosts.local import LocalHost
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
-from migrator.operations.run_files import output_of
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import Limits, StreamCounters
@@ -125,7 +125,13 @@ class Site:
         self.begin_pass()
         lists: Any = self.lists
         lanes = [self.lane(host, reads_mount=host == "here") for host in ("here", "gl1", "gl2")]
-        return Readers(lanes=lanes, guard=self.guard, chunk_lists=lists, reread=self.reread)
+        return Readers(
+            lanes=lanes, guard=self.guard, chunk_lists=lists, copy_digests=None if self.reread else self.copy_digests
+        )
+
+    @property
+    def copy_digests(self) -> CopyDigests:
+        return CopyDigests(self.world.tree.parent / "digests")
 
     def verify(self, **options: Any) -> VerificationRecord:
         self.calls.clear()
@@ -215,9 +221,7 @@ def test_files_digested_while_copied_are_read_on_the_target_only(site: Site, mon
     attempt_id = passes.intend(chunk_id=copied.chunk.id, **begun)
     passes.started(attempt_id, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
     passes.finish(attempt_id, state="succeeded", chunk_state=ChunkState.DONE, **ended)
-    output = output_of(directory, copied.chunk.number, attempt_id)
-    output.parent.mkdir(parents=True)
-    output.write_bytes(done.stdout)
+    site.copy_digests.keep("t", read_lines(done.stdout))
     change_both_alike(site)
     time.sleep(2 * MARGIN_NS / NS_PER_S)
     record = site.verify()

@@ -1,13 +1,16 @@
 """What hosts read, as columns: as a plain loop over dictionaries has it."""
 
+from pathlib import Path
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from migrator.catalog.copy_digests import CopyDigests, no_digests, read_lines
 from migrator.catalog.model import ContentReading, ListedPath
 from migrator.fs.model import DigestPolicy
 from migrator.fs.rules import is_sampled
 from migrator.plan.chunk_lists import ListedPaths
-from migrator.verify.digests import equal_readings, known_of, read_lines, reported_of
+from migrator.verify.digests import equal_readings, known_of, reported_of
 
 TREE = b"home/anna"
 READING = ContentReading(verification=7, source_clock_ns=None, target_clock_ns=3)
@@ -61,7 +64,7 @@ def test_files_of_the_same_size_and_digest_on_both_sides_are_equal(
                 expected[row.path] = (of_group.get(row.link_group, lines.get(at)), number, row)
     known = known_of(
         [
-            reported_of(ListedPaths.of(some).columns, output(lines), tree=TREE, clock_ns=number)
+            reported_of(ListedPaths.of(some).columns, read_lines(output(lines)), tree=TREE, clock_ns=number)
             for number, (some, lines) in enumerate(listed)
         ],
         policy,
@@ -109,3 +112,16 @@ def test_a_line_is_taken_only_as_a_whole_and_if_a_file_can_be_so() -> None:
     assert [tuple(row.values()) for row in columns.to_pylist()] == [(1, *content[:4], content[4].encode())]
     assert not any(len(read_lines(one[:end])) for end in range(len(one)))
     assert len(read_lines(line(1, (2**64, 5, 1, 1, "0f" * 16)))) == 0
+
+
+def test_digests_of_a_copy_are_kept_by_the_token_of_its_attempt(tmp_path: Path) -> None:
+    digests, reported = CopyDigests(tmp_path / "digests"), read_lines(line(3, (7, 5, -1, 4, "0f" * 16)))
+    assert digests.read("ab12").num_rows == 0
+    for _ in range(2):
+        digests.keep("ab12", reported)
+    assert digests.read("ab12").equals(reported)
+    assert digests.read("ab13").num_rows == 0
+    (file,) = digests.directory.iterdir()
+    file.write_bytes(file.read_bytes()[:-9])
+    # A damaged file proves nothing: the source is read.
+    assert digests.read("ab12").equals(no_digests())
