@@ -368,7 +368,7 @@ def reaping(action: ReapAction) -> PlanReap:
     return made(PlanReap, trees=(tree,))
 
 
-def test_what_a_user_owns_is_counted_over_all_trees_by_what_is_left_and_not_reaped() -> None:
+def test_usage_of_an_owner_counts_the_rest_of_all_trees_without_reaped_files() -> None:
     assert needs()[1001].need == Need(size_bytes=11 * GIB, inodes=1100)
     assert needs()[1001].users == ("alice", "shared")
     half = {b"alice": Need(size_bytes=5 * GIB, inodes=500)}
@@ -393,7 +393,7 @@ def test_what_a_user_owns_is_counted_over_all_trees_by_what_is_left_and_not_reap
         ({"uid": 1001, "used_bytes": 30 * GIB}, 1, 0),
     ],
 )
-def test_what_does_not_fit_is_a_problem_or_a_warning(limits: dict[str, Any], problems: int, warnings: int) -> None:
+def test_lack_of_space_is_a_problem_or_a_warning(limits: dict[str, Any], problems: int, warnings: int) -> None:
     found = judged(**limits)
     assert (len(found.problems), len(found.warnings)) == (problems, warnings)
     assert all("uid 1001" in words and "alice" in words for words in (*found.problems, *found.warnings))
@@ -480,7 +480,7 @@ def fill(free: Sequence[float], added: float, low: float) -> list[float]:
 
 
 @given(rooms, st.integers(0, 300), st.floats(0, 1))
-def test_what_is_said_to_fit_fits_and_still_does_on_the_way(free: list[int], low: int, share: float) -> None:
+def test_accepted_plans_fit_at_every_step(free: list[int], low: int, share: float) -> None:
     """To look again never shows less than was promised, and no more either as long as nothing is passed over."""
     whole = even_room(free, low)
     left = fill(free, whole * share, low)

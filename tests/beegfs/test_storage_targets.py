@@ -160,7 +160,7 @@ def test_the_licence_is_asked_for(tmp_path: Path, version: str) -> None:
     assert asyncio.run(asked.port.licence_problem()) is None
 
 
-def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
+def test_usage_and_limits_of_users_are_read(asked: Asked) -> None:
     assert "uota" in (asyncio.run(asked.port.quota_problem()) or "")
     asked.count_quotas()
     found = asyncio.run(asked.port.quotas([1001, 1002, 1003, 1004, 1005]))
@@ -265,7 +265,7 @@ def test_an_answer_that_is_not_whole_is_none(tool: FakeTool, how: str) -> None:
         asyncio.run(port_of(tool).look())
 
 
-def test_what_is_not_a_number_at_all_is_not_known(tool: FakeTool) -> None:
+def test_text_without_digits_is_unknown(tool: FakeTool) -> None:
     nothing = {"space": "(n/a)", "space_free": "(n/a)", "inodes": "-", "inodes_free": "-", "cap_pool": "(n/a)"}
     tool.tell(targets("", changes={"target_storage_101": nothing | {"reachability": "Unheard-of"}}))
     found = {one.number: one for one in asyncio.run(port_of(tool).look()).targets}[101]
@@ -385,7 +385,7 @@ def test_version_7_names_the_server_that_makes_it_wait_while_all_count_as_online
     assert "201" in lost
 
 
-def test_what_is_lost_is_told_although_the_pool_of_the_root_cannot_be_asked(tool: FakeTool) -> None:
+def test_lost_targets_are_reported_without_the_pool_of_the_root(tool: FakeTool) -> None:
     apart = {"target_storage_201": {"storage_pool": "s:2", "last_contact": "61s ago"}}
     tool.tell(targets("", changes=apart))
     (tool.directory / "entry").write_text("a metadata server does not answer")
@@ -401,7 +401,7 @@ def test_a_table_of_version_7_with_another_form_is_refused(tmp_path: Path, spoil
         asked.look()
 
 
-def test_where_there_are_several_pools_the_one_of_the_root_counts(tool: FakeTool) -> None:
+def test_only_the_pool_of_the_root_counts(tool: FakeTool) -> None:
     tool.tell(targets("", changes={"target_storage_201": {"storage_pool": "s:2"}}))
     assert asyncio.run(port_of(tool).look()).storage_pool == 1
     assert json.dumps(tool.asked[-1]).count("entry") == 1
@@ -483,7 +483,7 @@ def test_only_targets_of_the_best_capacity_pool_and_of_the_storage_pool_of_trees
     assert beegfs_rules.room_of(DF, replace(found, storage_pool=None)).free_bytes == 3 * 4096
 
 
-def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
+def test_full_targets_are_named_otherwise_the_fullest() -> None:
     words = beegfs_rules.describe_fullest(seen("cap-emergency").targets)
     assert "target_storage_201" in words
     assert "emergency" in words

@@ -181,7 +181,7 @@ def left_in(site: Site) -> set[str]:
     return {*os.listdir(site.source), *os.listdir(site.target)} - {"home", ".migrator-sentinel", ".migrator-journal"}
 
 
-def test_what_was_run_is_listed_compared_and_drawn(site: Site, tmp_path: Path) -> None:
+def test_results_are_listed_compared_and_drawn(site: Site, tmp_path: Path) -> None:
     other = tmp_path / "other & <more>"
     other.mkdir()
     on = ("--on", "source", "--on", str(other))

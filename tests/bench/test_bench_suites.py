@@ -130,7 +130,7 @@ def hide(directory: WorkDirectory) -> None:
         (bench.SuiteName.RECURSIVE, "ls", hide, ("ls -lR on source", "No such file or directory")),
     ],
 )
-def test_what_fails_in_a_step_fails_its_suite_and_no_other(
+def test_failed_steps_fail_their_suite_only(
     site: BenchSite, name: bench.SuiteName, at: str, fault: Fault, said: tuple[str, ...]
 ) -> None:
     def before(directory: WorkDirectory, step: bench.Step) -> None:
@@ -171,7 +171,7 @@ def without_mount(site: BenchSite) -> None:
         (bench.SuiteName.RECURSIVE, without_mount, "host two: source is not mounted"),
     ],
 )
-def test_what_is_refused_makes_nothing(
+def test_refused_benchmarks_write_nothing(
     site: BenchSite, name: bench.SuiteName, arrange: Callable[[BenchSite], None], said: str
 ) -> None:
     arrange(site)

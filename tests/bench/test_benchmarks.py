@@ -53,7 +53,7 @@ def test_the_others_run_and_leave_no_lab_behind(scratch: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_what_shares_a_lab_is_measured_on_labs_that_are_gone_afterwards(scratch: Path) -> None:
+def test_benchmarks_remove_their_shared_labs(scratch: Path) -> None:
     if reason := why_no_cluster():
         pytest.skip(f"needs a Gluster cluster: {reason}")
     options = ["--dir", str(scratch / "lab"), "--output", str(scratch / "out"), "--scale", "0.002", "--repeat", "1"]

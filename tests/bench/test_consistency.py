@@ -98,7 +98,7 @@ def test_another_file_system_at_the_path_of_the_second_mount_ends_the_suite(site
 @pytest.mark.parametrize(
     ("hosts", "places", "said"), [(("one",), 1, "two clients"), (("one", "one:/second"), 2, "one file system")]
 )
-def test_what_cannot_be_checked_is_refused(site: BenchSite, hosts: tuple[str, ...], places: int, said: str) -> None:
+def test_impossible_checks_are_refused(site: BenchSite, hosts: tuple[str, ...], places: int, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         ran(site, *hosts, places=places)
 
@@ -115,7 +115,7 @@ def test_late_is_told_from_lost() -> None:
     assert "late: missing: ENOENT; right within" in found["evidence"][2]
 
 
-def test_what_readers_of_a_replaced_name_and_appending_writers_must_not_see(tmp_path: Path) -> None:
+def test_stale_reads_and_lost_appends_are_found(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("half")
     found = far.keep_reading(1, str(path), str(tmp_path / "ready"), 3, 0)

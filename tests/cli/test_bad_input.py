@@ -25,7 +25,7 @@ from tests.support.run_site import REPOSITORY
 pytestmark = pytest.mark.needs_root
 
 
-def test_what_is_wrong_with_a_site_file(site: Site) -> None:
+def test_mistakes_in_a_site_file(site: Site) -> None:
     site.write(more='[verify]\nsampel = 0.5\n\n[reap]\nsmaller_than = "4 bananas"\n')
     site.fails(2, "scan", says=("line 23", "sampel", "sample", "line 26", "bananas"))
     site.write()

@@ -28,7 +28,7 @@ def ended(script: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
-def test_what_was_registered_is_done_and_what_was_written_arrives() -> None:
+def test_exit_handlers_run_and_output_arrives() -> None:
     script = f"""{_LEAVE}{_TOLD_BY_THE_INTERPRETER}
 import atexit, sys
 atexit.register(print, "registered")
@@ -55,7 +55,7 @@ go.set()
 
 
 @pytest.mark.parametrize("module", ["migrator.cli.scan", "migrator.cli.main"])
-def test_who_interrupts_while_libraries_are_loaded_is_told_that_nothing_was_begun(module: str) -> None:
+def test_interrupt_while_libraries_load_starts_no_work(module: str) -> None:
     script = f"""
 import sys
 class Interrupting:
@@ -151,5 +151,5 @@ def test_all_spellings_of_a_brick_are_one_name(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gl1", "gl1:srv", "/srv/b1"])
-def test_what_is_no_brick_name_stays_as_it_is(name: str) -> None:
+def test_other_words_are_not_brick_names(name: str) -> None:
     assert BrickName().convert(name, None, None) == name

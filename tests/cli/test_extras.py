@@ -59,7 +59,7 @@ def in_trash(site: Site) -> set[str]:
 
 
 @pytest.mark.guarantee("old-deletions")
-def test_what_an_earlier_plan_brought_and_the_source_lost_before_this_one_is_taken_away(copied: Site) -> None:
+def test_paths_copied_by_an_earlier_plan_and_deleted_since_are_removed(copied: Site) -> None:
     remove_some(copied)
     plan_anew(copied)
     copied.call("run", "--user-batch", "1")
@@ -71,7 +71,7 @@ def test_what_an_earlier_plan_brought_and_the_source_lost_before_this_one_is_tak
 
 
 @pytest.mark.guarantee("old-deletions")
-def test_what_a_guard_kept_is_taken_away_when_a_verification_has_named_it(copied: Site) -> None:
+def test_paths_kept_by_a_guard_are_removed_after_a_verification_listed_them(copied: Site) -> None:
     remove_some(copied)
     file = copied.file.read_text()
     copied.file.write_text(file.replace("[transfer]\n", '[transfer]\nmax_shrink = "1%"\n'))

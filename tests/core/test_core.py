@@ -56,7 +56,7 @@ def test_edges(time: str, is_open: bool) -> None:
     assert opening((NIGHTS, WEEKEND), at(time), BERLIN).open is is_open
 
 
-def test_what_may_begin_waits_for_the_next_window() -> None:
+def test_work_waits_for_the_next_window() -> None:
     """The epoch began on a Thursday."""
     morning = Window(days=(1,), start_minute=7 * 60, end_minute=9 * 60)
     times = OpenTimes(
@@ -167,7 +167,7 @@ async def test_a_call_that_hangs_is_given_up() -> None:
 
 
 @in_loop
-async def test_who_asks_gets_a_call_that_began_afterwards() -> None:
+async def test_shared_calls_begin_after_the_request() -> None:
     began: list[int] = []
     gates = [asyncio.Event() for _ in range(3)]
 

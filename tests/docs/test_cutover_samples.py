@@ -178,7 +178,7 @@ def test_an_account_is_locked_and_gets_back_what_it_had(accounts: Accounts, user
 
 
 @pytest.mark.needs_root
-def test_what_is_no_account_is_not_locked(accounts: Accounts) -> None:
+def test_unknown_accounts_are_not_locked(accounts: Accounts) -> None:
     before = (accounts.etc / "shadow").read_bytes()
     for user in (*HOSTILE, "nobody-here"):
         done = accounts.call(LOCK, user)
@@ -309,7 +309,7 @@ def test_a_file_system_with_the_options_of_the_field(place: Place) -> None:
 
 
 @pytest.mark.skipif(shutil.which("mkfs.xfs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="needs mkfs.xfs")
-def test_what_has_a_signature_is_overwritten_only_by_name(place: Place) -> None:
+def test_disks_with_a_signature_are_overwritten_only_by_name(place: Place) -> None:
     assert place.run(MAKE, "gl3:/srv/b2/data", "source").returncode == 0
     content = place.device.read_bytes()
     refused = place.run(MAKE, "gl3:/srv/b2/data", "source")

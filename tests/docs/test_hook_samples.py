@@ -246,7 +246,7 @@ def test_every_stage_is_told_with_the_verbs_that_call_it() -> None:
         assert told == {stage.name for stage in hooks.all_stages() if stage.step in steps}
 
 
-def test_what_may_have_failed_and_how_much_of_the_reason_a_variable_has_is_told() -> None:
+def test_hooks_get_the_failure_and_a_short_reason() -> None:
     cells = {row[0]: row[1] for row in rows(section("Input"))}
     failing = (hooks.HookStep.DRAIN, hooks.HookStep.STOP, hooks.HookStep.ADD)
     assert re.findall(r"`([\w-]+)`", cells["`failed`"]) == [step.value for step in failing]

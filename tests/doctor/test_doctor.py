@@ -261,7 +261,7 @@ class Hanging:
         (lambda world, _: replace(world, blocking=Hanging()), "source mount", "no answer within 30 s"),
     ],
 )
-def test_what_is_wrong_on_this_machine(
+def test_findings_of_this_machine(
     tmp_path: Path, changed: Callable[[DoctorPorts, Path], DoctorPorts], check: str, said: str
 ) -> None:
     site = make_site(tmp_path)
@@ -269,7 +269,7 @@ def test_what_is_wrong_on_this_machine(
     assert said in failures(doctor(site, lambda world: changed(world, tmp_path)))[check]
 
 
-def test_what_is_wrong_with_the_places_of_a_site(tmp_path: Path) -> None:
+def test_findings_of_site_directories(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     init(site)
     wrong = change(
@@ -470,7 +470,7 @@ def test_slurm_is_not_installed() -> None:
 
 
 @pytest.mark.parametrize("way", ["top", "hook"])
-def test_where_hooks_answer_for_a_freeze_there_has_to_be_one(scratch: Path, way: str) -> None:
+def test_freeze_by_hook_requires_a_hook(scratch: Path, way: str) -> None:
     hooked = HookSite(cli_site.Site(scratch, scratch / "source", scratch / "target"))
     hooked.prepare(more=f'[cutover]\nfreeze = "{way}"\n')
 

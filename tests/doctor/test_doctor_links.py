@@ -73,7 +73,7 @@ def test_links_inside_the_source_are_told(site: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_where_a_hook_makes_the_switch_it_is_looked_for(site: Site) -> None:
+def test_switch_by_hook_requires_a_hook(site: Site) -> None:
     set_up(site, '[cutover]\nswitch = "hook"\n')
     ((status, message),) = links(site)
     assert (status, "no pre-switch hook" in message) == ("failure", True)

@@ -93,7 +93,7 @@ def test_a_source_that_does_not_fit_is_told() -> None:
     assert "the source uses 60.0 GiB" in bytes_finding.message
 
 
-def test_what_the_target_keeps() -> None:
+def test_findings_of_target_capabilities() -> None:
     assert statuses(rules.check_capabilities(TargetCapabilities(), None, "")) == {"target keeps": FindingStatus.OK}
     xfs = TargetCapabilities(max_symlink_target_bytes=1023, max_acl_entries=5461)
     assert statuses(rules.check_capabilities(xfs, xfs, "")) == {"target keeps": FindingStatus.OK}
@@ -203,7 +203,7 @@ def judge(sight: HostState, *, filesystem: str | None = "beegfs") -> list[Findin
         (replace(FIT, facts=replace(FACTS, kernel="3.10.0-1160.el7.x86_64")), WARNING, "older than 4.18"),
     ],
 )
-def test_what_is_wrong_with_a_host(sight: HostState, status: FindingStatus, words: str) -> None:
+def test_findings_of_a_host(sight: HostState, status: FindingStatus, words: str) -> None:
     (finding,) = judge(sight)
     assert finding.status is status
     assert words in finding.message

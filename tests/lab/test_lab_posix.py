@@ -90,7 +90,7 @@ def test_up_and_down(scratch: Path) -> None:
     assert not take_down(scratch / "lab")
 
 
-def test_what_is_no_lab_is_left_alone(scratch: Path) -> None:
+def test_directories_without_a_lab_are_not_removed(scratch: Path) -> None:
     (scratch / "data").mkdir()
     (scratch / "data" / "thesis").write_text("x")
     with pytest.raises(Refused, match="is no lab"):

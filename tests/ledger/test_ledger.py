@@ -135,7 +135,7 @@ def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_tol
 # Limits that people set, and what runs were allowed.
 
 
-def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: MigrationLedger) -> None:
+def test_first_pause_is_kept_until_resumed(ledger: MigrationLedger) -> None:
     assert ledger.controls.now() == transfer.NO_CONTROLS
     ledger.controls.hold(by="anna", reason="exams", at_s=5.0)
     ledger.controls.hold(by="bob", reason="", at_s=6.0)
@@ -148,7 +148,7 @@ def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Migra
     assert ledger.controls.now().hold == transfer.Hold(since_s=9.0, by="bob")
 
 
-def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: MigrationLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_governor_state_of_a_run_is_kept_for_a_while(ledger: MigrationLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "KEPT_RECORDS", 10)
     assert ledger.governor.newest() is None
     run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="d")

@@ -112,7 +112,7 @@ def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site
 
 
 @pytest.mark.guarantee("old-ledger")
-def test_what_a_user_does_on_the_target_is_not_written_over(site: CutSite) -> None:
+def test_work_of_users_on_the_target_is_not_overwritten(site: CutSite) -> None:
     kept = keep(site)
     (site.source("ann") / "d1" / "f0001").write_bytes(b"changed before the cutover")
     site.cutover("ann")

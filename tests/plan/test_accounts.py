@@ -56,7 +56,7 @@ def test_owners_are_noted_by_the_lowest_limit_and_by_closed_accounts() -> None:
     assert noted({"s": 93}, users=PEOPLE) == {SurpriseKind.MANY_GROUPS: ["carol (94 groups)"]}
 
 
-def test_what_holds_for_every_owner_is_a_trait_of_the_host() -> None:
+def test_properties_of_all_owners_belong_to_the_host() -> None:
     assert noted({}, users={**SERVICES, **LEFT}) == {SurpriseKind.LEFT: ["dave (/sbin/nologin)", "erin (expired)"]}
     assert noted({}, users={**SERVICES, 1004: LEFT[1004]}) == {}
     strangers: dict[str, Any] = {"no_user": frozenset({7, 8}), "no_group": frozenset({9})}
@@ -76,7 +76,7 @@ def test_five_owners_are_named() -> None:
     assert said == "no account: uid 0, uid 1, uid 2, uid 3, uid 4, and 2 more"
 
 
-def test_what_cannot_be_looked_up_is_unknown_and_never_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_lookups_are_unknown_never_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
 
     def user(uid: int) -> Account | None:

@@ -146,7 +146,7 @@ ABSENT = {SurpriseKind(f"loss-{what}") for what in ("name", "device-node", "fifo
 
 
 @pytest.mark.parametrize("capabilities", [CUT, BEEGFS_CAPABILITIES, TargetCapabilities()])
-def test_what_cannot_be_there_is_what_the_copy_leaves_out(queries_of: Opener, capabilities: TargetCapabilities) -> None:
+def test_losses_are_the_paths_that_the_copy_omits(queries_of: Opener, capabilities: TargetCapabilities) -> None:
     names = [
         b"#fSiDs#",
         b"a#fSiDs#",
@@ -174,7 +174,7 @@ def test_what_cannot_be_there_is_what_the_copy_leaves_out(queries_of: Opener, ca
     assert told == {kind: (len(paths), tuple(sorted(paths)[:5])) for kind, paths in expected.items()}
 
 
-def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
+def test_changes_by_the_target_are_found(queries_of: Opener) -> None:
     acl = b"\x02\x00\x00\x00" + b"entry..." * 500
     entries = [
         invented(b"home/alice/time", mtime_ns=-1_500_000_000, size_bytes=3),

@@ -61,7 +61,7 @@ def limit(uid: int, size_bytes: int, *trees: bytes) -> OwnerLimit:
         ({A + b"/deep": 5, b"\xff": 1}, [own(A, 1)], [], dict.fromkeys((A + b"/deep", b"\xff"), "it is no user tree")),
     ],
 )
-def test_which_limits_an_owners_limit_can_stand_for(
+def test_source_limits_that_an_owner_limit_replaces(
     quotas: Mapping[bytes, int], owners: Sequence[TreeOwner], limits: Sequence[OwnerLimit], lost: Mapping[bytes, str]
 ) -> None:
     found, left = owner_limits(quotas.items(), owners, frozenset((A, B)))

@@ -298,7 +298,7 @@ def test_halves_are_a_partition_with_groups_whole(paths: list[ListedPath]) -> No
 
 
 @given(LISTS, st.sets(st.integers(min_value=0, max_value=29)))
-def test_what_is_set_apart_takes_its_group_along(paths: list[ListedPath], chosen: set[int]) -> None:
+def test_files_set_apart_keep_their_group(paths: list[ListedPath], chosen: set[int]) -> None:
     names = {b"p%d" % number for number in chosen}
     rest, apart = packing.set_apart(paths, names)
     assert sorted((*rest, *apart), key=lambda listed: listed.path) == sorted(paths, key=lambda listed: listed.path)

@@ -159,7 +159,7 @@ def test_the_chunk_lists_are_as_the_site_says_and_the_same_for_the_same_catalog(
 
 
 @pytest.mark.guarantee("target-losses")
-def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
+def test_losses_on_the_target_are_listed_per_tree(world: World) -> None:
     world.init(BEEGFS_CAPABILITIES)
     world.scanned(entries())
     plan = world.plan(PlanRequest(order=Order.SMALLEST)).plan
@@ -267,7 +267,7 @@ def test_owners_are_listed_by_tree_and_kind(world: World) -> None:
     assert not plan.problems
 
 
-def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:
+def test_users_beyond_their_limit_on_the_target_are_named(ready: World) -> None:
     asked: list[int] = []
 
     def limits(uids: Collection[int]) -> QuotaReading:
@@ -302,7 +302,7 @@ SEED, MORE = (PassKind.SEED,), (PassKind.SEED, PassKind.FINAL)
         (VERIFIED, [VERIFIED, CONVERGING, SEEDED, CONVERGING, VERIFIED]),
     ],
 )
-def test_what_follows_a_pass_or_a_verification_and_is_allowed(now: BatchState, after: list[BatchState]) -> None:
+def test_state_changes_after_a_pass_or_a_verification(now: BatchState, after: list[BatchState]) -> None:
     assert after == [
         after_delta(now, sent=False),
         after_delta(now, sent=True),

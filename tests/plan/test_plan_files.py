@@ -127,7 +127,7 @@ def test_a_chunk_that_is_not_there_is_refused(lists: ChunkListFiles, number: int
         lists.paths(found.chunk_list, number)
 
 
-def test_what_a_stream_gets_lies_beneath_its_tree() -> None:
+def test_paths_of_a_stream_are_beneath_its_tree() -> None:
     alice = [ListedPath(path=path, size_bytes=1) for path in (b"home/alice/b", b"home/alice", b"home/alice/a/c")]
     assert list(ListedPaths.of(alice).within(b"home/alice")) == [alice[0], alice[2]]
 
@@ -191,7 +191,7 @@ def test_lists_lie_below_their_directories(lists: ChunkListFiles, name: str) -> 
 
 @pytest.mark.parametrize("kind", [ChunkKind.FILES, *IN_RANGES])
 @pytest.mark.parametrize("brick", ["server-1:/brick", None])
-def test_where_halves_of_chunks_lie(lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None) -> None:
+def test_location_of_split_chunks(lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None) -> None:
     whole = chunk(9, list(HOSTILE), kind=kind)
     half = Chunk(number=31, kind=kind, tree=b"home/a", files=3, size_bytes=1, brick=brick)
     for _ in range(2):
@@ -326,7 +326,7 @@ def test_a_plan_that_was_edited_is_refused(change: Callable[[dict[str, Any]], ob
         (sealed(lambda content: content["surprises"][0].update(examples=[5])), "no path"),
     ],
 )
-def test_what_is_no_plan_of_this_version_is_said(text: str, message: str) -> None:
+def test_plans_of_other_versions_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         read_document(text, name="spring")
     assert caught.value.hint

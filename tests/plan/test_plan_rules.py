@@ -69,7 +69,7 @@ def test_catalogs_tell_it_too() -> None:
         assert again.bytes_per_day == pytest.approx(GIB)
 
 
-def test_what_else_changes_how_full_the_source_is_does_not_count() -> None:
+def test_other_changes_of_the_source_are_not_growth() -> None:
     steady = [SizeSample(at_s=day * DAY, size_bytes=TIB + day, whole_bytes=9) for day in range(20)]
     assert measure(steady, [], []).days == 19
     # A purge from day 3 to 5, and one that goes on: what was under way at either look is left out.

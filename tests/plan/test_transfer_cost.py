@@ -117,7 +117,7 @@ def test_batches_fit_one_after_the_other(
     assert which_fit(NEEDS, room, inodes_free=inodes_free, reserve_bytes=reserve_bytes) == expected
 
 
-def test_what_an_earlier_plan_brought_is_replaced_and_not_added_to() -> None:
+def test_content_of_earlier_plans_is_replaced() -> None:
     needs = {b"a": Need(size_bytes=100, inodes=10), b"b": Need(size_bytes=50, inodes=5)}
     assert still_needed(needs, {}) == Need(size_bytes=150, inodes=15)
     arrived = {b"a": Need(size_bytes=90, inodes=20), b"c": Need(size_bytes=1000, inodes=1000)}

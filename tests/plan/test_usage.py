@@ -52,7 +52,7 @@ def test_a_report_of_top_users_is_partial() -> None:
         ("Using", "filter path: /scratch/a\nUsing", "line 1: it counts only a part"),
     ],
 )
-def test_what_is_no_whole_report_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_truncated_usage_reports_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     text = (FIXTURES / "user-info.csv").read_text()
     assert old in text
     file = tmp_path / "report.csv"
@@ -106,7 +106,7 @@ def test_the_database_says_the_same_with_and_without_accounting(tmp_path: Path, 
         ("/nowhere/report.csv", "cannot be read: No such file"),
     ],
 )
-def test_what_cannot_be_read_is_told_without_the_password(source: str, said: str) -> None:
+def test_database_errors_omit_the_password(source: str, said: str) -> None:
     with pytest.raises(MigratorError, match=said) as caught:
         ranked(source)
     assert "secret" not in f"{caught.value.message} {caught.value.hint}"

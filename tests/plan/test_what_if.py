@@ -63,7 +63,7 @@ def test_sizes_are_given_as_people_write_them(files: str) -> None:
     ["", "bytes=1TB", "files=3", "bytes=1TB,files=many", "bytes=1TB,files=1,files=2", "bytes=1,files=1,size=3",
      "bytes=1,files=1,streams=0", "bytes=1,files=1,streams=²", "bytes=1 parsec,files=1"],
 )  # fmt: skip
-def test_what_is_not_understood_is_refused(text: str) -> None:
+def test_unknown_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_what_if(text, streams=4)
 

@@ -68,7 +68,7 @@ def test_files_are_archived_where_inode_numbers_are_not_trusted(world: World) ->
     source.close()
 
 
-def test_what_changed_since_the_list_or_vanished_is_left_out(world: World) -> None:
+def test_files_changed_or_deleted_since_the_list_are_left_out(world: World) -> None:
     for name in (b"stays", b"changed", b"gone", b"replaced"):
         write(world.tree + b"/" + name)
     rows = world.rows()
@@ -189,7 +189,7 @@ def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) 
     assert snapshot(os.fsencode(place), directories=False) == snapshot(world.tree, directories=False)
 
 
-def test_what_is_there_is_not_overwritten_unless_asked_for(world: World) -> None:
+def test_existing_files_are_overwritten_only_on_request(world: World) -> None:
     write(world.tree + b"/docs/a", b"archived")
     write(world.tree + b"/docs/b", b"archived too")
     world.archive(world.rows())
@@ -322,7 +322,7 @@ def test_a_damaged_or_missing_index_and_something_else_in_an_archives_place_refu
 
 
 @pytest.mark.parametrize("lost", ["000001.parquet", "000001.tar.zst"])
-def test_what_was_lost_before_the_switch_is_archived_again(world: World, place: Path, lost: str) -> None:
+def test_archives_lost_before_the_switch_are_written_again(world: World, place: Path, lost: str) -> None:
     write(world.tree + b"/file")
     world.archive(world.rows())
     (world.archives / lost).unlink()

@@ -41,7 +41,7 @@ def test_the_rule_of_a_tree_is_its_own_or_its_users_or_the_sites() -> None:
         reap_rules.choose_rules(ReapPolicy(rule=OLD, by_name={"carol": TINY}), [ALICE])
 
 
-def test_what_was_released_is_known_by_path_and_by_glob() -> None:
+def test_releases_match_by_path_and_by_glob() -> None:
     def one(pattern: bytes, *, is_glob: bool) -> ReapRelease:
         return ReapRelease(tree=b"home/alice", pattern=pattern, is_glob=is_glob, by="root", at_s=0.0)
 
@@ -238,7 +238,7 @@ def catalogs(draw: st.DrawFn) -> list[Entry]:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(entries=catalogs(), first=RULES, second=RULES)
-def test_what_is_matched_is_what_the_rules_say(entries: list[Entry], first: ReapRule, second: ReapRule) -> None:
+def test_reap_rules_match_their_files(entries: list[Entry], first: ReapRule, second: ReapRule) -> None:
     found = matched(entries, first, second)
     assert found == model(entries, ANN, first) | model(entries, BOB, second)
 

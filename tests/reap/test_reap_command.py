@@ -284,7 +284,7 @@ def test_archives_go_with_the_user_and_stand_for_his_files(cut: CutSite) -> None
 
 
 @pytest.mark.guarantee("archives")
-def test_what_is_skipped_keeps_the_source_until_it_is_released(cut: CutSite) -> None:
+def test_skipped_files_keep_the_source_until_released(cut: CutSite) -> None:
     source = cut.source("ben")
     record = verified(cut, "ben")
     assert (record["differences"], record["expected"]["skipped"]) == ({}, TINY)

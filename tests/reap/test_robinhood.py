@@ -78,7 +78,7 @@ CONDITIONS = "last_mod >= 90d and not (path == '/mnt/gl/home/alice/keep/*')"
         ("define_policy cleanup", "define_policy other", "files of any age and size"),
     ],
 )
-def test_what_reap_does_not_know_is_refused_by_name(old: str, new: str, said: str) -> None:
+def test_conditions_unknown_to_reap_are_refused_by_name(old: str, new: str, said: str) -> None:
     assert old in POLICY
     with pytest.raises(MigratorError, match=said):
         read_policy(POLICY.replace(old, new, 1), None, ROOT)
@@ -108,7 +108,7 @@ def written(*rules: ReapRule, kept: tuple[tuple[bytes, bytes], ...] = (), root: 
         ({}, b"a\nb", "opt-out of"),
     ],
 )
-def test_what_robinhood_does_not_know_is_refused_by_name(facts: dict[str, object], kept: bytes, said: str) -> None:
+def test_conditions_unknown_to_robinhood_are_refused_by_name(facts: dict[str, object], kept: bytes, said: str) -> None:
     with pytest.raises(Refused, match=said):
         written(rule(**facts), kept=((b"home/u0", b"home/u0/" + kept),))
 

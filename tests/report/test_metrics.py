@@ -206,7 +206,7 @@ def test_a_textfile_is_whole_and_for_everybody(site_file: Path, tmp_path: Path) 
         (("--interval", "10s"), 2, b""),
     ],
 )
-def test_what_is_refused(site_file: Path, words: tuple[str, ...], code: int, said: bytes) -> None:
+def test_invalid_options_are_refused(site_file: Path, words: tuple[str, ...], code: int, said: bytes) -> None:
     done = call(site_file, *words)
     assert done.returncode == code
     assert said in done.stderr

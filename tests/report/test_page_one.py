@@ -209,7 +209,7 @@ def test_a_migration_is_complete_with_its_last_purge(tmp_path: Path) -> None:
     assert whole.verdict.sentence != left.verdict.sentence
 
 
-def test_what_could_not_be_copied_of_a_moved_user_blocks_nothing() -> None:
+def test_failed_files_of_moved_users_block_nothing() -> None:
     bad = batch(3, BatchState.SEEDED, attention=model.AttentionCount(bad=1, vanished=0))
     given: dict[str, Any] = {"scan": None, "plan": made(model.PlanFacts, name="p"), "batches": [bad], "runs": ()}
     assert len(blockers(**given)) == 1

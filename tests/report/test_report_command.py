@@ -299,12 +299,12 @@ class TestEarlier:
         assert found.likely_at_s is None
 
     @pytest.mark.parametrize("content", ["", "[]", "{}", '{"status": 7}', "\x00", '{"status": {"at_s": null}}'])
-    def test_what_is_no_report(self, tmp_path: Path, content: str) -> None:
+    def test_invalid_reports_are_refused(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "other.json").write_text(content)
         with pytest.raises(UsageError, match="is not a report of migrator"):
             read_earlier(tmp_path / "other.json")
 
-    def test_what_is_not_there(self, tmp_path: Path) -> None:
+    def test_missing_reports_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot be read"):
             read_earlier(tmp_path)
 

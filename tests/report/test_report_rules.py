@@ -286,7 +286,7 @@ def test_all_runs_at_work_and_the_newest_of_each_verb_are_shown() -> None:
         (K.VERIFY_FINISHED, "b", group(K.VERIFY_FINISHED, "b", 20.0), ""),
     ],
 )
-def test_what_ends_an_incident(kind: EventKind, subject: str, ending: model.Incident, resolution: str) -> None:
+def test_incidents_are_resolved(kind: EventKind, subject: str, ending: model.Incident, resolution: str) -> None:
     never = group(K.HOST_LOST, "host z", 5.0)
     said = rules.incidents([group(kind, subject, 10.0), never], [ending])
     [one] = [one for one in said if one.subject == subject]
@@ -475,7 +475,7 @@ def test_reasons(found: model.SinceReport, reason: str) -> None:
     assert reason in found.reasons
 
 
-def test_what_a_forecast_expected_by_then() -> None:
+def test_expected_progress_since_an_earlier_forecast() -> None:
     assert rules.expected_bytes(EARLIER, THEN_S + 2.5 * DAY_S) == pytest.approx(100 * GIB)
     assert rules.expected_bytes(EARLIER, THEN_S + 90 * DAY_S) == pytest.approx(800 * GIB)
 

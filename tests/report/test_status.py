@@ -362,7 +362,7 @@ def delta(ledger: MigrationLedger, number: int) -> int:
     return made.id
 
 
-def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: MigrationLedger) -> None:
+def test_files_need_attention_until_a_later_pass_succeeds(ledger: MigrationLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)
     first = seed(ledger)

@@ -136,7 +136,7 @@ VERBS = (replace(RUN, id=2, verb="brick-drain", pid=4712), RUN, replace(RUN, id=
         ),
     ],
 )  # fmt: skip
-def test_what_the_screen_says(facts: WatchFacts, said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
+def test_content_of_the_screen(facts: WatchFacts, said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
     shown = drawn(facts, 120, 40)
     assert all(words in shown for words in said), shown
     assert not any(words in shown for words in not_said)

@@ -128,7 +128,7 @@ def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(ca
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 65_540, {431}),
     ],
 )
-def test_what_is_no_plain_request_is_refused(head: bytes, statuses: set[int]) -> None:
+def test_malformed_requests_are_refused(head: bytes, statuses: set[int]) -> None:
     with served() as server:
         found = reply(raw(server, head + b"\r\n\r\n"))
     assert found.status in statuses

@@ -72,9 +72,7 @@ def test_room_and_state_are_the_commands(tool: Tool, tmp_path: Path) -> None:
         ("exec sleep 1000", "it gave no answer in time"),
     ],
 )
-def test_what_the_command_cannot_tell_is_a_doubt_and_statfs_is_taken(
-    tool: Tool, tmp_path: Path, script: str, said: str
-) -> None:
+def test_unknown_output_is_a_doubt_and_statfs_is_used(tool: Tool, tmp_path: Path, script: str, said: str) -> None:
     asked = tool(script, timeout_s=1.0)
     answer = asyncio.run(asked.state())
     assert not answer.problems

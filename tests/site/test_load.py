@@ -170,7 +170,7 @@ def test_no_value_of_any_key_ends_in_anything_but_mistakes(value: str) -> None:
             assert any(mistake.startswith("line 3: unknown key zzz in [") for mistake in mistakes)
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_site_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         load_site(tmp_path)
     (tmp_path / "site.toml").write_bytes(b"name = '\xff'")
@@ -264,7 +264,7 @@ def test_quantities(parse: Callable[[str | float], float], text: str | float, va
         *((quantities.parse_share, text, "share") for text in ("", "101%", 1.01, -0.1, "half", float("nan"))),
     ],
 )
-def test_what_is_no_quantity(parse: Callable[[str | float], float], text: str | float, said: str) -> None:
+def test_invalid_quantities_are_refused(parse: Callable[[str | float], float], text: str | float, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse(text)
 
@@ -293,7 +293,7 @@ def draft(**changes: object) -> SiteDraft:
     return SiteDraft(**(facts | changes))  # type: ignore[arg-type]
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_quantities_are_read_back_as_written() -> None:
     written = draft(state_dir=Path("/var/lib/migrator"), target_path="archive", trees=("home/*", "p/*"))
     site = parse_site(render_site(written), FILE)
     assert (site.site.name, site.site.state_dir) == ("one", Path("/var/lib/migrator"))
@@ -316,7 +316,7 @@ def test_a_path_that_toml_cannot_hold_is_refused() -> None:
         render_site(draft(source_mount=Path("/mnt/\udcff")))
 
 
-def test_what_stands_there_as_a_comment_is_valid_too() -> None:
+def test_commented_lines_are_valid() -> None:
     """A reader takes the mark away from any line, and the file still loads."""
     head, _, rest = render_site(draft()).partition("\n\n")
     assert all(line.startswith("# ") for line in head.splitlines())

@@ -188,7 +188,7 @@ def lead_elsewhere(path: Path) -> None:
 @pytest.mark.guarantee("trusted-files")
 @pytest.mark.parametrize("change", [give_away, open_up, lead_elsewhere])
 @pytest.mark.parametrize("name", ["site.toml", "state", "tool", ""])
-def test_what_other_users_can_change_is_refused(site: Path, name: str, change: Callable[[Path], None]) -> None:
+def test_files_that_other_users_can_change_are_refused(site: Path, name: str, change: Callable[[Path], None]) -> None:
     assert load_site(site).site.name == "a"
     path = site.parent / name if name else site.parent
     change(path)
@@ -198,7 +198,7 @@ def test_what_other_users_can_change_is_refused(site: Path, name: str, change: C
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "large", "nested", "number"])
-def test_what_is_no_site_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+def test_invalid_site_files_are_refused_at_once(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "site.toml"
     match kind:
         case "fifo":

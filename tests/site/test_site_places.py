@@ -109,7 +109,7 @@ def test_the_only_ones_are_taken() -> None:
         ),
     ],
 )
-def test_what_is_not_clear_is_asked_for(mounts: list[Mount], said: str) -> None:
+def test_ambiguous_mounts_are_refused(mounts: list[Mount], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         draft(mounts)
     assert said in caught.value.message
