@@ -145,7 +145,7 @@ def stop_command(global_options: GlobalOptions, *, bricks: Sequence[str], dry_ru
 def status_command(global_options: GlobalOptions) -> ExitCode:
     """Show the progress of drains and additions from the ledger, also if glusterd is down."""
     with open_wiring(global_options).ledger(read_only=True) as ledger:
-        return present(global_options, read_bricks(ledger), "bricks.view:brick_standings_document")
+        return present(global_options, read_bricks(ledger), "bricks.view_status:brick_standings_document")
 
 
 def _drain(global_options: GlobalOptions, request: DrainRequest, *, back: bool) -> ExitCode:
@@ -157,7 +157,7 @@ def _drain(global_options: GlobalOptions, request: DrainRequest, *, back: bool) 
         request,
         drain_ports,
         entry=stop_drain if back else drain_bricks,
-        document="drain_document",
+        document="drain.view:drain_document",
     )
 
 
@@ -174,7 +174,7 @@ def _run(
     wiring = app.Wiring(site)
     with open_volume(wiring) as volume, wiring.ledger(read_only=request.dry_run) as ledger:
         summary = run_stage(wiring, partial(opened, wiring, volume, ledger), partial(entry, request))
-    return present(global_options, summary, f"bricks.view:{document}")
+    return present(global_options, summary, f"bricks.{document}")
 
 
 # --- `brick add`
@@ -246,7 +246,7 @@ def add_command(
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )
-    return _run(global_options, site, request, addition_ports, entry=add_bricks, document="addition_document")
+    return _run(global_options, site, request, addition_ports, entry=add_bricks, document="add.view:addition_document")
 
 
 @brick.command("forget")
@@ -263,7 +263,7 @@ def forget_command(global_options: GlobalOptions, *, bricks: Sequence[str], side
     wiring = open_wiring(global_options)
     with wiring.ledger() as ledger, wiring.locks().hold("brick forget", BRICKS_LOCK):
         forget_addition(bricks, AdditionSide(side), ledger, accept_hooks=accept_hooks, at_s=wiring.clock.now_s())
-        return present(global_options, read_bricks(ledger), "bricks.view:brick_standings_document")
+        return present(global_options, read_bricks(ledger), "bricks.view_status:brick_standings_document")
 
 
 # --- `brick retire`
@@ -287,5 +287,5 @@ def retire_command(global_options: GlobalOptions, *, dry_run: bool, confirm: str
         request,
         retirement_ports,
         entry=retire_volume,
-        document="retirement_document",
+        document="retire.view:retirement_document",
     )

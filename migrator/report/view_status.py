@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from migrator.beegfs.model import StorageSample, StorageState, StorageTarget, TargetKind
 from migrator.beegfs.rules import describe_target_space, describe_target_state, target_problems
-from migrator.bricks.view import addition_table, drain_table, retirement_facts
+from migrator.bricks.add.view import addition_table
+from migrator.bricks.drain.view import drain_table
+from migrator.bricks.retire.view import retirement_facts
 from migrator.catalog.model import CatalogRecord
 from migrator.core.blocker import Blocker
 from migrator.core.events import Finding, FindingStatus

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from migrator.bricks.add import model as add_model
+from migrator.bricks.add.view import addition_document
 from migrator.bricks.model import CallEnding
 from migrator.bricks.status import read_bricks
-from migrator.bricks.view import addition_document
 from migrator.core.errors import Refused
 from migrator.gluster.model import NewPlace, VolumeState, VolumeTask
 from migrator.hooks.model import HookStep

@@ -16,7 +16,7 @@ from migrator.bricks.retire import model as retire_model
 from migrator.bricks.retire.cover import WriteList
 from migrator.bricks.retire.model import RetirementState, UncoveredKind
 from migrator.bricks.retire.retire import RetirementPorts, retire_volume
-from migrator.bricks.view import retirement_document
+from migrator.bricks.retire.view import retirement_document
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
