@@ -8,7 +8,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain.model import DrainAudit, LeftKind, Leftover
+from migrator.bricks.drain.model_audit import DrainAudit, LeftKind, Leftover
 from migrator.bricks.drain.rules_audit import MOST_EXAMPLES, MOST_LEFTOVERS, BrickAudit, audit_of
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.clock import Clock

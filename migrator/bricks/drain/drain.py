@@ -16,7 +16,8 @@ from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.call import HOOK_STEPS, LOG, DrainCall, DrainPorts, bricks_of, hooked
 from migrator.bricks.drain.leftovers import write_commands
-from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
+from migrator.bricks.drain.model import DrainSnapshot
+from migrator.bricks.drain.model_audit import DrainAudit
 from migrator.bricks.drain.rules import next_step
 from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.snapshot import DrainSnapshots

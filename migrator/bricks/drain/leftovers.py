@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from migrator.bricks.drain.model import LeftKind, Leftover, VolumeName
+from migrator.bricks.drain.model_audit import LeftKind, Leftover, VolumeName
 from migrator.bricks.drain.rules_leftovers import commands
 from migrator.core.durable import replacing
 from migrator.core.entry import EntryType

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from migrator.bricks.drain.model_audit import DrainAudit
+from migrator.bricks.drain.model_preflight import DrainCheck
 from migrator.bricks.model import (
     FAILED_STATE,
     GIVE_UP_STEP,
@@ -18,12 +20,8 @@ from migrator.bricks.model import (
     merged_options,
 )
 from migrator.bricks.progress import TaskSample, last_counts
-from migrator.catalog.model import StrangeFiles
-from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import (
-    BrickMarks,
-    BrickRoom,
     ChangedOption,
     PlaceSeen,
     TaskProgress,
@@ -269,124 +267,7 @@ def is_drained(records: Iterable[DrainRecord], before: str, after: str, *, since
     return False
 
 
-# Facts for the preflight checks. None always means unknown.
-
-
-class BrickLoad(Struct, frozen=True, kw_only=True):
-    """The content of a brick, from its walk or the catalog: names of files, allocated bytes, and the largest file."""
-
-    files: int
-    allocated_bytes: int
-    largest_bytes: int
-
-
-class RetainedSource(Struct, frozen=True, kw_only=True):
-    """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover. `due_in_s` is the
-    time until their source may be purged ([cutover] retain).
-    """
-
-    tree: bytes
-    user: str
-    plan: str
-    files: int
-    size_bytes: int
-    due_in_s: float
-
-
-class DrainFacts(Struct, frozen=True, kw_only=True):
-    """The facts for the preflight checks of a drain.
-
-    `task_of_record` is the id of a failed drain that this attempt started itself. `rooms` covers all bricks; `load` is
-    the content of the leaving subvolume. `min_free_disk` is the option's value in effect (`10%`, or bytes). `versions`
-    has the GlusterFS version of each host of the volume. `open_files` counts clients' descriptors on the leaving
-    bricks; `open_files_accepted` is set if the operator accepts them. `drains_elsewhere` names other bricks whose drain
-    has not ended.
-
-    `scanned` is set if a complete catalog includes the bricks. `catalog_is_old` is set if another drain or an addition
-    has moved files between bricks since then. From the catalog, `linked_symlinks` are symlinks with several names on
-    the leaving bricks, and `retained` are files there of users who work on the target. `retained_accepted` allows
-    moving them in vain. `strange` files were created on the volume's bricks without Gluster. `marks` are those of
-    earlier drains on the leaving bricks. They are not queried if an own drain (`task_of_record`) has left some.
-    """
-
-    bricks: tuple[str, ...]
-    state: VolumeState
-    tasks: tuple[VolumeTask, ...]
-    task_of_record: str | None
-    rooms: Mapping[str, BrickRoom] | None
-    load: BrickLoad | None
-    min_free_disk: str | None
-    versions: Mapping[str, str | None]
-    open_files: int | None
-    open_files_accepted: bool
-    drains_elsewhere: tuple[str, ...]
-    scanned: bool
-    catalog_is_old: bool = False
-    linked_symlinks: tuple[bytes, ...] = ()
-    retained: tuple[RetainedSource, ...] = ()
-    retained_accepted: bool = False
-    strange: tuple[StrangeFiles, ...] = ()
-    marks: tuple[BrickMarks, ...] | None = ()
-
-
 # Snapshots of the volume, and the acts that follow from them.
-
-
-class LeftKind(StrEnum):
-    """The kind of a finding of an audit on a brick."""
-
-    FILE = "file"
-    MAY_BE_DATA = "may-be-data"
-    NO_GFID = "no-gfid"
-    UNREADABLE = "unreadable"
-
-
-class Leftover(Struct, frozen=True, kw_only=True):
-    """A finding of an audit. The fields after `path` are known for files (`type` None: they are not); `reason` is the
-    walk's for all others. `link_count` excludes Gluster's own link.
-    """
-
-    brick: str
-    kind: LeftKind
-    path: bytes
-    type: EntryType | None = None
-    size_bytes: int = 0
-    gfid: bytes = b""
-    link_count: int = 1
-    reason: str = ""
-
-
-class VolumeName(Struct, frozen=True, kw_only=True):
-    """What the mount shows under a name. `gfid` is empty if it is not reported."""
-
-    gfid: bytes
-    type: EntryType
-    size_bytes: int
-
-
-class DrainAudit(Struct, frozen=True, kw_only=True):
-    """The newest audit by this process: every brick of the drain, walked on its host.
-
-    `left` counts entries that are not directories, link-to files or Gluster's own. `unsure` counts entries whose kind
-    is not certain. `whole` is set if every brick was walked and nothing was unreadable. `examples` and `reasons` are
-    for people. `leftovers` are the first findings, `list_file` lists all, and `commands_file` has the commands for an
-    administrator.
-    """
-
-    started_at_s: float
-    whole: bool
-    left: int
-    unsure: int
-    examples: tuple[bytes, ...] = ()
-    reasons: tuple[str, ...] = ()
-    leftovers: tuple[Leftover, ...] = ()
-    list_file: str | None = None
-    commands_file: str | None = None
-
-    @property
-    def clean(self) -> bool:
-        """Return whether the audit is complete and found no data left."""
-        return self.whole and not self.left and not self.unsure
 
 
 class DrainSnapshot(Struct, frozen=True, kw_only=True):
@@ -463,29 +344,6 @@ class DrainRequest(BrickRequest, frozen=True, kw_only=True):
     confirm: str | None = None
     accept_open_files: bool = False
     accept_retained: bool = False
-
-
-class DrainCheck(Struct, frozen=True, kw_only=True):
-    """The facts of the preflight checks. None means unknown. `rooms` has the remaining bricks by name. `used_bytes`
-    and `used_inodes` are those of the leaving bricks. `catalog` is the source of `files`, `size_bytes`,
-    `largest_bytes`, `linked_symlinks` and `retained` (files of users who work on the target). `problems` are the
-    reasons against a start.
-    """
-
-    problems: tuple[str, ...]
-    used_bytes: int | None
-    used_inodes: int | None
-    rooms: Mapping[str, BrickRoom] | None
-    min_free_disk: str | None
-    versions: Mapping[str, str | None]
-    open_files: int | None
-    catalog: str | None
-    catalog_at_s: float | None
-    files: int | None
-    size_bytes: int | None
-    largest_bytes: int | None
-    linked_symlinks: tuple[bytes, ...] = ()
-    retained: tuple[RetainedSource, ...] = ()
 
 
 class DrainSummary(CallSummary, frozen=True, kw_only=True):

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from migrator.bricks.drain import model
-from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
+from migrator.bricks.drain.model import DrainSnapshot
+from migrator.bricks.drain.model_audit import DrainAudit
 from migrator.bricks.volume import (
     Membership,
     halt_until,

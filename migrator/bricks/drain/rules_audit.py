@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from migrator.bricks.drain import model
-from migrator.bricks.drain.model import DrainAudit
+from migrator.bricks.drain.model_audit import DrainAudit, Leftover
 from migrator.core.units import several
 
 MOST_EXAMPLES = 20
@@ -37,7 +36,7 @@ class BrickAudit:
     left: list[bytes] = field(default_factory=list)
     may_be_data: list[bytes] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    leftovers: list[model.Leftover] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
 
 
 def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> DrainAudit:

@@ -7,7 +7,7 @@ what takes a name away compares before.
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from migrator.bricks.drain.model import LeftKind, Leftover, VolumeName
+from migrator.bricks.drain.model_audit import LeftKind, Leftover, VolumeName
 from migrator.core.entry import EntryType
 from migrator.core.paths import name as base
 from migrator.core.paths import parent, shell_quoted, show

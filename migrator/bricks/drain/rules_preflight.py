@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from migrator.bricks.drain import model
+from migrator.bricks.drain.model_preflight import BrickLoad, DrainFacts, RetainedSource
 from migrator.bricks.drain.rules import structure_problems
 from migrator.bricks.model import BrickOperation
 from migrator.bricks.volume import condition_problems, other_work
@@ -29,7 +29,7 @@ from migrator.scan.rules import strange_problems
 
 def retained_sources(
     trees: Sequence[TreeOnBricks], newest: Mapping[bytes, CutoverRecord], *, retain_s: float, now_s: float
-) -> tuple[model.RetainedSource, ...]:
+) -> tuple[RetainedSource, ...]:
     """Return the `trees` on these bricks of users who work on the target, by the newest cutover of each, those with
     most bytes first.
     """
@@ -40,7 +40,7 @@ def retained_sources(
             continue
         due_at_s = record.times.get(CutoverState.THAWED, record.since_s) + retain_s
         found.append(
-            model.RetainedSource(
+            RetainedSource(
                 tree=tree.tree,
                 user=record.tree.user,
                 plan=record.plan,
@@ -52,7 +52,7 @@ def retained_sources(
     return tuple(sorted(found, key=lambda one: (-one.size_bytes, one.tree)))
 
 
-def retained_problems(sources: Sequence[model.RetainedSource], *, accepted: bool) -> Iterator[str]:
+def retained_problems(sources: Sequence[RetainedSource], *, accepted: bool) -> Iterator[str]:
     """Return why a drain should wait for a purge."""
     if sources and not accepted:
         later_s = max(one.due_in_s for one in sources)
@@ -63,7 +63,7 @@ def retained_problems(sources: Sequence[model.RetainedSource], *, accepted: bool
         )
 
 
-def describe_retained(sources: Sequence[model.RetainedSource]) -> str:
+def describe_retained(sources: Sequence[RetainedSource]) -> str:
     """Describe whose sources are there, and how large they are."""
     files, size_bytes = sum(one.files for one in sources), sum(one.size_bytes for one in sources)
     users = list(dict.fromkeys(one.user for one in sources))
@@ -73,7 +73,7 @@ def describe_retained(sources: Sequence[model.RetainedSource]) -> str:
     )
 
 
-def purge_commands(sources: Sequence[model.RetainedSource]) -> tuple[str, ...]:
+def purge_commands(sources: Sequence[RetainedSource]) -> tuple[str, ...]:
     """Return the commands that show how to purge them, for each plan that they were cut over by."""
     users: dict[str, list[str]] = {}
     for one in sources:
@@ -99,14 +99,14 @@ _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 <<
 """Units in Gluster's options: powers of 1,024."""
 
 
-def failure_causes(facts: model.DrainFacts) -> tuple[str, ...]:
+def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
     """Return possible causes of a failed drain: bricks, hosts, heals, and too little room for the files."""
     room = () if structure_problems(facts.state, facts.bricks) else _room(facts)
     return (*condition_problems(facts.state), *room)
 
 
 @collected
-def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
+def drain_problems(facts: DrainFacts) -> Iterator[str]:
     """Return all failed preflight checks, each with its remedy; empty if the drain may begin."""
     state = facts.state
     structure = structure_problems(state, facts.bricks)
@@ -141,7 +141,7 @@ def catalog_is_old(
     return any(scanned_at_s < at_s for one in operations for at_s in one.moved_at_s(bricks))
 
 
-def _room(facts: model.DrainFacts) -> Iterator[str]:
+def _room(facts: DrainFacts) -> Iterator[str]:
     """Gluster places a file by its name and not by room. Every brick must have room for its share, and for the largest
     file.
     """
@@ -158,7 +158,7 @@ def _room(facts: model.DrainFacts) -> Iterator[str]:
         # Gluster weights layouts by size if the volume is set so, and evenly otherwise. The greater share counts.
         by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
         weight = max(1 / len(staying), by_size) * (1 + _MARGIN_SHARE)
-        need = model.BrickLoad(
+        need = BrickLoad(
             files=ceil(load.files * weight),
             allocated_bytes=ceil(load.allocated_bytes * weight),
             largest_bytes=load.largest_bytes,
@@ -182,7 +182,7 @@ def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:
     return 0 if room is None or room.total_bytes is None else room.total_bytes
 
 
-def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: model.BrickLoad) -> Iterator[str]:
+def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: BrickLoad) -> Iterator[str]:
     if room is None or room.free_bytes is None or room.total_bytes is None or room.free_inodes is None:
         yield f"the room on {brick.name} is unknown"
         return
@@ -222,7 +222,7 @@ def _not_negative(size_bytes: int) -> int | None:
     return size_bytes if size_bytes >= 0 else None
 
 
-def _open_files(facts: model.DrainFacts) -> Iterator[str]:
+def _open_files(facts: DrainFacts) -> Iterator[str]:
     if facts.open_files_accepted:
         return
     if facts.open_files is None:

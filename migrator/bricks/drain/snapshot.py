@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.call import DrainCall, bricks_of
-from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
+from migrator.bricks.drain.model import DrainSnapshot
+from migrator.bricks.drain.model_audit import DrainAudit
+from migrator.bricks.drain.model_preflight import BrickLoad, DrainCheck, DrainFacts, RetainedSource
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.progress import StallWatch, TaskSample, samples_of
@@ -54,10 +56,10 @@ class DrainSnapshots:
     stalls: StallWatch = field(init=False)
     audit: DrainAudit | None = None
     named: DrainAudit | None = None
-    check: model.DrainCheck | None = None
+    check: DrainCheck | None = None
     host_was_away: bool = False
     samples: Sequence[TaskSample] = ()
-    facts: model.DrainFacts | None = None
+    facts: DrainFacts | None = None
     _content: tuple[CatalogRecord, BrickContent] | None = None
     _marks: tuple[BrickMarks, ...] | None = None
     _silent_task: tuple[str, float] | None = None
@@ -66,9 +68,7 @@ class DrainSnapshots:
     def __post_init__(self) -> None:
         self.stalls = StallWatch(incomplete_s=self.call.now_s())
 
-    async def preflight(
-        self, record: model.DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]
-    ) -> model.DrainCheck:
+    async def preflight(self, record: model.DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]) -> DrainCheck:
         """Gather all facts of the preflight checks, and the failed checks. Changes nothing, and an unreadable fact
         never raises.
         """
@@ -87,8 +87,8 @@ class DrainSnapshots:
         inodes = _most_used([(room.total_inodes, room.free_inodes) for room in own])
         load = None
         if content is not None and size is not None and inodes is not None:
-            load = model.BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
-        self.facts = facts = model.DrainFacts(
+            load = BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
+        self.facts = facts = DrainFacts(
             bricks=record.bricks,
             state=state,
             tasks=tuple(tasks),
@@ -113,7 +113,7 @@ class DrainSnapshots:
             strange=await strange_now(ports.ledger.scans, ports.strange, state.bricks, state.volume_id) or (),
             marks=await self._marks_of(record, leaving, state),
         )
-        return model.DrainCheck(
+        return DrainCheck(
             problems=drain_problems(facts),
             used_bytes=size,
             used_inodes=inodes,
@@ -130,7 +130,7 @@ class DrainSnapshots:
             retained=retained,
         )
 
-    def _retained(self, trees: Sequence[TreeOnBricks]) -> tuple[model.RetainedSource, ...]:
+    def _retained(self, trees: Sequence[TreeOnBricks]) -> tuple[RetainedSource, ...]:
         """Return the sources of users who work on the target."""
         ports = self.call.ports
         cutovers = {one.tree: ports.ledger.cutovers.latest(one.tree) for one in trees}

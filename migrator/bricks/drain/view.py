@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from migrator.bricks.drain.model import DrainCheck, DrainStanding, DrainSummary
+from migrator.bricks.drain.model import DrainStanding, DrainSummary
+from migrator.bricks.drain.model_preflight import DrainCheck
 from migrator.bricks.drain.rules_preflight import describe_retained
 from migrator.bricks.model import CallEnding
 from migrator.bricks.view_cells import UNKNOWN, count_text, progress_cells, size_text

@@ -10,7 +10,8 @@ import pytest
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
 from migrator.bricks.drain.drain import DrainProcedure
-from migrator.bricks.drain.model import DrainAudit, DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.model import DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.model_audit import DrainAudit
 from migrator.bricks.drain.rules_audit import MOST_EXAMPLES
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType

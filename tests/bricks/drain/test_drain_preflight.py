@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
-from migrator.bricks.drain.model import BrickLoad, DrainFacts, DrainRecord, DrainState, RetainedSource
+from migrator.bricks.drain.model import DrainRecord, DrainState
+from migrator.bricks.drain.model_preflight import BrickLoad, DrainFacts, RetainedSource
 from migrator.bricks.drain.rules import structure_problems
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, purge_commands, retained_sources
 from migrator.catalog.model import StrangeFiles, TreeOnBricks

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from migrator.bricks.drain import model as drain
 from migrator.bricks.drain import rules
-from migrator.bricks.drain.model import DrainAudit, DrainSnapshot
+from migrator.bricks.drain.model import DrainSnapshot
+from migrator.bricks.drain.model_audit import DrainAudit
 from migrator.bricks.drain.rules import begin_again, begin_stop, next_step
 from migrator.gluster.model import PlaceSeen, TaskCounters, TaskProgress, TaskStatus
 from migrator.operations.model import Act, Finished, Halt

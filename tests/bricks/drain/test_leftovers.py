@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bricks.drain.model import LeftKind, Leftover, VolumeName
+from migrator.bricks.drain.model_audit import LeftKind, Leftover, VolumeName
 from migrator.bricks.drain.rules_leftovers import commands
 from migrator.core.entry import EntryType
 from migrator.lab.model import LabBrick

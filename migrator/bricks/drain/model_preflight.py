@@ -1,0 +1,88 @@
+"""Facts for the preflight checks of a drain. None always means unknown. Pure."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from migrator.catalog.model import StrangeFiles
+from migrator.gluster.model import BrickMarks, BrickRoom, VolumeState, VolumeTask
+
+
+class BrickLoad(Struct, frozen=True, kw_only=True):
+    """The content of a brick, from its walk or the catalog: names of files, allocated bytes, and the largest file."""
+
+    files: int
+    allocated_bytes: int
+    largest_bytes: int
+
+
+class RetainedSource(Struct, frozen=True, kw_only=True):
+    """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover. `due_in_s` is the
+    time until their source may be purged ([cutover] retain).
+    """
+
+    tree: bytes
+    user: str
+    plan: str
+    files: int
+    size_bytes: int
+    due_in_s: float
+
+
+class DrainFacts(Struct, frozen=True, kw_only=True):
+    """The facts for the preflight checks of a drain.
+
+    `task_of_record` is the id of a failed drain that this attempt started itself. `rooms` covers all bricks; `load` is
+    the content of the leaving subvolume. `min_free_disk` is the option's value in effect (`10%`, or bytes). `versions`
+    has the GlusterFS version of each host of the volume. `open_files` counts clients' descriptors on the leaving
+    bricks; `open_files_accepted` is set if the operator accepts them. `drains_elsewhere` names other bricks whose drain
+    has not ended.
+
+    `scanned` is set if a complete catalog includes the bricks. `catalog_is_old` is set if another drain or an addition
+    has moved files between bricks since then. From the catalog, `linked_symlinks` are symlinks with several names on
+    the leaving bricks, and `retained` are files there of users who work on the target. `retained_accepted` allows
+    moving them in vain. `strange` files were created on the volume's bricks without Gluster. `marks` are those of
+    earlier drains on the leaving bricks. They are not queried if an own drain (`task_of_record`) has left some.
+    """
+
+    bricks: tuple[str, ...]
+    state: VolumeState
+    tasks: tuple[VolumeTask, ...]
+    task_of_record: str | None
+    rooms: Mapping[str, BrickRoom] | None
+    load: BrickLoad | None
+    min_free_disk: str | None
+    versions: Mapping[str, str | None]
+    open_files: int | None
+    open_files_accepted: bool
+    drains_elsewhere: tuple[str, ...]
+    scanned: bool
+    catalog_is_old: bool = False
+    linked_symlinks: tuple[bytes, ...] = ()
+    retained: tuple[RetainedSource, ...] = ()
+    retained_accepted: bool = False
+    strange: tuple[StrangeFiles, ...] = ()
+    marks: tuple[BrickMarks, ...] | None = ()
+
+
+class DrainCheck(Struct, frozen=True, kw_only=True):
+    """The facts of the preflight checks. None means unknown. `rooms` has the remaining bricks by name. `used_bytes`
+    and `used_inodes` are those of the leaving bricks. `catalog` is the source of `files`, `size_bytes`,
+    `largest_bytes`, `linked_symlinks` and `retained` (files of users who work on the target). `problems` are the
+    reasons against a start.
+    """
+
+    problems: tuple[str, ...]
+    used_bytes: int | None
+    used_inodes: int | None
+    rooms: Mapping[str, BrickRoom] | None
+    min_free_disk: str | None
+    versions: Mapping[str, str | None]
+    open_files: int | None
+    catalog: str | None
+    catalog_at_s: float | None
+    files: int | None
+    size_bytes: int | None
+    largest_bytes: int | None
+    linked_symlinks: tuple[bytes, ...] = ()
+    retained: tuple[RetainedSource, ...] = ()
