@@ -283,4 +283,4 @@ def last_polled(at_s: float | None, now_s: float) -> str:
     """Return how long ago a drain or an addition was polled, to append to a sentence; empty if never. After the clock
     was set back, the age is never negative.
     """
-    return "" if at_s is None else f", last looked at {format_duration(max(now_s - at_s, 0.0))} ago"
+    return "" if at_s is None else f", last polled {format_duration(max(now_s - at_s, 0.0))} ago"

@@ -60,7 +60,7 @@ class MountedPlaces:
             name = tree.rpartition(b"/")[2]
             facts = os.stat(name, dir_fd=above_fd, follow_symlinks=False)
             if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device or not stat.S_ISDIR(facts.st_mode):
-                raise OSError(errno.ESTALE, "another directory stands in its place", tree)
+                raise OSError(errno.ESTALE, "another directory is in its place", tree)
             # A rename replaces an empty directory; nothing but this program writes to the place.
             os.rename(name, TREE_NAME, src_dir_fd=above_fd, dst_dir_fd=place_fd)
             moved = os.stat(TREE_NAME, dir_fd=place_fd, follow_symlinks=False)
@@ -78,7 +78,7 @@ class MountedPlaces:
             facts = os.fstat(fd)
             closed = (os.geteuid(), CLOSED_MODE)
             if facts.st_dev != self._device or facts.st_ino & INO_MASK != expected.ino:
-                raise OSError(errno.ESTALE, "another directory stands in its place", path)
+                raise OSError(errno.ESTALE, "another directory is in its place", path)
             now = (facts.st_uid, stat.S_IMODE(facts.st_mode))
             if now == closed:
                 return
@@ -100,7 +100,7 @@ class MountedPlaces:
         ):
             facts = os.fstat(fd)
             if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device:
-                raise OSError(errno.ESTALE, "another directory stands in its place", path)
+                raise OSError(errno.ESTALE, "another directory is in its place", path)
             os.setxattr(descriptor_path(fd), _KNOWN_AS, known_as)
             os.fsync(fd)
             os.rename(path.rpartition(b"/")[2], name, src_dir_fd=above_fd, dst_dir_fd=place_fd)

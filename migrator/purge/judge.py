@@ -226,7 +226,7 @@ class PathJudge:
                 capabilities=self._capabilities,
             )
         except OSError as error:
-            return model.stays(f"cannot be looked at on the target: {failure_reason(error)}")
+            return model.stays(f"cannot be read on the target: {failure_reason(error)}")
         if found is None or target is None or verdict is not model.COVERED or proof.type is not EntryType.FILE:
             return verdict
         if self._surveys and not self._reread:

@@ -257,7 +257,7 @@ def open_path_reasons(tree: UserTree, lacking: int, skipped: int, *, carried: bo
     found: list[str] = []
     if lacking:
         found.append(
-            f"there is no proof on the target for {several(lacking, 'path')} of {show(tree.path)}: bring over by hand what is missed "
+            f"there is no proof on the target for {several(lacking, 'path')} of {show(tree.path)}: copy by hand what is missing "
             f"there, or remove it on the source; or move {tree.user} back with `migrator rollback`, and over again"
         )
     if lacking and carried:
@@ -415,11 +415,11 @@ def _same(proof: model.Proof, target: Entry, capabilities: TargetCapabilities) -
 def judge_archive(proof: model.Proof, archive: Entry | None) -> PathVerdict:
     """As `judge_target`, for a path in an archive: the archive must exist with its proven size."""
     if proof.archive is None or archive is None:
-        return model.stays("lies in an archive that is not on the target any more")
+        return model.stays("is in an archive that is no longer on the target")
     if proof.archive.size_bytes is None:
-        return model.stays("lies in an archive that does not count: it was not read back, or was lost since")
+        return model.stays("is in an archive that does not count: it was not read back, or was lost since")
     if archive.type is not EntryType.FILE or archive.size_bytes != proof.archive.size_bytes:
-        return model.stays("lies in an archive that is another one than was verified")
+        return model.stays("is in an archive that differs from the verified one")
     return model.COVERED
 
 

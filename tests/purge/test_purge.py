@@ -356,7 +356,7 @@ def test_a_writer_stops_it(site: PurgeSite) -> None:
 @pytest.mark.exhaustive
 def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     site.leads_to = OSError(5, "no answer")
-    refused(site, "leads cannot be seen")
+    refused(site, "the destination of")
     site.leads_to = LinkState.TARGET
     site.storage = ("a target of BeeGFS is not well: 3 Offline Good",)
     refused(site, "3 Offline Good")
@@ -366,7 +366,7 @@ def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     site.source.chmod(0o500)
     away = site.target.rename(site.world.target_path / "away")
     site.target.mkdir()
-    refused(site, "is empty: nothing of what was moved is there")
+    refused(site, "is empty: the moved files are gone")
     site.target.rmdir()
     away.rename(site.target)
     assert site.proof.manifest is not None

@@ -85,9 +85,9 @@ async def add_bricks(request: model.AdditionRequest, ports: AdditionPorts) -> mo
     if known is not None and _begins_anew(known, state, request):
         known = None
     if known is not None and known.state not in model.UNTOUCHED_STATES and known.instead_of != request.instead_of:
-        instead = "no other brick" if known.instead_of is None else known.instead_of
+        instead = "no brick" if known.instead_of is None else known.instead_of
         raise UsageError(
-            f"{known.shown_bricks} is being added in the place of {instead}",
+            f"{known.shown_bricks} is being added to replace {instead}",
             hint="run the same command as the first time: it resumes",
         )
     call: AdditionCall = Call(ports=ports, request=request, site=site, log=LOG)

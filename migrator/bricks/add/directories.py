@@ -150,7 +150,7 @@ async def still_shut_directories(call: AdditionCall, record: AdditionRecord) -> 
     try:
         left = await call.ports.blocking(still_shut, timeout_s=_TIMEOUT_S)
     except (OSError, TimeoutError) as error:
-        _warn(call, record, f"whether directories are still shut cannot be seen ({reason_of(error)})")
+        _warn(call, record, f"the listed directories cannot be read ({reason_of(error)})")
         return record
     return call.ports.ledger.additions.note(record.id, AdditionNotes(directories=left))
 

@@ -299,7 +299,7 @@ class AdditionSnapshot(Struct, frozen=True, kw_only=True):
 
     def place(self, name: str) -> NewPlace:
         """Return the place of a brick; `unread` if this snapshot does not have it."""
-        return self.places.get(name) or NewPlace(name=name, unread="it was not looked at")
+        return self.places.get(name) or NewPlace(name=name, unread="it was not inspected")
 
 
 class Wish(Struct, frozen=True, kw_only=True):

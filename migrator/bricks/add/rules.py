@@ -76,7 +76,7 @@ def next_in_place(record: model.AdditionRecord, seen: AdditionSnapshot, wish: mo
     if brick is None:
         # Gluster does not list the brick for a moment while the commit puts it in.
         words = f"{name} is not in volume {record.volume}: it was removed outside of this program"
-        return halt_until(words, "look at `gluster volume info`, correct it by hand", look_again=True)
+        return halt_until(words, "see `gluster volume info`, correct it by hand", look_again=True)
     if record.state is _S.TAKING_BACK:
         return _taking_back(record, seen, brick)
     if wish.take_back:
@@ -142,7 +142,7 @@ def _in_again(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick
     if not place.unread and not _is_new(record, place):
         where = f"{brick.host}:{place.mount or '/'}"
         return halt_until(
-            f"{record.shown_bricks} lies on another file system ({where}) than the one that was put in",
+            f"{record.shown_bricks} is on another file system ({where}) than the one that was put in",
             "its content may be incomplete. End the brick's process, mount the file system that was put in, "
             f"start the brick (`gluster volume start {record.volume} force`)",
         )
@@ -480,7 +480,7 @@ def _away(one: model.AdditionStanding) -> str:
     """An in-place replacement keeps its brick offline meanwhile."""
     if one.instead_of not in one.bricks or one.state not in model.AWAY_STATES:
         return ""
-    return "; the brick is offline for the exchange of its disk, and its files have a copy less"
+    return "; the brick is offline for the exchange of its disk, and its files have one copy less"
 
 
 def _directories(one: model.AdditionStanding) -> Iterator[Blocker]:

@@ -28,14 +28,14 @@ def describe_end(record: AdditionRecord) -> str:
     if record.side is AdditionSide.TARGET:
         return f"{record.shown_bricks} is part of the target, whose new capacity is seen"
     if record.state is AdditionState.TAKEN_BACK:
-        return f"{record.shown_bricks} serves again what it held, and is healed"
+        return f"{record.shown_bricks} serves its old content again, and is healed"
     if record.in_place:
         return (
             f"{record.shown_bricks} is in volume {record.volume} on its new file system, and healed (with --once-more its disk "
             "is exchanged again)"
         )
     if record.instead_of is not None:
-        return f"{record.shown_bricks} is in volume {record.volume} in the place of {record.instead_of}, and healed"
+        return f"{record.shown_bricks} has replaced {record.instead_of} in volume {record.volume}, and is healed"
     return f"{record.shown_bricks} is in volume {record.volume}, and directories take new files there"
 
 
@@ -72,7 +72,7 @@ def place_problems(record: AdditionRecord, seen: AdditionSnapshot, wish: Wish) -
     mounts = Counter((host_of(name), place.mount) for name, place in seen.places.items() if place.own)
     for (host, mount), count in mounts.items():
         if count > 1:
-            yield f"{count} of the new bricks lie on one file system ({host}:{mount})"
+            yield f"{count} of the new bricks are on one file system ({host}:{mount})"
 
 
 def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
@@ -96,11 +96,11 @@ def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> I
         stale = " of an old brick" if place.stale else ""
         yield (
             f"{place.name} is not empty: it holds what is left{stale} ({', '.join(place.entries[:3])}). Taking marks off is "
-            "not enough then: directories would be listed twice. Look whether anybody needs it, and make a new file system"
+            "not enough then: directories would be listed twice. Check that no one needs it, and make a new file system"
         )
         return
     if place.others:
-        yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
+        yield f"the file system of {place.name} has other entries: {', '.join(place.others[:3])}"
     if place.stale:
         yield from _stale(place, seen)
 
@@ -118,7 +118,7 @@ def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
         )
         return
     if place.others:
-        yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
+        yield f"the file system of {place.name} has other entries: {', '.join(place.others[:3])}"
     if not place.filesystem_id:
         yield f"the file system at {place.mount} on {host_of(place.name)} has no id that tells it from others: use XFS"
     elif place.stale and not begun_to_put_in(record, place):
@@ -216,7 +216,7 @@ def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
             if size > 1 and number > 1:
                 yield (
                     f"{number} bricks of one set are on {host}: the set is lost with that host; name the bricks so that those "
-                    f"of a set follow each other and lie on {size} hosts"
+                    f"of a set follow each other and are on {size} hosts"
                 )
     yield from _hosts_known(record, state)
 
@@ -257,7 +257,7 @@ def swap_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[st
         return
     for name in record.bricks:
         if any(brick.host == host_of(name) for brick in members if brick.name != old):
-            yield f"another brick of the same set lies on {host_of(name)} already: the set would be lost with that host"
+            yield f"another brick of the same set is on {host_of(name)}: the set would be lost with that host"
     yield from _hosts_known(record, state)
 
 

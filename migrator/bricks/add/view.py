@@ -29,7 +29,7 @@ def _new_bricks(one: AdditionStanding) -> str:
     return ", ".join(one.bricks) + instead
 
 
-def _looked_at(one: AdditionStanding) -> str:
+def _examined(one: AdditionStanding) -> str:
     return format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}")
 
 
@@ -39,10 +39,10 @@ _ADDITION: document.Cells[AdditionStanding] = (
     (text("state"), lambda one: one.state.value),
     (text("since"), lambda one: document.when(one.since_s)),
     (figure("size"), lambda one: size_text(one.size_bytes)),
-    (figure("looked at"), _looked_at),
+    (figure("examined"), _examined),
     (figure("moved"), lambda one: format_count(one.moved_files)),
     (figure("bytes"), lambda one: format_size(one.moved_bytes)),
-    *progress_cells("last look"),
+    *progress_cells("last poll"),
 )
 
 

@@ -156,7 +156,7 @@ def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[
             "safe; move its users away, and retire the volume with `migrator brick retire`"
         )
     if state.stripe_count > 1 or dict(state.options).get("features.shard") in ("on", "enable", "1", "true", "yes"):
-        yield "the volume is striped or sharded: the files on a brick do not show what lies there"
+        yield "the volume is striped or sharded: a brick does not have whole files"
     try:
         sets = subvolumes(state)
     except ValueError as error:
@@ -329,7 +329,7 @@ def _wipe(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     for name, place in found.items():
         if place is PlaceSeen.UNKNOWN:
             remedy = "check that its host can be reached (`migrator doctor`)"
-            return halt_until(f"what lies at {name} cannot be seen", remedy, look_again=True)
+            return halt_until(f"the content of {name} is unknown", remedy, look_again=True)
         if place is PlaceSeen.OTHER or (place is PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
             words = f"no brick of this volume is mounted at {name} (found: {place.value})"
             return halt_until(words, "find out what it is; mount the brick there, or make a new file system by hand")
@@ -339,7 +339,7 @@ def _wipe(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
             return _in_place(_D.AUDIT, record)
         if not audit.clean:
             return Halt(
-                words=f"{record.bricks_are} not wiped: what lies there may be nowhere else",
+                words=f"{record.bricks_are} not wiped: the files there may be the only copies",
                 reasons=audit_left(audit),
                 hint=f"bring the files back through the mount{_with_commands(audit)}, then run the same command again",
                 look_again=not audit.whole,

@@ -38,7 +38,7 @@ _DRAIN: document.Cells[DrainStanding] = (
     (figure("bytes"), lambda one: format_size(one.moved_bytes)),
     (figure("files left"), lambda one: count_text(one.left_files)),
     (figure("bytes left"), lambda one: size_text(one.left_bytes)),
-    *progress_cells("looked at"),
+    *progress_cells("last poll"),
 )
 
 

@@ -182,7 +182,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
             raise Refused(
                 f"volume {state.volume} was not retired: it was not confirmed by its name",
                 cause="all clients lose the volume when it is stopped",
-                hint=f"look at it with --dry-run, then pass --confirm {state.volume}",
+                hint=f"review it with --dry-run, then pass --confirm {state.volume}",
             )
         judged = await self._judged(state.volume)
         if isinstance(judged, model.RetirementSummary):

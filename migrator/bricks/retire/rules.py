@@ -49,7 +49,7 @@ def next_step(
     if state is model.RetirementState.RETIRED:
         return Finished(state=state, words="it is stopped")
     return Halt(
-        words="the volume is stopped, and not by this program: what it holds cannot be looked at",
+        words="the volume was stopped outside of this program: its content cannot be read",
         hint=f"start it (`gluster volume start {volume}`), then run the same command again",
     )
 
@@ -71,7 +71,7 @@ def judge_path(
         return model.Cover.PROVEN
     if proof.archive is not None:
         return _uncovered(
-            found, model.UncoveredKind.CONTENT, "lies in an archive: the purge of its tree reads that again"
+            found, model.UncoveredKind.CONTENT, "is in an archive, which the purge of its tree reads again"
         )
     if proof.digest is None or proof.algorithm is None:
         return _uncovered(found, model.UncoveredKind.CONTENT, NO_DIGEST)
@@ -95,11 +95,11 @@ def _without_proof(
     found: model.CatalogedPath, moved: Collection[bytes], unproven: Collection[bytes]
 ) -> model.Uncovered:
     if found.tree is None:
-        return _uncovered(found, model.UncoveredKind.OUTSIDE, "lies in no user tree, so nothing was ever copied of it")
+        return _uncovered(found, model.UncoveredKind.OUTSIDE, "is in no user tree, so it was never copied")
     if found.tree in unproven:
-        return _uncovered(found, model.UncoveredKind.UNPROVEN, "lies in a tree whose manifest does not count any more")
+        return _uncovered(found, model.UncoveredKind.UNPROVEN, "is in a tree whose manifest no longer counts")
     if found.tree not in moved:
-        return _uncovered(found, model.UncoveredKind.NOT_MOVED, "lies in a tree whose user was not cut over")
+        return _uncovered(found, model.UncoveredKind.NOT_MOVED, "is in a tree whose user was not cut over")
     return _uncovered(
         found,
         model.UncoveredKind.NEW,

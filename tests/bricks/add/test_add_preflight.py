@@ -99,7 +99,7 @@ def test_a_new_brick_on_a_healthy_volume_is_refused_only_for_files_that_were_put
         ({"served_by": (17,)}, "pid 17"),
         ({"entries": ("home",)}, "is not empty: it holds what is left (home)"),
         ({"entries": ("home",), "volume_id": "aabb"}, "of an old brick"),
-        ({"others": ("/srv/b/lost",)}, "other things lie on the same file system"),
+        ({"others": ("/srv/b/lost",)}, "has other entries: "),
         ({"unread": "host gl9 cannot be reached"}, "cannot be reached"),
         ({"marked_above": ("/srv/b",), "gfid": "01"}, "directories above"),
         ({"filesystem": "ext4"}, "the other bricks are xfs"),
@@ -195,7 +195,7 @@ def test_a_brick_takes_the_place_of_another_only_where_there_is_another_copy() -
     distribute = record("gl9:/srv/b/data", instead_of="gl2:/srv/b/data")
     assert "only copy" in only(distribute, seen(distribute))
     beside = record("gl1:/srv/c/data", instead_of=old)
-    assert "lies on gl1 already" in only(beside, seen(beside, three))
+    assert "is on gl1: " in only(beside, seen(beside, three))
     dispersed = record("gl9:/srv/b/data", instead_of=old)
     assert "dispersed" in only(dispersed, seen(dispersed, volume(3, disperse=3)))
     unknown = record("gl9:/srv/b/data", instead_of="gl8:/b")
