@@ -92,7 +92,7 @@ async def drain_bricks(request: model.DrainRequest, ports: DrainPorts) -> model.
     call: DrainCall = Call(ports=ports, request=request, site=site, log=LOG)
     begins = requested.continued is None or requested.continued.state in model.UNTOUCHED_STATES
     if request.dry_run or begins:
-        previewed = await preview(call, record)
+        previewed = await _preview(call, record)
         if request.dry_run or previewed.ending is CallEnding.HALTED:
             return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
@@ -118,7 +118,7 @@ async def stop_drain(request: model.DrainRequest, ports: DrainPorts) -> model.Dr
         )
     call: DrainCall = Call(ports=ports, request=request, site=site, log=LOG)
     if request.dry_run:
-        return await preview(call, known, back=True)
+        return await _preview(call, known, back=True)
     return await _recorded(STOP_VERB, call, lambda: known, back=True)
 
 
@@ -174,7 +174,7 @@ def _record(requested: _RequestedBricks, at_s: float) -> model.DrainRecord:
     )
 
 
-async def preview(call: DrainCall, record: model.DrainRecord, *, back: bool = False) -> model.DrainSummary:
+async def _preview(call: DrainCall, record: model.DrainRecord, *, back: bool = False) -> model.DrainSummary:
     """The first step that the call would make. Changes neither Gluster nor the ledger."""
     if record.state in model.UNTOUCHED_STATES and not back:
         # The hooks come first in the real run: the preflight checks are made here, before anything is recorded.
@@ -397,16 +397,16 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         commits |= act.step is model.DrainStep.AUDIT and self.call.request.commit
         if self._bricks_locked or not commits or record.state in model.OUT_STATES:
             return
-        told = False
+        warned = False
         while not self._bricks_locked:
             try:
                 self.step_locks.enter_context(self.call.ports.locks.hold(record.subject, *map(of_brick, record.bricks)))
                 self._bricks_locked = True
             except LockHeld as error:
-                if not told:
+                if not warned:
                     words = f"the commit waits: {error.message}"
                     self.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
-                told = True
+                warned = True
                 await self.call.ports.clock.sleep(self.call.request.poll_s)
 
     def release(self, act: model.DrainAct) -> None:
@@ -746,7 +746,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
                 assert_never(ended.reason)
 
     async def _finished(self, record: model.DrainRecord, step: Finished) -> model.DrainSummary:
-        if record.state is model.DrainState.AUDITED:
+        if record.state in model.UNDER_WAY_STATES:
             hint = "to take it out of the volume: the same command without --no-commit"
             return self.summary(record, CallEnd(ending=CallEnding.WAITS, words=step.words, hint=hint))
         out = record.state in model.OUT_STATES
