@@ -94,7 +94,7 @@ class FailureHooks(Generic[BrickRecord]):
             words=f"the failure of the {record.subject}",
         )
         facts = self.call.hook_facts(
-            **record.hook_facts(), state=HookState.FAILED, failed=record.failed_hook_step(), reason=failure.reason
+            record.hook_facts(), state=HookState.FAILED, failed=record.failed_hook_step(), reason=failure.reason
         )
         hooks = self.call.hooks
         await (hooks.once if failure.certain else hooks.catch_up)(step, facts)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -61,9 +61,9 @@ class Call(Generic[Ports, Request]):
             raise AssertionError("a dry run calls no hook")
         return StepHooks(ports=self.ports, hooks=self.ports.hooks, run_id=self.run_id, say=self.emit)
 
-    def hook_facts(self, **facts: Any) -> HookFacts:  # noqa: ANN401 - fields of the facts
-        """The facts for a hook, with those of the call."""
-        return HookFacts(run_id=self.run_id or 0, started_at_s=self.now_s(), **facts)
+    def hook_facts(self, known: Mapping[str, Any], **more: Any) -> HookFacts:  # noqa: ANN401 - fields of the facts
+        """The facts for a hook: those that are `known` of the operation, `more`, and those of the call."""
+        return HookFacts(run_id=self.run_id or 0, started_at_s=self.now_s(), **{**known, **more})
 
     async def recorded(
         self,

@@ -349,7 +349,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
     async def around(self, act: model.AdditionAct, record: model.AdditionRecord) -> Around | None:
         if act.step is not model.AdditionStep.HAND_OVER:
             return None
-        step, facts = attached(record), partial(self.call.hook_facts, **record.hook_facts())
+        step, facts = attached(record), partial(self.call.hook_facts, record.hook_facts())
         return Around(
             step=step,
             before=facts,
@@ -433,7 +433,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         await call.ports.blocking(lambda: call.ports.back_up(f"addition-{record.id}"), timeout_s=600.0)
         to_target = record.side is model.AdditionSide.TARGET
         check = partial(self._check_disks, record, prepared=False) if to_target else None
-        await self.hooks.before(hooked(record), self.call.hook_facts(**record.hook_facts()), check=check)
+        await self.hooks.before(hooked(record), self.call.hook_facts(record.hook_facts()), check=check)
         await self._check_again(record)
         sizes = [place.total_bytes for place in self.snapshots.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
@@ -527,7 +527,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         scan, audit, doubts = self.call.ports.scan, "", tuple[str, ...]()
         if scan is not None and record.state is model.AdditionState.BALANCED:
             audit, doubts = await audit_rebalance(self.call, record, scan)
-        facts = self.call.hook_facts(**record.hook_facts(), state=HookState.STOPPED if taken_back else HookState.DONE)
+        facts = self.call.hook_facts(record.hook_facts(), state=HookState.STOPPED if taken_back else HookState.DONE)
         await self.hooks.catch_up(hooked(record), facts)
         words = await self.moves.throttle.restore(record)
         forget_directories(self.call, record)

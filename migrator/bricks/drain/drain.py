@@ -7,7 +7,8 @@ Read from top to bottom: the entries, the procedure that the engine drives, the 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -383,7 +384,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         if act.step is model.DrainStep.START and record.state is model.DrainState.PREFLIGHT:
             await self._call_start_hooks(record)
         if act.step is model.DrainStep.STOP and self.back and not record.is_reverted():
-            await self.hooks.before(hooked(record, HookStep.STOP), self.call.hook_facts(**record.hook_facts()))
+            await self.hooks.before(hooked(record, HookStep.STOP), self.call.hook_facts(record.hook_facts()))
         return notes
 
     async def _lock(self, record: model.DrainRecord, act: model.DrainAct) -> None:
@@ -437,8 +438,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         if step is None or (step is HookStep.AUDIT and (act.seen_done or record.state in model.OUT_STATES)):
             return None
 
-        def facts(**more: Any) -> HookFacts:  # noqa: ANN401 - fields of the facts
-            return self.call.hook_facts(**record.hook_facts(), **more)
+        facts = partial(self.call.hook_facts, record.hook_facts())
 
         def after() -> HookFacts:
             found = self.snapshots.audit
@@ -453,7 +453,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         Refused.
         """
         if not self._hooks_called:
-            await self.hooks.before(hooked(record, HookStep.DRAIN), self.call.hook_facts(**record.hook_facts()))
+            await self.hooks.before(hooked(record, HookStep.DRAIN), self.call.hook_facts(record.hook_facts()))
         self._hooks_called = True
 
     async def _end_hooks(self, record: model.DrainRecord) -> None:
@@ -465,7 +465,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
     async def _catch_up(self, record: model.DrainRecord, step: HookStep, state: HookState) -> None:
-        await self.hooks.catch_up(hooked(record, step), self.call.hook_facts(**record.hook_facts(), state=state))
+        await self.hooks.catch_up(hooked(record, step), self.call.hook_facts(record.hook_facts(), state=state))
 
     # Steps.
 

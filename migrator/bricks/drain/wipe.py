@@ -54,10 +54,10 @@ class DiskHooks:
                 await self._check_wiped(record, name)
 
         def before(name: str) -> HookFacts:
-            return self.call.hook_facts(**record.hook_facts() | {"brick": name})
+            return self.call.hook_facts(record.hook_facts(), brick=name)
 
         def after(facts: HookFacts, _: None) -> HookFacts:
-            return self.call.hook_facts(**record.hook_facts() | {"brick": facts.brick, "state": HookState.DONE})
+            return self.call.hook_facts(record.hook_facts(), brick=facts.brick, state=HookState.DONE)
 
         for name in record.bricks:
             place = hooked(record, step, name)

@@ -281,7 +281,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
 
     async def around(self, act: _Act, record: model.Retirement) -> Around:
         del act
-        facts = partial(self.call.hook_facts, **record.hook_facts())
+        facts = partial(self.call.hook_facts, record.hook_facts())
         return Around(step=hooked(record), before=facts, after=partial(facts, state=HookState.DONE))
 
     async def perform(self, act: _Act, record: model.Retirement) -> _Done:
@@ -324,7 +324,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
     # The end of the call.
 
     async def _finished(self, record: model.Retirement) -> model.RetirementSummary:
-        await self.hooks.catch_up(hooked(record), self.call.hook_facts(**record.hook_facts(), state=HookState.DONE))
+        await self.hooks.catch_up(hooked(record), self.call.hook_facts(record.hook_facts(), state=HookState.DONE))
         if self.last_cover is None:
             return self._done_before(record)
         words = f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target"
