@@ -20,6 +20,7 @@ from migrator.bricks.drain.leftovers import write_commands
 from migrator.bricks.drain.model import DrainSnapshot
 from migrator.bricks.drain.model_audit import DrainAudit
 from migrator.bricks.drain.rules import next_step
+from migrator.bricks.drain.rules_audit import bricks_to_audit
 from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.snapshot import DrainSnapshots
 from migrator.bricks.drain.wipe import DiskHooks, wipe_permission
@@ -33,7 +34,7 @@ from migrator.core.errors import LockHeld, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import Brick, PlaceSeen, TaskKind, TaskStatus, VolumeState, remove_brick_of
+from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, remove_brick_of
 from migrator.gluster.rules import drained, volume_fingerprint
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import StepHooks
@@ -229,7 +230,6 @@ unknown, does not wait for an admin.
 _RESTARTS = 3
 """Limit of automatic restarts of a failed drain in one call."""
 
-_WIPED = (PlaceSeen.EMPTY, PlaceSeen.UNMOUNTED)
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
 """Hooks are also called around the whole drain. The step that began last ends first."""
 
@@ -567,9 +567,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         ports = self.call.ports
         bricks = bricks_of(record, () if found is None else found[0].bricks)
         if record.state is model.DrainState.WIPING:
-            # Bricks that were being wiped at a crash are no longer bricks, and were audited before.
-            places = await ports.places(bricks, record.volume_id)
-            bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
+            bricks = bricks_to_audit(record.state, bricks, await ports.places(bricks, record.volume_id))
         return await self._walk(record, bricks, None if found is None else found[0])
 
     async def _walk(self, record: model.DrainRecord, bricks: Sequence[Brick], state: VolumeState | None) -> DrainAudit:

@@ -1,11 +1,13 @@
 """Findings of the walks of drained bricks: whether any data is left. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from migrator.bricks.drain import model
 from migrator.bricks.drain.model_audit import DrainAudit, Leftover
 from migrator.core.units import several
+from migrator.gluster.model import Brick, PlaceSeen
 
 MOST_EXAMPLES = 20
 """Number of paths that an audit keeps to show."""
@@ -14,6 +16,15 @@ MOST_LEFTOVERS = 10_000
 """Number of findings for which an audit writes commands. More point to a larger fault than single files: too little room,
 or a lost host.
 """
+
+
+def bricks_to_audit(
+    state: model.DrainState, bricks: Sequence[Brick], places: Mapping[str, PlaceSeen]
+) -> tuple[Brick, ...]:
+    """The bricks that an audit walks. Those that were being wiped at a crash are no longer bricks, and were audited before."""
+    if state is not model.DrainState.WIPING:
+        return tuple(bricks)
+    return tuple(brick for brick in bricks if places.get(brick.name) not in (PlaceSeen.EMPTY, PlaceSeen.UNMOUNTED))
 
 
 @dataclass(slots=True, kw_only=True)

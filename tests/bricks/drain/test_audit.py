@@ -1,27 +1,24 @@
 """What an audit of drained bricks counts: blocks of names as a walk hands them out."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.bricks.drain.audit import LeftListFile, audit_bricks
-from migrator.bricks.drain.drain import DrainProcedure
-from migrator.bricks.drain.model import DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.model import DrainState
 from migrator.bricks.drain.model_audit import DrainAudit
-from migrator.bricks.drain.rules_audit import MOST_EXAMPLES
+from migrator.bricks.drain.rules_audit import MOST_EXAMPLES, bricks_to_audit
 from migrator.catalog.walk_rows import BrickEntry
 from migrator.core.entry import EntryType
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
 from migrator.gluster.model import Brick, PlaceSeen
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
-from migrator.operations.model import Act
 from tests.support.fakes import VirtualClock
-from tests.support.making import made
 
 VOLUME_ID = "v"
 BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
@@ -107,10 +104,6 @@ def test_all_that_is_left_is_written_down_and_only_the_first_are_shown(tmp_path:
     assert len((tmp_path / "left.tsv").read_text().splitlines()) == 1
 
 
-async def taken(step: Awaitable[object]) -> None:
-    await step
-
-
 @pytest.mark.parametrize(
     ("state", "other", "clean"),
     [
@@ -123,32 +116,12 @@ async def taken(step: Awaitable[object]) -> None:
 )
 def test_a_wipe_resumes_after_a_kill_between_two_bricks(state: DrainState, other: PlaceSeen, clean: bool) -> None:
     names = ("gl3:/b", "gl4:/b")
+    bricks = tuple(replace(BRICK, name=name) for name in names)
     walks = Walks()
     walks.wiped = names[1:]
-
-    async def places(bricks: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
-        return dict(zip(names, (PlaceSeen.BRICK, other), strict=True))
-
-    async def volume() -> None:
-        return None
-
-    ports = SimpleNamespace(
-        names=None,
-        left_list=None,
-        throttle=None,
-        volume=None,
-        shields=None,
-        places=places,
-        walks=walks,
-        read_block=block,
-        clock=VirtualClock(),
-        ledger=SimpleNamespace(drains=None),
+    places = dict(zip(names, (PlaceSeen.BRICK, other), strict=True))
+    left = bricks_to_audit(state, bricks, places)
+    audit = asyncio.run(
+        audit_bricks(left, volume_id=VOLUME_ID, walks=walks, read_block=block, clock=VirtualClock())  # type: ignore[arg-type]
     )
-    call: Any = SimpleNamespace(ports=ports, directory=None, now_s=ports.clock.now_s)
-    record = made(DrainRecord, volume_id=VOLUME_ID, bricks=names, state=state, times={state: 1.0})
-    act = Act(step=DrainStep.AUDIT, intent=state, result=state)
-    drain = DrainProcedure(call=call, back=False)
-    snapshots: Any = SimpleNamespace(volume=volume, audit=None)
-    drain.snapshots = snapshots
-    asyncio.run(taken(drain.perform(act, record)))
-    assert snapshots.audit.clean is clean
+    assert audit.clean is clean
