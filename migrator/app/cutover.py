@@ -417,7 +417,7 @@ def _link(wiring: Wiring) -> Callable[[UserTree], LinkState]:
     """Finds where a user's path leads; real paths are compared."""
     links = links_of(wiring.site)
     if links is None:
-        return lambda _tree: LinkState.UNTOLD
+        return lambda _tree: LinkState.BY_HOOK
 
     def look(tree: UserTree) -> LinkState:
         found = links.read_link(tree)

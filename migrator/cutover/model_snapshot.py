@@ -24,13 +24,13 @@ class TopState(StrEnum):
 
 
 class LinkState(StrEnum):
-    """The side to which the user's path leads. `untold`: a hook switches it, and this program cannot check the result."""
+    """The side to which the user's path leads. `by-hook`: a hook switches it, and this program cannot check the result."""
 
     SOURCE = "source"
     TARGET = "target"
     OTHER = "other"
     UNKNOWN = "unknown"
-    UNTOLD = "untold"
+    BY_HOOK = "by-hook"
 
 
 class FinalPassResult(Struct, frozen=True, kw_only=True):

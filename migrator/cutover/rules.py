@@ -150,7 +150,7 @@ def _switching(direction: Direction, record: model.CutoverRecord, snapshot: Tree
         return model.act_of(direction.switch, seen_done=True)
     opened = direction.top_here(snapshot) is TopState.OPEN
     problems = tuple(switch_problems(direction, record, snapshot))
-    if snapshot.link is LinkState.UNTOLD:
+    if snapshot.link is LinkState.BY_HOOK:
         # Forward is the only safe way as long as it is the same switch with the same proof: the hook may be called twice.
         if problems:
             return Halt(

@@ -73,7 +73,7 @@ def _link(direction: Direction, phase: Phase, record: model.CutoverRecord, snaps
             words=f"the target of {name} cannot be read",
             hint=f"fix the error that prevents it, {_AGAIN}",
         )
-    if snapshot.link is LinkState.UNTOLD:
+    if snapshot.link is LinkState.BY_HOOK:
         return None
     side = direction.other_side if phase in _LINK_AFTER else direction.side
     if snapshot.link is side or (phase is Phase.SWITCHING and snapshot.link is direction.other_side):

@@ -73,7 +73,7 @@ async def _target_top(session: CutoverSession, record: model.CutoverRecord) -> t
 async def _link(session: CutoverSession, record: model.CutoverRecord) -> tuple[LinkState, bytes | None]:
     links = session.call.links
     if links is None:
-        return LinkState.UNTOLD, None
+        return LinkState.BY_HOOK, None
 
     def read() -> tuple[LinkState, bytes | None]:
         found = links.read_link(record.tree)

@@ -177,7 +177,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
     def next_step(self, record: model.CutoverRecord, seen: TreeSnapshot) -> model.Step:
         # A rollback that was given up after it had turned does not begin again.
         self._turned = self._turned or rules.turned_back(record.state)
-        if self._not_switched and seen.link is LinkState.UNTOLD:
+        if self._not_switched and seen.link is LinkState.BY_HOOK:
             seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
         return (
             rules.begin_rollback(record, seen)

@@ -52,7 +52,7 @@ def site(scratch: Path) -> Announcing:
     return made
 
 
-def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
+def test_each_time_is_announced_once_to_every_user(site: Announcing) -> None:
     assert site.announce(*BOTH, "--dry-run")[:2] == (0, [("alice", "would-tell"), ("bob", "would-tell")])
     assert site.hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
     assert not (site.directory / "state" / "notices").exists()
@@ -106,7 +106,7 @@ def test_hooks_that_skip_refuse_or_fail(site: Announcing) -> None:
     assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "told")])
 
 
-def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
+def test_an_announcement_that_cannot_reach_all_users_is_refused(site: Announcing) -> None:
     refused = site.hooked.site
     refused.fails(2, "announce", "--all", "--begins", "2001-01-01", says=("2001-01-01 00:00 UTC is over",))
     assert refused.call("announce", "--all", "--begins", "soon").returncode == 2
@@ -122,7 +122,7 @@ def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
 
 
 @pytest.mark.exhaustive
-def test_whose_cutover_was_begun_is_left_out(site: Announcing) -> None:
+def test_users_whose_cutover_has_begun_get_no_announcement(site: Announcing) -> None:
     cut_over(site.directory / "state" / "ledger.db", "alice", FROZEN)
     code, told, document = site.announce(*BOTH)
     assert (code, told) == (0, [("alice", "not-due"), ("bob", "told")])

@@ -61,7 +61,7 @@ def moved(site: CutSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_interrupted_after_the_switch_the_user_is_brought_on(site: CutSite) -> None:
+def test_an_interruption_after_the_switch_completes_the_move(site: CutSite) -> None:
     here, expected = site.directory / "here", site.snapshot()
     site.hook("post-switch.d/60-waits", f"touch {here}; exec sleep 300")
     call = site.start("cutover", "--user", "ann")
@@ -84,7 +84,7 @@ def test_interrupted_after_the_switch_the_user_is_brought_on(site: CutSite) -> N
 
 
 @pytest.mark.exhaustive
-def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:
+def test_a_target_that_fills_up_in_the_final_pass_reverts_the_cutover(site: CutSite) -> None:
     big, filler = site.source() / "big", site.site.target.path / "filler"
     big.write_bytes(os.urandom(8 * MIB))
     os.chown(big, OWNERS["ann"], OWNERS["ann"])
@@ -111,7 +111,7 @@ def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_target_that_is_replaced_by_an_empty_directory_in_the_freeze(site: CutSite, scratch: Path) -> None:
+def test_a_target_replaced_by_an_empty_directory_reverts_the_cutover(site: CutSite, scratch: Path) -> None:
     target, empty = site.site.target.path, scratch / "empty"
     empty.mkdir()
     hook = site.hook("post-freeze.d/60-hides", f"mount --bind {empty} {target}")
@@ -133,7 +133,7 @@ def test_a_target_that_is_replaced_by_an_empty_directory_in_the_freeze(site: Cut
 
 
 @pytest.mark.guarantee("open-files")
-def test_a_verification_with_a_difference(site: CutSite) -> None:
+def test_a_difference_found_in_the_freeze_reverts_the_cutover(site: CutSite) -> None:
     """Damaged on the target since it was verified, with size and mtime as they were."""
     let_settle()
     for words in (("run", "--all", "--json"), ("verify", "--all", "--json")):
@@ -148,7 +148,7 @@ def test_a_verification_with_a_difference(site: CutSite) -> None:
 
 
 @pytest.mark.guarantee("open-files")
-def test_opened_by_somebody_else_in_the_freeze(site: CutSite) -> None:
+def test_a_top_opened_by_hand_in_the_freeze_reverts_the_cutover(site: CutSite) -> None:
     owner = OWNERS["ann"]
     hook = site.hook("pre-switch.d/60-opens", "exit 0")
     site.hook(
@@ -163,7 +163,7 @@ def test_opened_by_somebody_else_in_the_freeze(site: CutSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: CutSite) -> None:
+def test_a_top_that_is_closed_already_is_not_frozen(site: CutSite) -> None:
     """As where the ledger of a cutover was lost, or is older than its freeze."""
     top = site.source()
     os.setxattr(top, "user.kept", b"1")
@@ -179,7 +179,7 @@ def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: 
 
 
 @pytest.mark.exhaustive
-def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named(site: CutSite) -> None:
+def test_every_failure_of_a_call_names_the_users_who_may_be_frozen(site: CutSite) -> None:
     site.start("cutover", "--user", "ann", before=death_at(CutoverStep.FINAL_PASS, INTENDED)).end()
     (site.directory / "hooks" / "pre-freeze.d" / "50-said").chmod(0o777)
 
@@ -189,7 +189,7 @@ def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named
     assert "ann may be frozen" in done.err
 
 
-def test_users_of_one_batch_are_moved_one_call_after_the_other(site: CutSite) -> None:
+def test_calls_for_users_of_one_batch_exclude_each_other(site: CutSite) -> None:
     here, gate = site.directory / "here", site.directory / "gate"
     os.mkfifo(gate)
     site.start("cutover", "--user", "ann", before=death_at(CutoverStep.FINAL_PASS, INTENDED)).end()
@@ -227,7 +227,7 @@ def test_hooks_of_a_user_who_is_frozen_by_another_plan_are_called_by_its_own_cut
 
 
 @pytest.mark.exhaustive
-def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_was(site: CutSite) -> None:
+def test_an_interruption_while_a_top_is_closed_restores_it(site: CutSite) -> None:
     before, release = top_facts(site.source()), site.directory / "go-on"
 
     def slow() -> None:
@@ -252,7 +252,7 @@ def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_
 
 
 @pytest.mark.exhaustive
-def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(site: CutSite) -> None:
+def test_a_file_changed_through_another_name_on_the_target_is_sent_again(site: CutSite) -> None:
     """A hard link between two users: the one who was moved first writes through it."""
     other = site.source("ben") / "shared"
     os.link(site.source() / "d1" / "f0001", other)
@@ -274,9 +274,7 @@ def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(
 
 
 @pytest.mark.guarantee("switched-mount")
-def test_a_path_is_not_switched_to_what_is_mounted_in_the_targets_place_after_a_reboot(
-    site: CutSite, scratch: Path
-) -> None:
+def test_a_path_is_not_switched_to_another_mount_after_a_reboot(site: CutSite, scratch: Path) -> None:
     """The other file system looks just like the target, down to the closed tree: only what `init` recorded tells."""
     site.start("cutover", "--user", "ann", before=death_at(CutoverStep.SWITCH, INTENDED)).end()
     assert [state for state, _ in site.states()] == ["switching"]

@@ -96,7 +96,7 @@ def killed(site: CutSite, verb: str, before: Callable[[], None]) -> bool:
 
 
 @pytest.mark.guarantee("frozen-users")
-def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None:
+def test_the_same_command_completes_a_cutover_killed_at_a_transition(site: CutSite) -> None:
     """Twice at each, one after the other, so that every call goes on from where the one before was killed."""
     top = top_facts(site.tree())
     for verb, steps in (("cutover", THERE), ("rollback", BACK)):
@@ -143,7 +143,9 @@ def death_after(kind: object, name: str) -> Callable[[], None]:
         (PassRecords, "finish"),
     ],
 )
-def test_killed_in_the_middle_of_carrying_back(site: CutSite, kind: object, name: str) -> None:
+def test_the_same_command_completes_a_rollback_killed_while_it_carries_back(
+    site: CutSite, kind: object, name: str
+) -> None:
     # The second change renames a directory of the first: only then has every call something to move.
     change(site.tree())
     site.cutover()
@@ -161,7 +163,7 @@ def test_killed_in_the_middle_of_carrying_back(site: CutSite, kind: object, name
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("verb", SIDES)
-def test_killed_while_a_user_is_given_up(site: CutSite, verb: str) -> None:
+def test_the_same_command_completes_a_revert_that_was_killed(site: CutSite, verb: str) -> None:
     """The thaw where he was is an act like any other."""
     if verb == "rollback":
         site.cutover()

@@ -146,7 +146,7 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.guarantee("one-stream")
-def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, scratch: Path) -> None:
+def test_users_of_other_batches_move_while_a_batch_is_copied(cluster: Cluster, scratch: Path) -> None:
     user, other = cluster.apart
     site, runs, of = cluster.runs.site, cluster.runs, cluster.batches()
     mine = str(of[user])
@@ -213,7 +213,7 @@ def test_a_closed_top_keeps_its_user_out_while_root_walks_the_same_mount(cluster
 
 
 @pytest.mark.guarantee("open-files")
-def test_whoever_can_still_write_is_found_and_the_user_is_left_where_he_is(cluster: Cluster) -> None:
+def test_an_open_writer_is_found_and_the_cutover_is_reverted(cluster: Cluster) -> None:
     (user,) = cluster.take()
     tree = cluster.source(user)
     try:
@@ -227,7 +227,7 @@ def test_whoever_can_still_write_is_found_and_the_user_is_left_where_he_is(clust
 
 
 @pytest.mark.guarantee("late-writes")
-def test_somebody_inside_on_another_client_loses_nothing_and_gets_an_error_later(cluster: Cluster) -> None:
+def test_late_writes_of_another_client_are_kept_until_its_writes_fail(cluster: Cluster) -> None:
     (user,) = cluster.take()
     owner, place = cluster.source(user).stat(), cluster.runs.site.directory
     write(cluster.source(user) / "work" / "file", "before")

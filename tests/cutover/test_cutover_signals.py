@@ -37,7 +37,7 @@ def in_a_terminal(theirs: int) -> Callable[[], None]:
 
 @pytest.mark.guarantee("frozen-users")
 @pytest.mark.parametrize("hangup", [True, False])
-def test_a_terminal_that_is_closed_in_a_freeze(site: CutSite, hangup: bool) -> None:
+def test_a_hangup_in_a_freeze_reverts_the_cutover(site: CutSite, hangup: bool) -> None:
     """Its signal ends the freeze as SIGTERM does; without that (nohup) the move ends well, though all output fails."""
     here, gate = site.directory / "here", site.directory / "gate"
     os.mkfifo(gate)

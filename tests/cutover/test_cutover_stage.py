@@ -72,7 +72,7 @@ def refused(site: CutSite, *words: str) -> list[str]:
     return list(found["problems"])
 
 
-def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> None:
+def test_every_guard_refuses_before_the_freeze(site: CutSite) -> None:
     link, source, target = site.link(), site.source(), site.target()
     link.unlink()
     (only,) = refused(site, "missing")
@@ -105,7 +105,7 @@ def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> 
 
 
 @pytest.mark.exhaustive
-def test_a_backup_of_the_target_that_the_site_waits_for(site: CutSite) -> None:
+def test_a_required_backup_of_the_target_is_awaited(site: CutSite) -> None:
     site.write(cutover="wait_for_backup = true")
     assert len(refused(site, "no backup of the target is recorded")) == 1
     # One that began before the last pass does not hold what that brought.
@@ -118,7 +118,7 @@ def test_a_backup_of_the_target_that_the_site_waits_for(site: CutSite) -> None:
     assert "no backup" in refused_of_ben["words"], "that of one user is none of another"
 
 
-def test_a_dry_run_changes_nothing_and_says_what_the_command_would_do(site: CutSite) -> None:
+def test_a_dry_run_makes_the_same_decisions_and_changes_nothing(site: CutSite) -> None:
     before = everything(site)
     document = site.call("cutover", "--all", "--dry-run", "--json").json
     assert set(document) == {"back", "dry_run", "exit_code", "outcomes", "plan"}
@@ -156,7 +156,7 @@ def test_a_dry_run_changes_nothing_and_says_what_the_command_would_do(site: CutS
 
 
 @pytest.mark.exhaustive
-def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(site: CutSite) -> None:
+def test_users_of_a_batch_are_moved_one_by_one_and_moved_users_stay(site: CutSite) -> None:
     def endings(*words: str, code: int) -> dict[str, str]:
         return {one["tree"]["user"]: one["ending"] for one in site.call(*words, "--json", code=code).json["outcomes"]}
 
@@ -185,7 +185,7 @@ def test_each_user_of_a_batch_is_moved_alone_and_those_who_are_there_are_left(si
 
 
 @pytest.mark.exhaustive
-def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
+def test_moved_users_stay_in_the_plan_of_their_cutover(site: CutSite) -> None:
     """A newer plan leaves out who has moved; a rollback goes by the older one all the same, and so does what was cut off."""
     began_ns = time.time_ns()
     site.cutover()
@@ -273,7 +273,7 @@ class Mounted:
 
 
 @pytest.mark.exhaustive
-def test_a_path_that_hooks_switch_and_switch_back(site: CutSite) -> None:
+def test_hooks_switch_the_path_and_switch_it_back(site: CutSite) -> None:
     place = site.directory / "autofs"
     place.write_text(f"{site.source()}\n")
     site.write(link="", cutover='switch = "hook"')
@@ -306,7 +306,7 @@ def assert_whole_limit(site: CutSite, ledgers: str) -> None:
     assert set(shares) == {str(64 * MIB)}
 
 
-def test_hooks_are_told_the_facts_of_their_user_and_a_lone_stream_gets_the_whole_limit(site: CutSite) -> None:
+def test_hooks_get_the_facts_of_their_user_and_a_lone_stream_gets_the_whole_limit(site: CutSite) -> None:
     site.call("tune", "--bwlimit", "64MiB")
     source, target, link = (str(path) for path in (site.source(), site.target(), site.link()))
     site.keep_told("pre-freeze", "pre-thaw", "post-thaw")

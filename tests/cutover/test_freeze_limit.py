@@ -18,7 +18,7 @@ from migrator.cutover.rules_freezes import freeze_parts
 from migrator.operations.model import Act, StepRecord, StepResult
 from migrator.transfer.rules_convergence import load_factor
 from tests.conftest import MakeXfs
-from tests.cutover.test_cutover import record, world
+from tests.cutover.test_rules import record, world
 from tests.support.cut_site import CutSite, cut_site, top_facts
 from tests.support.making import made
 
@@ -84,7 +84,7 @@ def test_parts_of_a_freeze_that_lasts_or_was_interrupted() -> None:
 @pytest.mark.parametrize(
     "state", [S.FREEZING, S.FROZEN, S.FINAL_PASS, S.VERIFYING, S.VERIFIED, S.SWITCHING, S.SWITCHED, S.THAWING]
 )
-def test_a_freeze_that_is_too_long_is_given_up_before_the_switch_only(state: cutover.CutoverState) -> None:
+def test_a_freeze_over_its_limit_is_reverted_only_before_the_switch(state: cutover.CutoverState) -> None:
     act = next_step(record(state), world(state, too_long="it lasts"))
     assert isinstance(act, Act)
     before = state not in (S.SWITCHED, S.THAWING)
@@ -123,7 +123,7 @@ def predicted(seconds: float) -> Callable[[], None]:
 @pytest.mark.needs_root
 @pytest.mark.guarantee("frozen-users")
 @pytest.mark.parametrize("hook", ["post-pass.d/60-waits", "pre-switch.d/60-waits"])
-def test_a_freeze_that_reaches_its_limit_is_given_up_with_what_took_the_time(site: CutSite, hook: str) -> None:
+def test_a_freeze_that_reaches_its_limit_is_reverted_with_its_parts(site: CutSite, hook: str) -> None:
     """A hook that never ends; the limit ends it, and nothing else."""
     site.write(cutover='max_freeze = "5s"')
     gate = site.directory / "gate"

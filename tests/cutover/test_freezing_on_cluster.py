@@ -121,7 +121,7 @@ def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: L
 
 
 @pytest.mark.exhaustive
-def test_files_go_by_their_names_of_now(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+def test_open_files_have_their_present_names(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     """Gluster gives a file its new name by a link: the name that a brick opened it by is gone."""
     outside, moves = lab.source / "frozen/ben", f"{HOLD}\nos.rename(sys.argv[1], sys.argv[3])"
     (tree / "deep/er/data").write_bytes(b"x")
@@ -166,7 +166,7 @@ def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: P
 
 
 @pytest.mark.guarantee("open-files")
-def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
+def test_a_working_directory_below_a_closed_top_is_found(
     lab: LabHandle, hosts: LabHosts, tree: Path, public: Path
 ) -> None:
     tops = MountedTops(os.fsencode(lab.source))

@@ -64,7 +64,7 @@ def rounds(test: TreeTest, before: Sequence[float], after: Sequence[float], **am
     ]
 
 
-def test_what_differs_in_amount_is_compared_by_rate() -> None:
+def test_runs_of_different_amounts_are_compared_by_rate() -> None:
     # One side did not end: a `du` says nothing then.
     cut = rounds(TreeTest.LIST, [20.0], [10.0, 5.0, 4.0], amount=(1000, 2000), complete=(False, True))
     (found,) = speed_ups([*cut, *rounds(TreeTest.USAGE, [20.0], [1.0], amount=(0, 0), complete=(False, True))])
@@ -86,7 +86,7 @@ def test_what_differs_in_amount_is_compared_by_rate() -> None:
         assert found.factor == pytest.approx(2.0)
 
 
-def test_what_failed_or_was_measured_on_one_side_alone_says_nothing() -> None:
+def test_failed_or_one_sided_measurements_yield_no_comparison() -> None:
     assert speed_ups(made(Side.SOURCE, [1.0, 2.0])) == ()
     assert speed_ups([*made(Side.SOURCE, [1.0]), *made(Side.TARGET, [1.0], failure="ls ended with 2")]) == ()
     assert speed_ups([*made(Side.SOURCE, [1.0], complete=False, amount=0), *made(Side.TARGET, [1.0])]) == ()

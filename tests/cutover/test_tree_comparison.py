@@ -65,7 +65,7 @@ def of(found: TreeVisited, test: TreeTest) -> list[TreeMeasurement]:
     return [one for one in found.measurements if one.test is test]
 
 
-def test_the_real_commands_are_timed_again_and_again_and_the_same_files_read_on_both_sides(trees: Path) -> None:
+def test_the_real_commands_are_timed_and_read_the_same_files_on_both_sides(trees: Path) -> None:
     names = tuple(b"work/new\nline %d" % number for number in range(5))
     before = visit(trees, Side.SOURCE, (b"passwd", b"away/passwd", b"pipe", b"gone", *names))
     assert before.problem == ""
@@ -85,7 +85,7 @@ def test_the_real_commands_are_timed_again_and_again_and_the_same_files_read_on_
     assert list((trees / "work" / "own").iterdir()) == [], "nothing is written"
 
 
-def test_a_tree_that_is_not_there_is_a_problem_and_no_error(trees: Path) -> None:
+def test_a_missing_tree_is_a_problem_and_no_error(trees: Path) -> None:
     (trees / "target" / "home").rename(trees / "target" / "elsewhere")
     found = visit(trees, Side.SOURCE, ())
     assert found.measurements == ()

@@ -160,7 +160,7 @@ FILE, DIRECTORY, WORKING, MAP = OpenKind.FILE, OpenKind.DIRECTORY, OpenKind.WORK
         (_DEEPER_THAN_PATH_MAX, b"/" + b"/".join([b"d" * 250] * 20) + b"/new", FILE, True, False),
     ],
 )
-def test_what_a_process_holds_is_found_with_what_it_can_do(
+def test_files_held_by_a_process_are_found_with_their_access(
     source: Path, *, code: str, name: bytes, kind: OpenKind, writable: bool, unlinked: bool
 ) -> None:
     with holding(f"top = sys.argv[1]\n{code}", source / "home/ann") as pid:
@@ -171,7 +171,7 @@ def test_what_a_process_holds_is_found_with_what_it_can_do(
     assert found_of(search(source), pid) == {}
 
 
-def test_what_lies_elsewhere_is_none_of_it(source: Path) -> None:
+def test_files_outside_the_trees_are_not_found(source: Path) -> None:
     (source / "home/annex").write_bytes(b"")
     with (
         holding(HOLD, source / "home/ben/data", "os.O_RDWR") as ben,
@@ -250,7 +250,7 @@ def test_a_tree_that_was_swapped_for_a_symlink_is_not_followed(source: Path) -> 
     assert any(sentence.startswith("home/ann: No such file") for sentence in search(source).unseen)
 
 
-def test_processes_that_cannot_be_read_are_unseen(source: Path) -> None:
+def test_unreadable_processes_are_a_gap(source: Path) -> None:
     """Asked without the rights of root, about a process of root's."""
     completed = asyncio.run(
         LocalProcesses().run(
@@ -269,12 +269,12 @@ def test_processes_that_cannot_be_read_are_unseen(source: Path) -> None:
     assert "docs/cutover.md" in answer["unseen"][-1]
 
 
-def test_a_source_that_is_not_there_is_unseen(source: Path) -> None:
+def test_a_missing_source_is_a_gap(source: Path) -> None:
     writers = search(source / "missing")
     assert writers == Writers(unseen=("the source's root cannot be read: No such file or directory",))
 
 
-def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
+def test_a_failing_python_is_a_gap_with_its_output(source: Path) -> None:
     class Failing(LocalProcesses):
         async def run(self, command: Command) -> Completed:
             return await super().run(replace(command, stdin=b"no question"))
@@ -287,7 +287,7 @@ def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
     assert "JSONDecodeError" in writers.unseen[0]
 
 
-def test_bricks_of_a_host_are_searched_together_and_one_that_fails_is_unseen_alone(source: Path) -> None:
+def test_bricks_of_a_host_are_searched_together_and_fail_alone(source: Path) -> None:
     """The second search of a host is made although the first fails, by the same process."""
 
     class Bricks(PosixSource):
@@ -345,7 +345,7 @@ def unread(found: Writers) -> list[str]:
     return [one for one in found.unseen if "processes cannot be read" not in one]
 
 
-def test_every_client_of_a_target_is_searched_and_what_cannot_be_is_unseen(source: Path) -> None:
+def test_every_client_of_a_target_is_searched_and_failures_are_gaps(source: Path) -> None:
     with holding(HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
         found = on_clients(source, [os.uname().nodename, "node1"])
         assert [one.host for one in found.open_files if one.pid == pid] == [os.uname().nodename, "node1"]

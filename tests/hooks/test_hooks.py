@@ -29,7 +29,7 @@ def hook(name: bytes, stage: model.HookStage = PRE) -> model.Hook:
     return model.Hook(stage=stage, name=name, path=b"/hooks/" + stage.directory + b"/" + name)
 
 
-def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_way_round() -> None:
+def test_hooks_are_called_in_the_order_of_their_names_and_post_hooks_in_reverse() -> None:
     names = [b"50-b", b"10-z", b"10-a", b"\xff0-x", b"50-B"]
     hooks = [hook(name, stage) for stage in (PRE, POST) for name in names]
     ordered = [b"10-a", b"10-z", b"50-B", b"50-b", b"\xff0-x"]
@@ -132,7 +132,7 @@ def test_a_symlink_is_resolved_above_the_directory_and_refused_there_and_below(h
 
 
 @pytest.mark.guarantee("hooks")
-def test_what_others_can_write_to_is_refused(hooks: Directory) -> None:
+def test_hooks_that_others_can_write_are_refused(hooks: Directory) -> None:
     file = Path(os.fsdecode(hooks.add("").path))
     for path, mode in ((file, 0o757), (file, 0o775), (file.parent, 0o777), (hooks.path, 0o1777), (hooks.path, 0o775)):
         before = path.stat().st_mode
@@ -142,7 +142,7 @@ def test_what_others_can_write_to_is_refused(hooks: Directory) -> None:
         assert hooks.problems() == []
 
 
-def test_what_is_no_hook_is_refused_with_its_remedy(hooks: Directory) -> None:
+def test_files_that_are_no_hooks_are_refused_with_a_remedy(hooks: Directory) -> None:
     stage = Path(os.fsdecode(hooks.add("").path)).parent
     hooks.add("", b"hold")
     hooks.add("", b"20-plain", mode=0o644)
@@ -168,7 +168,7 @@ def test_what_is_no_hook_is_refused_with_its_remedy(hooks: Directory) -> None:
 
 
 @pytest.mark.needs_root
-def test_what_belongs_to_another_user_is_refused(hooks: Directory) -> None:
+def test_hooks_of_another_owner_are_refused(hooks: Directory) -> None:
     file = Path(os.fsdecode(hooks.add("").path))
     for path in (file, file.parent, hooks.path, hooks.path.parent):
         os.chown(path, 60001, 0)
@@ -198,7 +198,7 @@ def test_a_hook_gets_the_document_and_the_variables_and_nothing_else(hooks: Dire
         ("echo no first line\n", None, "names no program"),
     ],
 )
-def test_how_a_hook_ended_is_told(hooks: Directory, text: str, code: int | None, says: str) -> None:
+def test_the_result_of_a_hook_is_reported(hooks: Directory, text: str, code: int | None, says: str) -> None:
     ended = hooks.call(text, b"x" * (1 << 20))
     assert (ended.exit_code, ended.timed_out, ended.output) == (code, False, b"")
     assert says in ended.problem
@@ -217,7 +217,7 @@ def test_a_hook_that_hangs_is_ended_with_everything_that_it_started(scratch: Pat
     assert ended.output == b"begun\n"
 
 
-def test_what_is_left_of_a_call_is_ended_by_its_token(hooks: Directory) -> None:
+def test_orphans_of_a_call_are_ended_by_its_token(hooks: Directory) -> None:
     token = f"hook-test-{os.getpid()}-left"
 
     async def abandon() -> None:

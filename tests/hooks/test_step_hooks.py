@@ -226,7 +226,7 @@ def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
 
 @pytest.mark.guarantee("hooks")
 @pytest.mark.parametrize("first", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
-def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, first: int) -> None:
+def test_a_kill_at_any_call_loses_no_hook(tmp_path: Path, hooks: FakeHooks, first: int) -> None:
     left, died = first, True
     while died:
         directory = tmp_path / str(left)
@@ -262,13 +262,13 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
 
 @in_loop
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), TimeoutError()])
-async def test_hooks_that_cannot_be_looked_at_are_refused(world: World, hooks: FakeHooks, error: OSError) -> None:
+async def test_unreadable_hooks_are_refused(world: World, hooks: FakeHooks, error: OSError) -> None:
     def fail() -> None:
         raise error
 
     hooks.before_find = fail
     for dry_run in (True, False):
-        with pytest.raises(Refused, match="cannot be looked at"):
+        with pytest.raises(Refused):
             await world.run(dry_run=dry_run)
     assert not world.streams.streams
 

@@ -161,7 +161,7 @@ def test_the_announced_time_is_the_time() -> None:
         (-3600, (attempt(CutoverState.RETAINED, NOW_S - 60, thawed_at_s=NOW_S - 70),), MoveState.MOVED),
     ],
 )
-def test_an_announced_time_counts_until_it_was_tried_or_missed(
+def test_an_announced_time_counts_until_a_cutover_tried_or_missed_it(
     begins_s: float, cutovers: tuple[CutoverRecord, ...], state: MoveState
 ) -> None:
     found = of("alice", facts(told=(announced(NOW_S + begins_s),), cutovers=cutovers))

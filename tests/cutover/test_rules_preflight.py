@@ -86,7 +86,7 @@ def test_each_guard_alone(name: str, value: object, said: str) -> None:
     assert said in problem
 
 
-def test_somebody_may_have_worked_in_a_tree_that_is_open_on_the_target_or_gone() -> None:
+def test_a_tree_that_is_open_or_missing_on_the_target_is_a_problem() -> None:
     top = entry(TREE.path, type=EntryType.DIRECTORY, uid=0, gid=0, mode=0o700)
     assert not_closed(TREE, top, uid=0, gid=0) == ()
     for now, said in ((replace(top, mode=0o755), "is open, so it may have been changed"), (None, "is missing")):
@@ -95,7 +95,7 @@ def test_somebody_may_have_worked_in_a_tree_that_is_open_on_the_target_or_gone()
 
 
 @pytest.mark.parametrize("state", list(S))
-def test_what_waits_for_somebody(state: CutoverState) -> None:
+def test_cutovers_that_wait_for_an_operator_are_blockers(state: CutoverState) -> None:
     record = in_state(state, failure="EIO")
     left = list(cutover_blockers([record], at_work=()))
     at_work = list(cutover_blockers([record], at_work=[record.tree.path]))

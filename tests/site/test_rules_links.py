@@ -65,7 +65,7 @@ def test_links_lie_outside_both_file_systems(at: bytes, mount: Mount | None, ins
         assert f"lies inside the {inside}" in problem.message
 
 
-def test_users_without_a_link_of_their_own_are_told() -> None:
+def test_users_without_a_link_of_their_own_are_reported() -> None:
     trees = [
         UserTree(path=b"home/alice", user="alice"),
         UserTree(path=b"projects/x/alice", user="alice"),

@@ -98,7 +98,7 @@ def changes(site: CutSite) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.guarantee("rollback")
-def test_what_the_target_cannot_keep_stays_as_it_was_on_the_source(scratch: Path, make_xfs: MakeXfs) -> None:
+def test_attributes_that_the_target_cannot_keep_stay_on_the_source(scratch: Path, make_xfs: MakeXfs) -> None:
     """The target is made to keep less, as BeeGFS does: the file that nobody touched keeps what only the source has."""
 
     def rich(tree: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_the_target_cannot_keep_stays_as_it_was_on_the_source(scratch: Path
 
 
 @pytest.mark.exhaustive
-def test_a_directory_that_became_a_symlink_leads_nowhere(site: CutSite, scratch: Path) -> None:
+def test_a_directory_replaced_by_a_symlink_is_not_followed(site: CutSite, scratch: Path) -> None:
     outside = scratch / "outside"
     write(outside / "0", "not the user's")
     shutil.rmtree(site.target() / "kept")
@@ -134,7 +134,7 @@ def test_a_directory_that_became_a_symlink_leads_nowhere(site: CutSite, scratch:
 
 
 @pytest.mark.exhaustive
-def test_nothing_is_touched_on_a_doubt(site: CutSite) -> None:
+def test_a_doubt_stops_the_rollback_without_changes(site: CutSite) -> None:
     # The proof of the switch is not what it was.
     *_, manifest = sorted((site.directory / "state" / "manifests").glob("*/manifest.parquet"))
     content = manifest.read_bytes()
@@ -152,7 +152,7 @@ def test_nothing_is_touched_on_a_doubt(site: CutSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_full_source_stops_it_with_the_reason_and_room_lets_it_go_on(site: CutSite) -> None:
+def test_a_full_source_stops_a_rollback_and_space_resumes_it(site: CutSite) -> None:
     filler = site.site.source.path / "filler"
     free = os.statvfs(site.site.source.path)
     with filler.open("wb") as file:
@@ -171,14 +171,14 @@ def changed_site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
 
 
 @pytest.mark.guarantee("rollback")
-def test_noted_paths_are_kept_in_order_and_what_is_above_a_tree_is_none_of_them(tmp_path: Path) -> None:
+def test_noted_paths_are_kept_in_order(tmp_path: Path) -> None:
     for paths in ((b"u1/b", b""), (b"u1/a\n", b"u1/b")):
         note_paths(tmp_path / "new" / "noted", paths)
     assert list(noted_paths(tmp_path / "new" / "noted")) == [b"u1/a\n", b"u1/b"]
 
 
 @pytest.mark.exhaustive
-def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(changed_site: CutSite) -> None:
+def test_changes_on_the_source_stop_a_rollback_until_they_are_given_up(changed_site: CutSite) -> None:
     changed_site.cutover()
     source, target = changed_site.source(), changed_site.target()
     before = snapshot(os.fsencode(target))
@@ -205,7 +205,7 @@ def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(c
 
 
 @pytest.mark.guarantee("late-writes")
-def test_late_writes_are_carried_over_where_nobody_has_touched_the_target(changed_site: CutSite) -> None:
+def test_late_writes_are_carried_over_if_the_target_is_unchanged(changed_site: CutSite) -> None:
     source, target = changed_site.source(), changed_site.target()
     modes = {path: top_facts(path) for path in sorted(source.rglob("*")) if path.is_dir()}
     assert modes
@@ -239,7 +239,7 @@ def test_late_writes_are_carried_over_where_nobody_has_touched_the_target(change
 
 
 @pytest.mark.exhaustive
-def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(changed_site: CutSite) -> None:
+def test_paths_carried_by_an_aborted_rollback_are_no_changes_of_the_source(changed_site: CutSite) -> None:
     changed_site.cutover()
     (changed_site.target() / "d0" / "new of the user").write_bytes(b"new")
     (changed_site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
@@ -256,7 +256,7 @@ def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(change
 
 
 @pytest.mark.exhaustive
-def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_had_carried(
+def test_the_source_with_carried_paths_is_purged_after_an_aborted_rollback(
     changed_site: CutSite,
 ) -> None:
     changed_site.write(cutover='retain = "0s"')
@@ -288,7 +288,7 @@ def no_verification() -> None:
 
 
 @pytest.mark.exhaustive
-def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of_that_user(
+def test_unproven_carried_paths_are_purged_after_a_verification_of_the_user(
     changed_site: CutSite,
 ) -> None:
     changed_site.write(cutover='retain = "0s"')
@@ -346,7 +346,7 @@ def top(tmp_path: Path) -> Path:
     return made
 
 
-def test_archives_in_the_top_do_not_show_and_the_same_name_elsewhere_does(top: Path, tmp_path: Path) -> None:
+def test_archives_in_the_top_are_hidden_and_the_same_name_elsewhere_is_not(top: Path, tmp_path: Path) -> None:
     for side in (target_side(tmp_path), source_side(tmp_path)):
         names = {entry.path for block in side.read_directory(TREE) for entry in block.entries}
         assert names == {b"home/ann/file", b"home/ann/deep"}

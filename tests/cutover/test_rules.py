@@ -78,10 +78,10 @@ def revert_of(state: cutover.CutoverState) -> cutover.CutoverStep:
         (S.FINAL_PASS, {"copied": replace(PASS, finished_at_s=None, changed=4)}, cutover.act_of(C.FINAL_PASS)),
         (S.FINAL_PASS, {"copied": replace(PASS, id=6, failed=1)}, cutover.act_of(C.FINAL_PASS)),
         (S.VERIFYING, {"proof": replace(PROOF, id=8)}, cutover.act_of(C.VERIFY)),
-        (S.VERIFIED, {"link": LinkState.UNTOLD}, cutover.act_of(C.SWITCH)),
-        (S.SWITCHING, {"link": LinkState.UNTOLD}, cutover.act_of(C.SWITCH)),
+        (S.VERIFIED, {"link": LinkState.BY_HOOK}, cutover.act_of(C.SWITCH)),
+        (S.SWITCHING, {"link": LinkState.BY_HOOK}, cutover.act_of(C.SWITCH)),
         (S.SWITCHING, {"link": ON_TARGET, "proof": None, "writing": None}, cutover.act_of(C.SWITCH, seen_done=True)),
-        (S.THAWED, {"target_top": OTHER, "link": LinkState.UNTOLD}, cutover.act_of(C.RETAIN)),
+        (S.THAWED, {"target_top": OTHER, "link": LinkState.BY_HOOK}, cutover.act_of(C.RETAIN)),
         (
             S.ROLLBACK_VERIFYING,
             {"proof": replace(PROOF, manifest=None)},
@@ -90,7 +90,7 @@ def revert_of(state: cutover.CutoverState) -> cutover.CutoverStep:
         (S.ROLLBACK_VERIFIED, {"lacks_backup": True}, cutover.act_of(C.SWITCH_BACK)),
     ],
 )
-def test_what_the_machine_does_not_come_to(
+def test_steps_that_the_simulated_moves_do_not_reach(
     state: cutover.CutoverState, changes: dict[str, Any], expected: cutover.CutoverAct
 ) -> None:
     assert next_step(record(state), world(state, **changes)) == expected
@@ -134,7 +134,7 @@ def test_no_switch_without_each_proof(state: cutover.CutoverState, changes: dict
     assert any(said in problem for problem in against_the_switch(state, world(state, **changes)))
 
 
-def test_what_this_program_did_not_leave_is_not_touched() -> None:
+def test_an_unexplained_snapshot_halts_the_cutover() -> None:
     strange: list[tuple[cutover.CutoverState, dict[str, Any]]] = []
     for state in set(S) - cutover.ENDED_STATES - {S.RETAINED, S.PURGING, S.PURGED}:
         strange.append((state, {"link": LinkState.OTHER, "link_holds": b"/mnt/\n"}))
@@ -157,8 +157,8 @@ def test_what_this_program_did_not_leave_is_not_touched() -> None:
         (S.THAWED, {"source_top": OPEN}),
         (S.REVERTING, {"target_top": OPEN}),
         (S.SWITCHED_BACK, {"target_top": OPEN}),
-        (S.SWITCHING, {"link": LinkState.UNTOLD, "proof": None}),
-        (S.SWITCHING, {"link": LinkState.UNTOLD, "source_top": OPEN}),
+        (S.SWITCHING, {"link": LinkState.BY_HOOK, "proof": None}),
+        (S.SWITCHING, {"link": LinkState.BY_HOOK, "source_top": OPEN}),
     ]
     for state, changes in strange:
         step = next_step(record(state), world(state, top_differences=("its mode is 0777",), **changes))
@@ -175,14 +175,14 @@ def test_what_this_program_did_not_leave_is_not_touched() -> None:
 def test_a_rollback_waits_for_the_end_of_a_switch_and_of_a_thaw_and_needs_a_source() -> None:
     made = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=ON_TARGET))
     assert made == cutover.act_of(C.SWITCH, seen_done=True)
-    untold = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=LinkState.UNTOLD))
-    assert untold == cutover.act_of(C.SWITCH)
+    by_hook = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=LinkState.BY_HOOK))
+    assert by_hook == cutover.act_of(C.SWITCH)
     assert begin_rollback(record(S.THAWING), world(S.THAWING)) == cutover.act_of(C.THAW)
     purged = begin_rollback(record(S.PURGED), world(S.RETAINED))
     assert isinstance(purged, Halt)
     assert "purged" in purged.words
 
 
-def test_a_freeze_waits_as_long_as_clients_may_cache() -> None:
+def test_a_freeze_waits_until_client_caches_expire() -> None:
     assert (settle_s("xfs", 2.0), settle_s("fuse.glusterfs", 2.0)) == (0.0, 2.0)
     assert (settle_s("nfs4", 2.0), settle_s("nfs", 90.0)) == (60.0, 90.0)
