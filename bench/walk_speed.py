@@ -13,7 +13,7 @@ from bench.options import Options
 from bench.results import Rate, Section
 from bench.timing import ContestantFailed
 from migrator.core.units import GIB, NS_PER_S
-from migrator.gluster.walks import FrameKind, FrameReader, decode_end
+from migrator.gluster.walks import FrameKind, WalkFrames, decode_end
 from migrator.native.program import native_program
 from tests.support.hand_brick import HandBrick
 from tests.support.xfs import missing_for_xfs, xfs
@@ -91,7 +91,7 @@ def timed(argv: Sequence[str]) -> tuple[int, float, float]:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=True)
     wall_s = (time.monotonic_ns() - began_ns) / NS_PER_S
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    reader = FrameReader()
+    reader = WalkFrames()
     ends = [decode_end(payload) for kind, payload in reader.feed(done.stdout) if kind is FrameKind.END]
     reader.finish()
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -30,7 +30,7 @@ from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
 from migrator.core.tasks import result_or_none
 from migrator.cutover.writers import brick_writers, open_on_bricks
-from migrator.gluster import looks
+from migrator.gluster import probes
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
@@ -67,7 +67,7 @@ async def host_versions(
         yield None
         return
     async with reached(wiring.site) as hosts:
-        yield lambda names: looks.gluster_versions(hosts, names)
+        yield lambda names: probes.gluster_versions(hosts, names)
 
 
 class _Ports(OperationPorts):
@@ -94,19 +94,19 @@ async def addition_ports(
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
         yield AdditionPorts(
-            places=partial(looks.look_at_new_places, hosts),
-            disks=partial(looks.look_at_disks, hosts, full=False),
-            versions=partial(looks.gluster_versions, hosts),
+            places=partial(probes.probe_new_places, hosts),
+            disks=partial(probes.probe_disks, hosts, full=False),
+            versions=partial(probes.gluster_versions, hosts),
             target_room=lambda: _room(wiring),
             **_ports(wiring, source, ledger, progress),
             throttle=throttle_rules(site),
             shields=_shields(wiring, hosts),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
-            blamed=partial(looks.blamed_in_set, hosts),
-            strange=partial(looks.still_strange_on, hosts),
+            blamed=partial(probes.blamed_in_set, hosts),
+            strange=partial(probes.still_strange_on, hosts),
             directories=DirectoryPorts(
-                walks=looks.HostDirectories(hosts),
+                walks=probes.HostDirectories(hosts),
                 memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
                 mender=MountedDirectories(wiring.source_root),
                 mount=wiring.source_root,
@@ -167,20 +167,20 @@ async def drain_ports(
             read_block=entries_of,
             left_list=LeftListFile,
             contents=lambda: wiring.catalog_reads(ledger),
-            versions=partial(looks.gluster_versions, hosts),
+            versions=partial(probes.gluster_versions, hosts),
             open_files=partial(open_on_bricks, hosts),
-            places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),
-            disks=partial(looks.look_at_disks, hosts, full=True),
+            places=lambda some, volume_id: probes.probe_places(hosts, some, volume_id=volume_id),
+            disks=partial(probes.probe_disks, hosts, full=True),
             throttle=throttle_rules(site),
             shields=_shields(wiring, hosts),
             probing=probe_world(wiring, ledger),
             **_ports(wiring, source, ledger, progress),
             retain_s=site.cutover.retain_s,
-            marks=partial(looks.marks_on_bricks, hosts),
-            strange=partial(looks.still_strange_on, hosts),
+            marks=partial(probes.marks_on_bricks, hosts),
+            strange=partial(probes.still_strange_on, hosts),
             names=VolumeNames(source.root),
             times=DirectoryTimes(
-                walks=looks.HostDirectories(hosts),
+                walks=probes.HostDirectories(hosts),
                 memory=DirectoryFiles(site.site.state_dir / "drains"),
                 mount=MountedDirectories(wiring.source_root),
                 blocking=wiring.blocking,

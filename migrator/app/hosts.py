@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from migrator.cutover.writers import Endpoints
 
 
-def in_words(at_s: float) -> str:
+def format_time(at_s: float) -> str:
     """A local time for people: `Mon 2030-01-31 19:00`."""
     return time.strftime("%a %Y-%m-%d %H:%M", time.localtime(at_s))
 
 
 def window_standings(site: Site, at_s: float) -> tuple[WindowStanding, ...]:
     """The windows of [transfer] at a local time."""
-    return standings(site.transfer.windows, at_s, local_time, in_words)
+    return standings(site.transfer.windows, at_s, local_time, format_time)
 
 
 # Hosts
@@ -113,7 +113,7 @@ async def beside_probes(wiring: Wiring, ledger: "MigrationLedger", work: Corouti
 # The volume, for the schedule
 
 
-async def look_for_schedule(source: SourceFileSystem) -> PlanScheduling | None:
+async def probe_for_schedule(source: SourceFileSystem) -> PlanScheduling | None:
     """The current volume; None if the source has no bricks."""
     if not isinstance(source, GlusterSource):
         return None

@@ -58,7 +58,7 @@ def user_map(site: Site) -> dict[bytes, str]:
 
 
 WORKERS = 16
-"""The readers of the mount, if nobody says how many: each call on the mount of a network file system waits for a server."""
+"""The default number of readers of the mount: each call on the mount of a network file system waits for a server."""
 
 
 def scan_request(site: Site, *, via: str | None = None, workers: int = WORKERS, restart: bool = False) -> ScanRequest:

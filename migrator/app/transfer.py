@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from migrator.app import Wiring, new_token
-from migrator.app.hosts import host_specs, in_words
+from migrator.app.hosts import format_time, host_specs
 from migrator.beegfs.model import LaidOut, LayoutRule
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
@@ -24,7 +24,7 @@ from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import brick_rules
 from migrator.gluster.volume import GlusterSource
-from migrator.hosts.far_looks import activity
+from migrator.hosts.far_procfs import activity
 from migrator.hosts.local import LocalHost, load_of
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Host, HostFacts
@@ -320,7 +320,7 @@ def _governing(
         ),
         windows=transfer.windows,
         local_time=local_time,
-        in_words=in_words,
+        in_words=format_time,
         by=StreamsBy(governor.streams),
     )
 

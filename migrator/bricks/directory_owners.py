@@ -1,12 +1,12 @@
 """Owner, mode and ACLs of directories, compared. Pure."""
 
 from migrator.fs.acl import GROUP_OBJ, OTHER, USER_OBJ, parse_acl
-from migrator.gluster.model import DirectoryFacts
+from migrator.gluster.model import BrickDirectory
 
 _OF_MODE = (USER_OBJ, GROUP_OBJ, OTHER)
 
 
-def same_owner(one: DirectoryFacts, other: DirectoryFacts) -> bool:
+def same_owner(one: BrickDirectory, other: BrickDirectory) -> bool:
     """Return whether owner, mode and known ACLs are equal."""
     acls = ((beyond_mode(one.access), beyond_mode(other.access)), (one.default, other.default))
     alike = all(a is None or b is None or a == b for a, b in acls)

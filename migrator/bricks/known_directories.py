@@ -13,12 +13,12 @@ from migrator.bricks.directory_owners import same_owner
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, time_of_entry_ns
 from migrator.core.errors import MigratorError
 from migrator.fs.beneath import Root
-from migrator.gluster.model import DirectoryFacts
+from migrator.gluster.model import BrickDirectory
 
 # The database: on disk and queried by gfid, so that memory stays bounded.
 
 
-_COLUMNS = DirectoryFacts.__struct_fields__
+_COLUMNS = BrickDirectory.__struct_fields__
 _SCHEMA = f"""
     CREATE TABLE IF NOT EXISTS directories (gfid PRIMARY KEY, {", ".join(f'"{name}"' for name in _COLUMNS if name != "gfid")}) WITHOUT ROWID;
 """
@@ -63,26 +63,26 @@ class KnownDirectoryFile:
         self._connection = connection
         self._path = path
 
-    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
+    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, BrickDirectory]:
         """Return the recorded directories, by gfid."""
-        found: dict[bytes, DirectoryFacts] = {}
+        found: dict[bytes, BrickDirectory] = {}
         for start in range(0, len(gfids), _ASKED_AT_ONCE):
             asked = gfids[start : start + _ASKED_AT_ONCE]
             query = f"SELECT {_NAMES} FROM directories WHERE gfid IN ({', '.join('?' * len(asked))})"  # noqa: S608 -- ours
             for row in self._connection.execute(query, asked):
-                facts = DirectoryFacts(**dict(zip(_COLUMNS, row, strict=True)))
+                facts = BrickDirectory(**dict(zip(_COLUMNS, row, strict=True)))
                 found[facts.gfid] = facts
         return found
 
-    def keep(self, found: Sequence[DirectoryFacts]) -> None:
+    def keep(self, found: Sequence[BrickDirectory]) -> None:
         """Record these, replacing earlier entries of the same gfids."""
         of_each = attrgetter(*_COLUMNS)
         self._connection.executemany(_KEEP, map(of_each, found))
 
-    def all(self) -> Iterator[DirectoryFacts]:
+    def all(self) -> Iterator[BrickDirectory]:
         """Return all recorded directories, in no order. Nothing may be recorded meanwhile."""
         for row in self._connection.execute(f"SELECT {_NAMES} FROM directories"):  # noqa: S608 -- ours
-            yield DirectoryFacts(**dict(zip(_COLUMNS, row, strict=True)))
+            yield BrickDirectory(**dict(zip(_COLUMNS, row, strict=True)))
 
     def drop(self, gfids: Sequence[bytes]) -> None:
         """Forget these."""
@@ -121,7 +121,7 @@ class MountedDirectories:
     def __init__(self, root: bytes) -> None:
         self._root = root
 
-    def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+    def look(self, path: bytes, gfid: bytes) -> BrickDirectory | None:
         """Read the directory through the mount. None if it is gone or its name is another directory's.
         Raises OSError.
         """
@@ -133,7 +133,7 @@ class MountedDirectories:
                 return None
             raise
 
-    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+    def put_back(self, seen: BrickDirectory, wanted: BrickDirectory) -> BrickDirectory | None:
         """Set owner, mode and ACLs to those of `wanted`, if the directory still is as `seen`. Return its new
         attributes; None if they differ from `wanted` or the directory has changed. May be called again. Raises OSError.
         """
@@ -150,7 +150,7 @@ class MountedDirectories:
             now = _facts(fd, seen.path, seen.gfid)
             return now if now is not None and same_owner(now, wanted) else None
 
-    def set_mtime(self, seen: DirectoryFacts) -> bool:
+    def set_mtime(self, seen: BrickDirectory) -> bool:
         """Write the mtime of a directory to every copy, if it still has the times that were `seen`. Return whether it
         was written. May be called again. Raises OSError.
         """
@@ -162,9 +162,9 @@ class MountedDirectories:
             return True
 
 
-def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+def _facts(fd: int, path: bytes, gfid: bytes) -> BrickDirectory | None:
     status = os.fstat(fd)
-    known = DirectoryFacts(
+    known = BrickDirectory(
         path=path,
         gfid=gfid,
         mode=stat.S_IMODE(status.st_mode),

@@ -25,8 +25,8 @@ from migrator.core.units import several
 from migrator.fs import acl
 from migrator.fs.beneath import Root, held
 from migrator.fs.reading import INO_MASK
-from migrator.gluster.looks import ask_brick
 from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.probes import ask_brick
 from migrator.gluster.rules import subvolumes
 from migrator.hosts.ports import Hosts
 

@@ -27,7 +27,7 @@ from migrator.core.errors import MigratorError, Refused
 from migrator.core.units import DAY_S
 from migrator.fs.beneath import held
 from migrator.fs.model import Difference, DifferenceKind, SurpriseKind
-from migrator.fs.rules import Loss
+from migrator.fs.rules import ExpectedLoss
 from migrator.fs.rules_equality import FileState
 
 # --- Files and columns
@@ -63,7 +63,7 @@ archive directory) with the path, whose `target_*` are then null."""
 MANIFEST_SCHEMA = _MANIFEST.schema
 
 _DIFFERENCES: Columns[Difference] = Columns("path:binary kind:string source:string target:string")
-_LOSSES: Columns[Loss] = Columns("path:binary kind:string detail:string")
+_LOSSES: Columns[ExpectedLoss] = Columns("path:binary kind:string detail:string")
 _LINKS: Columns[ports.LinkedPath] = Columns(
     "path:binary source_ino:uint64 source_nlink:uint32 target_ino:uint64? target_nlink:uint32"
 )
@@ -167,7 +167,7 @@ class ParquetDraft:
         self._differences: _Parts[Difference] = _Parts(
             self._draft, "difference", _DIFFERENCES.schema, _DIFFERENCES.batch, part_rows
         )
-        self._losses: _Parts[Loss] = _Parts(self._draft, "loss", _LOSSES.schema, _LOSSES.batch, part_rows)
+        self._losses: _Parts[ExpectedLoss] = _Parts(self._draft, "loss", _LOSSES.schema, _LOSSES.batch, part_rows)
         self._links: _Parts[ports.LinkedPath] = _Parts(self._draft, "link", _LINKS.schema, _LINKS.batch, part_rows)
         self._parts = (self._verified, self._differences, self._losses, self._links)
 
@@ -176,7 +176,7 @@ class ParquetDraft:
         *,
         verified: Sequence[ports.VerifiedPath] = (),
         differences: Sequence[Difference] = (),
-        losses: Sequence[Loss] = (),
+        losses: Sequence[ExpectedLoss] = (),
         links: Sequence[ports.LinkedPath] = (),
     ) -> None:
         """Add results; several threads may call this. A path with a difference may be added as verified too: it is
@@ -483,7 +483,9 @@ class ManifestDirectories(Struct, frozen=True):
                 Difference(path=path, kind=DifferenceKind(kind), source=source, target=target)
                 for path, kind, source, target in differences
             ),
-            losses=tuple(Loss(path=path, kind=SurpriseKind(kind), detail=detail) for path, kind, detail in losses),
+            losses=tuple(
+                ExpectedLoss(path=path, kind=SurpriseKind(kind), detail=detail) for path, kind, detail in losses
+            ),
         )
 
     def differing(self, manifest: str, *, digest: str | None) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from migrator.catalog.model import ArchivedMember, CatalogRecord, ContentReading
 from migrator.core.entry import Entry
 from migrator.fs.model import Difference
-from migrator.fs.rules import Loss
+from migrator.fs.rules import ExpectedLoss
 
 if TYPE_CHECKING:
     from migrator.catalog.writer import PartsWriter
@@ -113,4 +113,4 @@ class Examples(Struct, frozen=True, kw_only=True):
     """Some differences and expected losses of each kind."""
 
     differences: tuple[Difference, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[ExpectedLoss, ...] = ()

@@ -15,7 +15,7 @@ from migrator.catalog.database import connect, content_bytes_sql, in_parts, numb
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.model import BrickContent, BrickUse, TreeOnBricks
 from migrator.catalog.ports import Scratch
-from migrator.catalog.rules_packing import Listing
+from migrator.catalog.rules_packing import PathSequence
 from migrator.core.entry import XattrKinds
 from migrator.core.states import ChunkKind
 
@@ -131,7 +131,7 @@ def listed(
     *,
     bricks: Sequence[str],
     rows: str = "entries",
-) -> Iterator[Listing]:
+) -> Iterator[PathSequence]:
     """The rows of the table `rows` (a constant) in the trees of the batches, for packing: sorted by DuckDB, streamed.
     `bricks` must be in order.
     """
@@ -158,7 +158,7 @@ def listed(
             ordinal, brick_place = divmod(place, places)
             piece = block.slice(start, end - start)
             batch, tree = placed[ordinal]
-            yield Listing(
+            yield PathSequence(
                 batch=batch,
                 kind=_STEP_KINDS[step],
                 tree=tree,

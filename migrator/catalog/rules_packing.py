@@ -43,7 +43,7 @@ class _Columns(Struct, frozen=True, kw_only=True):
     brick: str | None = None
 
 
-class Listing(_Columns, frozen=True, kw_only=True):
+class PathSequence(_Columns, frozen=True, kw_only=True):
     """Some consecutive paths.
 
     Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
@@ -97,7 +97,7 @@ class _OpenChunk:
     A unit that does not fit moves to the next chunk as a whole; only a directory larger than a chunk is cut.
     """
 
-    def __init__(self, listing: Listing, limits: ChunkLimits) -> None:
+    def __init__(self, listing: PathSequence, limits: ChunkLimits) -> None:
         self._model = listing
         self._limits = limits
         # Files copied in ranges, pending for the chunk that completes them. Limited by their real sizes, because
@@ -112,7 +112,7 @@ class _OpenChunk:
         self._unit_bytes = 0
         self._unit: bytes | int | None = None
 
-    def continues(self, listing: Listing) -> bool:
+    def continues(self, listing: PathSequence) -> bool:
         model = self._model
         # Files with one name and link groups may share a chunk: both are units.
         return (listing.batch, listing.kind, listing.tree, listing.brick) == (
@@ -122,12 +122,12 @@ class _OpenChunk:
             model.brick,
         )
 
-    def take(self, listing: Listing) -> Iterator[PackedChunk]:
+    def take(self, listing: PathSequence) -> Iterator[PackedChunk]:
         if listing.grouped:
             return self._take_groups(listing)
         return self._take_files(listing)
 
-    def _take_files(self, listing: Listing) -> Iterator[PackedChunk]:
+    def _take_files(self, listing: PathSequence) -> Iterator[PackedChunk]:
         max_bytes, max_files = self._limits.max_bytes, self._limits.max_files
         ranged_above = 2 * self._limits.range_size_bytes if self._limits.range_size_bytes else None
         for row in _rows(listing):
@@ -163,7 +163,7 @@ class _OpenChunk:
         chunk = self._chunk([(path, 0, group, link_to, mtime_ns) for path, _, group, link_to, mtime_ns in ranged])
         return replace(chunk, kind=ChunkKind.RANGED_FILES, file_sizes_bytes=tuple(row[1] for row in ranged))
 
-    def _take_groups(self, listing: Listing) -> Iterator[PackedChunk]:
+    def _take_groups(self, listing: PathSequence) -> Iterator[PackedChunk]:
         max_bytes, max_files = self._limits.max_bytes, self._limits.max_files
         for row in _rows(listing):
             path, size_bytes, group, link_to, mtime_ns = row
@@ -220,13 +220,13 @@ class _OpenChunk:
             yield self._cut(len(self._rows))
 
 
-def _rows(listing: Listing) -> Iterator[_Row]:
+def _rows(listing: PathSequence) -> Iterator[_Row]:
     return zip(
         listing.paths, listing.sizes_bytes, listing.link_groups, listing.links_to, listing.mtimes_ns, strict=True
     )
 
 
-def _pack_unnumbered(listings: Iterable[Listing], limits: ChunkLimits) -> Iterator[PackedChunk]:
+def _pack_unnumbered(listings: Iterable[PathSequence], limits: ChunkLimits) -> Iterator[PackedChunk]:
     chunk: _OpenChunk | None = None
     for listing in listings:
         if chunk is None or not chunk.continues(listing):
@@ -238,7 +238,7 @@ def _pack_unnumbered(listings: Iterable[Listing], limits: ChunkLimits) -> Iterat
         yield from chunk.close()
 
 
-def pack(listings: Iterable[Listing], limits: ChunkLimits, *, bricks: Sequence[str] = ()) -> Iterator[PackedChunk]:
+def pack(listings: Iterable[PathSequence], limits: ChunkLimits, *, bricks: Sequence[str] = ()) -> Iterator[PackedChunk]:
     """Pack listings into chunks, numbered from 1 in each batch, in the order of their completion.
 
     Every path is in exactly one chunk, except that a chunk of directories is followed by its twin of kind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.hosts import look_for_schedule
+from migrator.app.hosts import probe_for_schedule
 from migrator.beegfs.tool import QuotaReading, StorageReading, StorageTargets, read_quotas, read_storage
 from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
 from migrator.cli.completion import complete_plans
@@ -256,7 +256,7 @@ async def _read_inputs(
 ) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles", StorageReading, PlanScheduling | None, str | None]:
     """The facts of a plan. The libraries of the catalog reader are loaded while the gluster command runs."""
     quotas, catalogs = await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries, ledger))
-    storage, scheduling = await read_storage(asked), await look_for_schedule(source)
+    storage, scheduling = await read_storage(asked), await probe_for_schedule(source)
     return quotas, catalogs, storage, scheduling, await wiring.atime_problem(source)
 
 

@@ -20,7 +20,7 @@ from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.cutover.model_snapshot import LinkState
-from migrator.fs.beneath import Way, read_mounts, walk
+from migrator.fs.beneath import TracedPath, read_mounts, walk
 from migrator.fs.model import mount_of
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.site.config import Site
@@ -91,7 +91,7 @@ class SymlinkedPaths:
         result.
         """
         path = self._path(tree)
-        way = Way()
+        way = TracedPath()
         try:
             with walk(os.path.dirname(path), way) as fd:
                 return _look(path, way, fd)
@@ -116,7 +116,7 @@ class SymlinkedPaths:
         """
         old_real, new_real = self._tree(expected_old), self._tree(new)
         path = self._path(tree)
-        name, way = os.path.basename(path), Way()
+        name, way = os.path.basename(path), TracedPath()
         try:
             with walk(os.path.dirname(path), way) as fd:
                 _raise(
@@ -168,7 +168,7 @@ class SymlinkedPaths:
         return real
 
 
-def _look(path: bytes, way: Way, directory_fd: int) -> LinkReading:
+def _look(path: bytes, way: TracedPath, directory_fd: int) -> LinkReading:
     """The link, and where it leads."""
     name = os.path.basename(path)
     found: EntryType | None = None

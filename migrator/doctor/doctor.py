@@ -45,13 +45,13 @@ from migrator.hooks.stage import Hooks
 from migrator.hosts.connection import own_environment
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
-from migrator.hosts.site import look_at_room, names
+from migrator.hosts.site import names, probe_room
 from migrator.ledger.locks import Holders, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
 from migrator.reap.rules import atime_problem, check_atime
-from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns, parse_user_map
+from migrator.scan.rules import BrickChoice, TreePattern, choose_trees, parse_patterns, parse_user_map, select_bricks
 from migrator.scan.session import find_directories
 from migrator.site import rules_guards
 from migrator.site.config import HostSection, Site, SlurmSection
@@ -129,13 +129,13 @@ async def _examine_way(
     reachable: list[str],
     unreachable: Mapping[str, str],
 ) -> list[Finding]:
-    way: BrickWay | None = None
+    way: BrickChoice | None = None
     if site.source.via != "mount" and sections:
         try:
             whole = await volume.state_for_bricks(state)
         except MigratorError as error:
             return [failure("bricks", f"the volume's state is unknown: {error.message}", "see `gluster volume status`")]
-        way = choose_way(whole, reachable=reachable, unreachable=unreachable)
+        way = select_bricks(whole, reachable=reachable, unreachable=unreachable)
     return rules.check_brick_hosts(site.source.via, state, list(sections), way)
 
 
@@ -157,7 +157,7 @@ async def _sight(
             bricks[brick.name] = brick_problem(state.volume_id if state else None, roots, brick.name)
     room, problem = None, None
     if place is not None:
-        room, error = await _answer(look_at_room(host.processes, python=facts.python, path=place))
+        room, error = await _answer(probe_room(host.processes, python=facts.python, path=place))
         roots = await host.roots(place, b"")
         problem = target_problem(target, roots, os.fsdecode(place)) or error or None
     native_problem, confinement_problem = await _native_problem(host, place_native), None

@@ -9,7 +9,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import GIB, format_count, format_duration, format_size, several
-from migrator.fs.kinds.model import Answer, Kind
+from migrator.fs.kinds.model import FileSystemKind, FileSystemReport
 from migrator.fs.model import (
     LOCAL_FILESYSTEMS,
     Capacity,
@@ -23,7 +23,7 @@ from migrator.gluster.rules import LOOKUP_OPTION, is_on
 from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
 from migrator.plan.losses import loss_details
-from migrator.scan.rules import REMEDY, BrickWay, strange_words
+from migrator.scan.rules import REMEDY, BrickChoice, describe_strange_files
 from migrator.site.model import needs_rsync
 from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
 from migrator.transfer.engines.rules_rsync import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
@@ -101,7 +101,7 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     return [ok(check, f"all {bricks} bricks are up" if bricks else "it can be read")]
 
 
-def check_kind(where: str, kind: Kind, filesystem: str) -> list[Finding]:
+def check_kind(where: str, kind: FileSystemKind, filesystem: str) -> list[Finding]:
     """What is special about a side, what cannot be trusted, and what follows from it; nothing for a local file system.
     `filesystem` is the type in mountinfo.
     """
@@ -120,7 +120,7 @@ def check_kind(where: str, kind: Kind, filesystem: str) -> list[Finding]:
     return findings
 
 
-def check_answer(check: str, answer: Answer | None, error: str = "", hint: str = "") -> list[Finding]:
+def check_answer(check: str, answer: FileSystemReport | None, error: str = "", hint: str = "") -> list[Finding]:
     """What the file system's own command tells; None if it failed with `error`."""
     if answer is None:
         return [warning(check, error, hint or "see docs/filesystems.md")]
@@ -156,7 +156,7 @@ def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
     return [
         warning(
             "files without a gfid",
-            f"{strange_words(one)}: clients that look up such a name can hang while {LOOKUP_OPTION} is off",
+            f"{describe_strange_files(one)}: clients that look up such a name can hang while {LOOKUP_OPTION} is off",
             f"{REMEDY}; then `migrator scan --via bricks`",
         )
         for one in found
@@ -528,7 +528,9 @@ def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Findin
     ]
 
 
-def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], way: BrickWay | None) -> list[Finding]:
+def check_brick_hosts(
+    via: str, state: VolumeState, sections: Collection[str], way: BrickChoice | None
+) -> list[Finding]:
     """The way in which a scan would currently read the volume. `sections` are the hosts in site.toml; `way` is None if
     it was not determined.
     """

@@ -276,7 +276,7 @@ _SYMLINKS_LIMIT = 40  # as many as the kernel follows (path_resolution(7))
 
 
 @dataclass(slots=True)
-class Way:
+class TracedPath:
     """The steps of a walk, and the real path of its end, without symlinks."""
 
     looks: list[FileLook] = field(default_factory=list)
@@ -284,7 +284,7 @@ class Way:
 
 
 @contextmanager
-def walk(directory: bytes, way: Way) -> Iterator[int]:
+def walk(directory: bytes, way: TracedPath) -> Iterator[int]:
     """Open a directory (O_PATH) and record all steps in `way`. Only symlinks of root or of this user are followed.
 
     Raises OSError; ELOOP for a symlink of another user, which is then the last step.
@@ -331,7 +331,7 @@ def why_not_trusted(path: bytes) -> tuple[bytes, str, str] | None:
 
     A path that does not exist is as safe as the directories above it. Raises OSError if it cannot be examined.
     """
-    way, last = Way(), b""
+    way, last = TracedPath(), b""
     try:
         with walk(os.path.dirname(os.path.abspath(path)), way) as fd:
             last = os.path.basename(os.path.abspath(path))
@@ -351,7 +351,7 @@ def _refuse_to_follow(look: FileLook, symlinks: int) -> None:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), look.path)
 
 
-def _note(way: Way, fd: int) -> FileLook:
+def _note(way: TracedPath, fd: int) -> FileLook:
     facts = os.fstat(fd)
     kind = EntryType.of_mode(facts.st_mode)
     look = FileLook(path=way.real, type=kind, uid=facts.st_uid, mode=stat.S_IMODE(facts.st_mode))

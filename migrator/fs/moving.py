@@ -18,7 +18,7 @@ from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
 from migrator.fs.writing import descriptor_path, open_own, remove_acls
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class TargetEntry(Struct, frozen=True, kw_only=True):
     """The entry under a name of the target."""
 
     type: EntryType
@@ -66,7 +66,7 @@ class MovingTarget(HeldRoot):
                     _rename(trash_fd, os.fsencode(earlier), trash_fd, _place_name(place))
             os.close(_open_own(trash_fd, _place_name(place), make=True))
 
-    def look(self, path: bytes) -> Standing | None:
+    def look(self, path: bytes) -> TargetEntry | None:
         """The entry under a name; None if there is none, or if a component above it is not a directory."""
         try:
             with self._parent(path) as (fd, name):
@@ -76,13 +76,13 @@ class MovingTarget(HeldRoot):
                 raise
             self._check_root()
             return None
-        return Standing(
+        return TargetEntry(
             type=EntryType.of_mode(facts.st_mode),
             size_bytes=facts.st_size,
             mtime_ns=time_of_entry_ns(facts.st_mtime_ns),
         )
 
-    def entries(self, path: bytes) -> list[tuple[bytes, Standing]]:
+    def entries(self, path: bytes) -> list[tuple[bytes, TargetEntry]]:
         """The names in a directory, with their entries. Raises OSError if it cannot be listed."""
         with held(self.beneath.open(path, os.O_RDONLY | os.O_DIRECTORY)) as fd:
             names = sorted(map(os.fsencode, os.listdir(fd)))

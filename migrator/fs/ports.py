@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from migrator.core.entry import Entry
-from migrator.fs.kinds.model import Answer, Kind
+from migrator.fs.kinds.model import FileSystemKind, FileSystemReport
 from migrator.fs.model import Capacity, MountIdentity, ScanProblem, SourceHealth, TargetCapabilities
 
 
@@ -92,13 +92,13 @@ class FileSystem(ReadablePaths, Protocol):
 class FileSystemTool(Protocol):
     """Questions to a mounted file system by its own command."""
 
-    kind: Kind
+    kind: FileSystemKind
 
-    async def state(self) -> Answer:
+    async def state(self) -> FileSystemReport:
         """What is missing now; a question that failed is a doubt in the result."""
 
     def room(self, shown: Capacity) -> Capacity:
-        """The room for new files; what statfs has `shown` if the command does not tell. Blocks; not on a thread with an
+        """The room for new files; the result of statfs (`shown`) if the command does not report it. Blocks; not on a thread with an
         event loop.
         """
 

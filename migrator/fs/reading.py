@@ -22,7 +22,7 @@ from migrator.core.probe import PROBE_NAME
 from migrator.core.units import MIB
 from migrator.fs.beneath import OTHER_MOUNT, HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
-from migrator.fs.kinds.model import Answer
+from migrator.fs.kinds.model import FileSystemReport
 from migrator.fs.model import (
     BENCH_NAME,
     JOURNAL_NAME,
@@ -372,7 +372,7 @@ class ReadingFileSystem(HeldRoot):
             return f"the source's root cannot be read: {error.strerror}"
 
     def capacity(self) -> Capacity:
-        """The current room for users other than root, if possible as the file system's own command tells."""
+        """The current room for users other than root, if possible as the file system's own command reports it."""
         room = os.statvfs(self.root)
         counts = room.f_files > 0 and room.f_favail >= 0  # CephFS: -1 free
         shown = Capacity(
@@ -488,7 +488,7 @@ class PosixSource(ReadingFileSystem):
         identity = await self.identity_in_time()
         if isinstance(identity, str):
             return SourceHealth(problems=(identity,), fingerprint="")
-        answer = Answer() if self._tool is None else await self._tool.state()
+        answer = FileSystemReport() if self._tool is None else await self._tool.state()
         return SourceHealth(problems=answer.problems, doubts=answer.doubts, fingerprint=mount_fingerprint(identity))
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:

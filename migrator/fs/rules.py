@@ -28,7 +28,7 @@ _ACLS = (ACL_ACCESS, ACL_DEFAULT)
 _SAMPLE_DIGITS = 16
 
 
-class Loss(Struct, frozen=True, kw_only=True):
+class ExpectedLoss(Struct, frozen=True, kw_only=True):
     """One property of a path that the target is known not to keep; `detail` is for people."""
 
     path: bytes
@@ -83,10 +83,10 @@ def kept_xattrs(xattrs: Mapping[bytes, bytes], capabilities: TargetCapabilities)
     return {name: value for name, value in xattrs.items() if xattr_loss(name, value, capabilities) is None}
 
 
-def absence(source: Entry, capabilities: TargetCapabilities) -> Loss | None:
+def absence(source: Entry, capabilities: TargetCapabilities) -> ExpectedLoss | None:
     """Why a path cannot exist on the target or cannot be read back there; None if it must exist."""
     found = next(_reasons_for_absence(source, capabilities), None)
-    return None if found is None else Loss(path=source.path, kind=found[0], detail=found[1])
+    return None if found is None else ExpectedLoss(path=source.path, kind=found[0], detail=found[1])
 
 
 def _reasons_for_absence(source: Entry, capabilities: TargetCapabilities) -> Iterator[tuple[SurpriseKind, str]]:
@@ -149,12 +149,12 @@ _ALL_BITS = 0o7777
 
 
 @dataclass(slots=True)
-class Comparison:
+class EntryComparison:
     """The result of comparing one path."""
 
     path: bytes
     differences: list[Difference] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[ExpectedLoss] = field(default_factory=list)
 
     def difference(self, kind: DifferenceKind, source: str, target: str) -> None:
         """Add a difference."""
@@ -162,15 +162,15 @@ class Comparison:
 
     def loss(self, kind: SurpriseKind, detail: str) -> None:
         """Add an expected loss."""
-        self.losses.append(Loss(path=self.path, kind=kind, detail=detail))
+        self.losses.append(ExpectedLoss(path=self.path, kind=kind, detail=detail))
 
 
-def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> Comparison:
+def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> EntryComparison:
     """Compare all metadata of one path. Content and hard links are compared elsewhere.
 
     If the types differ, nothing else is compared.
     """
-    found = Comparison(source.path)
+    found = EntryComparison(source.path)
     if source.type is not target.type:
         found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
         return found
@@ -182,11 +182,11 @@ def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> C
     return found
 
 
-def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -> Comparison:
+def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -> EntryComparison:
     """Compare the root of a user tree, which is closed on the target until the switch: `owner` (uid and gid), mode
     0700, no ACL. An open root is a difference. The manifest covers the source's own attributes.
     """
-    found = Comparison(source.path)
+    found = EntryComparison(source.path)
     if source.type is not target.type:
         found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
         return found
@@ -196,11 +196,11 @@ def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -
         found.difference(DifferenceKind.MODE, f"closed: {CLOSED_MODE:04o}", f"{target.mode:04o}")
     for name in (ACL_ACCESS, ACL_DEFAULT):
         if name in target.xattrs:
-            found.difference(DifferenceKind.ACL, "closed: none", _acl_words(target.xattrs[name]))
+            found.difference(DifferenceKind.ACL, "closed: none", _shown_acl(target.xattrs[name]))
     return found
 
 
-def _compare_type_facts(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_type_facts(found: EntryComparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     match source.type:
         case EntryType.FILE:
             if source.size_bytes != target.size_bytes:
@@ -216,7 +216,7 @@ def _compare_type_facts(found: Comparison, source: Entry, target: Entry, capabil
                 )
         case EntryType.BLOCK | EntryType.CHARACTER:
             if source.rdev != target.rdev:
-                before, after = _device_words(source.rdev), _device_words(target.rdev)
+                before, after = _shown_device(source.rdev), _shown_device(target.rdev)
                 if capabilities.keeps_device_numbers:
                     found.difference(DifferenceKind.DEVICE, before, after)
                 else:
@@ -225,7 +225,7 @@ def _compare_type_facts(found: Comparison, source: Entry, target: Entry, capabil
             pass
 
 
-def _compare_sparseness(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_sparseness(found: EntryComparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     source_bytes, target_bytes = source.blocks * BLOCK_BYTES, target.blocks * BLOCK_BYTES
     if source_bytes >= source.size_bytes:
         return
@@ -238,7 +238,7 @@ def _compare_sparseness(found: Comparison, source: Entry, target: Entry, capabil
         found.loss(SurpriseKind.LOSS_SPARSENESS, f"{before} become {after}")
 
 
-def _compare_time(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_time(found: EntryComparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     kept = is_kept_time(source.mtime_ns, capabilities)
     if kept and source.mtime_ns == target.mtime_ns:
         return
@@ -252,7 +252,7 @@ def _compare_time(found: Comparison, source: Entry, target: Entry, capabilities:
         found.difference(DifferenceKind.MTIME, f"{source.mtime_ns} ns", f"{target.mtime_ns} ns")
 
 
-def _compare_owner(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_owner(found: EntryComparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     if (source.uid, source.gid) == (target.uid, target.gid):
         return
     before, after = f"{source.uid}:{source.gid}", f"{target.uid}:{target.gid}"
@@ -262,7 +262,9 @@ def _compare_owner(found: Comparison, source: Entry, target: Entry, capabilities
         found.difference(DifferenceKind.OWNER, before, after)
 
 
-def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_acls_and_mode(
+    found: EntryComparison, source: Entry, target: Entry, capabilities: TargetCapabilities
+) -> None:
     """Compare the access ACL and the mode together, because the ACL changes the meaning of the mode's group bits."""
     source_acl, target_acl = _access_acl(source), _access_acl(target)
     compared, modes, target_mode = _ALL_BITS, {source.mode}, target.mode
@@ -275,10 +277,10 @@ def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capa
         and xattr_loss(ACL_ACCESS, source.xattrs[ACL_ACCESS], capabilities)
     ):
         # Without its ACL, a file may show the mask or, which is safer, the effective rights of its owning group.
-        found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
+        found.loss(SurpriseKind.LOSS_ACL, _shown_acl(source.xattrs[ACL_ACCESS]))
         modes.add(_effective_mode(source))
     else:
-        found.difference(DifferenceKind.ACL, _access_words(source), _access_words(target))
+        found.difference(DifferenceKind.ACL, _shown_access_acl(source), _shown_access_acl(target))
         compared &= ~_GROUP_MASK
     default_source, default_target = source.xattrs.get(ACL_DEFAULT), target.xattrs.get(ACL_DEFAULT)
     if _entries(default_source) != _entries(default_target):
@@ -287,17 +289,17 @@ def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capa
             and default_target is None
             and xattr_loss(ACL_DEFAULT, default_source, capabilities)
         ):
-            found.loss(SurpriseKind.LOSS_ACL, f"default: {_acl_words(default_source)}")
+            found.loss(SurpriseKind.LOSS_ACL, f"default: {_shown_acl(default_source)}")
         else:
             found.difference(
-                DifferenceKind.ACL, f"default: {_acl_words(default_source)}", f"default: {_acl_words(default_target)}"
+                DifferenceKind.ACL, f"default: {_shown_acl(default_source)}", f"default: {_shown_acl(default_target)}"
             )
     if target_mode & compared in {mode & compared for mode in modes}:
         return
     found.difference(DifferenceKind.MODE, f"{min(modes):04o}", f"{target_mode:04o}")
 
 
-def _compare_xattrs(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_xattrs(found: EntryComparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     for name in sorted(source.xattrs.keys() | target.xattrs.keys()):
         if name in (ACL_ACCESS, ACL_DEFAULT):
             continue
@@ -308,7 +310,7 @@ def _compare_xattrs(found: Comparison, source: Entry, target: Entry, capabilitie
         if before is not None and kind is not None and (after is None or name in KERNEL_LABELS):
             found.loss(kind, f"{show(name)} of {len(before)} bytes")
         else:
-            found.difference(DifferenceKind.XATTR, _xattr_words(name, before), _xattr_words(name, after))
+            found.difference(DifferenceKind.XATTR, _shown_xattr(name, before), _shown_xattr(name, after))
 
 
 def _access_acl(entry: Entry) -> tuple[AclEntry, ...] | bytes | None:
@@ -332,29 +334,29 @@ def _effective_mode(entry: Entry) -> int:
     return entry.mode if group is None else (entry.mode & ~_GROUP_MASK) | (group << _GROUP_SHIFT)
 
 
-def _access_words(entry: Entry) -> str:
-    return "none" if _access_acl(entry) is None else _acl_words(entry.xattrs[ACL_ACCESS])
+def _shown_access_acl(entry: Entry) -> str:
+    return "none" if _access_acl(entry) is None else _shown_acl(entry.xattrs[ACL_ACCESS])
 
 
-def _acl_words(value: bytes | None) -> str:
+def _shown_acl(value: bytes | None) -> str:
     if value is None:
         return "none"
     entries = parse_acl(value)
-    return f"{_bytes_words(value)} that are no known ACL" if entries is None else show_acl(entries)
+    return f"{_shown_bytes(value)} that are no known ACL" if entries is None else show_acl(entries)
 
 
-def _device_words(rdev: int) -> str:
+def _shown_device(rdev: int) -> str:
     """Major and minor number, as Linux packs them (glibc's gnu_dev_major)."""
     major = (rdev >> 8 & 0xFFF) | (rdev >> 32 & ~0xFFF)
     minor = (rdev & 0xFF) | (rdev >> 12 & ~0xFF)
     return f"{major}:{minor}"
 
 
-def _xattr_words(name: bytes, value: bytes | None) -> str:
-    return f"{show(name)}: none" if value is None else f"{show(name)}: {_bytes_words(value)}"
+def _shown_xattr(name: bytes, value: bytes | None) -> str:
+    return f"{show(name)}: none" if value is None else f"{show(name)}: {_shown_bytes(value)}"
 
 
-def _bytes_words(value: bytes) -> str:
+def _shown_bytes(value: bytes) -> str:
     """Length and digest: enough to distinguish values, without user data in reports."""
     return f"{len(value)} bytes ({hashlib.blake2b(value, digest_size=4).hexdigest()})"
 

@@ -22,7 +22,7 @@ from migrator.fs.rules import shows_time
 _NO_NAMES: Mapping[str, str] = {}
 
 
-class Stated(Protocol):
+class HasState(Protocol):
     """Has the attributes that change with a file's content."""
 
     @property
@@ -44,7 +44,7 @@ class FileState(Struct, frozen=True, kw_only=True):
     ctime_ns: int
 
     @classmethod
-    def of(cls, file: Stated) -> "FileState":
+    def of(cls, file: HasState) -> "FileState":
         """The state of an entry or of a row."""
         return cls(ino=file.ino, size_bytes=file.size_bytes, mtime_ns=file.mtime_ns, ctime_ns=file.ctime_ns)
 
@@ -73,7 +73,7 @@ def same_inode_sql(one: str, other: str) -> str:
     END)"""
 
 
-class Content(Protocol):
+class HasContent(Protocol):
     """Has the attributes by which a copy is recognised."""
 
     @property
@@ -97,7 +97,7 @@ _CONTENT_COLUMNS = {
 """Of a catalog: the column by which the contents of two entries of a type differ. Those of files differ by mtime too."""
 
 
-def is_copy(source: Content, target: Content, capabilities: TargetCapabilities) -> bool:
+def is_copy(source: HasContent, target: HasContent, capabilities: TargetCapabilities) -> bool:
     """Whether an entry of the target has the type and, as far as its attributes show, the content of the source's."""
     if source.type is not target.type:
         return False

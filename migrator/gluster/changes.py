@@ -112,8 +112,8 @@ def parse_clients(answer: Element, volume: str) -> tuple[ClientSeen, ...]:
     for node in bricks:
         addresses = [client.findtext("hostname") or "" for client in node.iterfind("clientsStatus/client")]
         if node.findtext("clientsStatus/clientCount") != str(len(addresses)) or not all(addresses):
-            raise ToolFailed(f"gluster's answer does not tell the clients of brick {node_name(node)}")
+            raise ToolFailed(f"gluster's answer lacks the clients of brick {node_name(node)}")
         found += (ClientSeen(brick=node_name(node), address=address) for address in addresses)
     if not bricks:
-        raise ToolFailed(f"gluster's answer does not tell the clients of volume {volume!r}")
+        raise ToolFailed(f"gluster's answer lacks the clients of volume {volume!r}")
     return tuple(found)

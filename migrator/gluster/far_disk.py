@@ -42,7 +42,7 @@ def is_within(path: bytes, directory: bytes) -> bool:
     return path == directory or path.startswith(directory.rstrip(b"/") + b"/")
 
 
-class Mount:
+class DiskMount:
     """One line of a mount table. `own`: it belongs to this process's namespace."""
 
     def __init__(self, line: bytes, *, own: bool) -> None:
@@ -56,16 +56,16 @@ class Mount:
             number = os.stat(self.source).st_rdev
             self.device = f"{os.major(number)}:{os.minor(number)}"
 
-    def shares(self, other: Mount) -> bool:
+    def shares(self, other: DiskMount) -> bool:
         """Whether both are on one pool of ZFS, which does not report its disks."""
         same = self.source.split("/")[0] == other.source.split("/")[0]
         return self.filesystem == other.filesystem == "zfs" and same
 
 
-def mounts() -> list[Mount]:
+def mounts() -> list[DiskMount]:
     """Every mount of every mount namespace, once each: a container may have mounted the disk elsewhere."""
     seen: set[str] = set()
-    found: dict[tuple[str, bytes], Mount] = {}
+    found: dict[tuple[str, bytes], DiskMount] = {}
     for process in ["self", *filter(str.isdigit, names_in("/proc"))]:
         try:
             namespace = os.readlink("/proc/" + process + "/ns/mnt")
@@ -73,7 +73,7 @@ def mounts() -> list[Mount]:
                 continue
             with open("/proc/" + process + "/mountinfo", "rb") as table:
                 for line in table:
-                    mount = Mount(line, own=process == "self")
+                    mount = DiskMount(line, own=process == "self")
                     found.setdefault((mount.device, mount.point), mount)
             seen.add(namespace)
         except OSError:
@@ -155,7 +155,7 @@ def beside(top: bytes, mine: list[bytes]) -> Iterator[bytes]:
 
 
 def unexplained(
-    disk: Disk, path: bytes, mine: list[bytes], own: Mount, table: list[Mount], *, full: bool
+    disk: Disk, path: bytes, mine: list[bytes], own: DiskMount, table: list[DiskMount], *, full: bool
 ) -> Iterator[str]:
     """Everything on a disk that is not in `mine`."""
     of_disk = [one for one in table if one.device in (own.device, *disk.names) or one.shares(own)]

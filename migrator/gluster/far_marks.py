@@ -38,7 +38,7 @@ def has_no_gfid(directory: int, name: bytes) -> bool:
     return False
 
 
-class Marks:
+class MarkedFiles:
     """A walk of all directories of a brick; each file counts once, under the first name found."""
 
     def __init__(self, root: int) -> None:
@@ -117,4 +117,4 @@ def main() -> None:
         strange = [path for path in question["paths"] if is_strange(root, path.encode("latin-1"))]
         json.dump({"strange": strange}, sys.stdout)
     else:
-        json.dump(Marks(root).run(), sys.stdout)
+        json.dump(MarkedFiles(root).run(), sys.stdout)

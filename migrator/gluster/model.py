@@ -228,7 +228,7 @@ SHUT = (0, 0, 0)
 """Owner, group and mode of a directory after a fault of GlusterFS has made it inaccessible."""
 
 
-class DirectoryFacts(Struct, frozen=True, kw_only=True):
+class BrickDirectory(Struct, frozen=True, kw_only=True):
     """A directory of the volume, as shown by the mount or as stored by one copy on a brick.
 
     `above` is the gfid of its parent (16 bytes; empty for a directory in the root). `mode` has the permission bits,

@@ -110,10 +110,10 @@ def split_brain(root: bytes, path: bytes) -> str:
     """
     try:
         with Root(root) as opened, held(opened.open(path, os.O_PATH | os.O_NOFOLLOW)) as fd:
-            said = os.getxattr(descriptor_path(fd), _SPLIT_BRAIN_STATUS)
+            printed = os.getxattr(descriptor_path(fd), _SPLIT_BRAIN_STATUS)
     except OSError:
         return ""
-    kinds = [kind for kind in ("data", "metadata") if b"%s-split-brain:yes" % kind.encode() in said.split()]
+    kinds = [kind for kind in ("data", "metadata") if b"%s-split-brain:yes" % kind.encode() in printed.split()]
     return f"{SPLIT_BRAIN} ({' and '.join(kinds)})" if kinds else ""
 
 
@@ -136,7 +136,7 @@ def forget_content(root: bytes, path: bytes) -> None:
             named = link.readlink()
             os.setxattr(link, _FORGET, b"1")
             give_up_s = time.monotonic() + _FORGOTTEN_WITHIN_S
-            # The client asks the kernel to drop the name. When that is done, the link of a descriptor says " (deleted)".
+            # The client asks the kernel to drop the name. When that is done, the link of a descriptor ends with " (deleted)".
             while link.readlink() == named:
                 if time.monotonic() > give_up_s:
                     raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
@@ -199,12 +199,12 @@ class GlusterShell:
             return None
         try:
             conversation = self._begun()
-            said = await conversation.ask(" ".join(words).encode() + b"\n", until=_is_over, timeout_s=_TIMEOUT_S)
+            printed = await conversation.ask(" ".join(words).encode() + b"\n", until=_is_over, timeout_s=_TIMEOUT_S)
         except (ConversationOver, ToolFailed):
-            said = b""
-        if _is_answer(said):
+            printed = b""
+        if _is_answer(printed):
             self._failures = 0
-            return said
+            return printed
         self.close()
         self._failures += 1
         if self._failures >= _FAILURES:
@@ -228,14 +228,14 @@ class GlusterShell:
         return self._conversation
 
 
-def _is_over(said: bytes) -> bool:
+def _is_over(printed: bytes) -> bool:
     """Whether the output is a complete document, or no document at all: waiting longer is useless."""
-    text = said.strip()
+    text = printed.strip()
     return text.endswith(_END) or not (text.startswith(_BEGIN) or _BEGIN.startswith(text))
 
 
-def _is_answer(said: bytes) -> bool:
-    text = said.strip()
+def _is_answer(printed: bytes) -> bool:
+    text = printed.strip()
     return text.startswith(_BEGIN) and text.endswith(_END) and text.count(_BEGIN) == 1
 
 
@@ -364,7 +364,7 @@ class GlusterCommands:
         answer = await self.ask("get", self.volume, name)
         value = answer.findtext("volGetopts/Opt/Value")
         if not value:
-            raise ToolFailed(f"gluster's answer does not tell the option {name}")
+            raise ToolFailed(f"gluster's answer lacks the option {name}")
         return value.removesuffix(" (DEFAULT)")
 
     async def ask(self, *words: str) -> Element:
@@ -379,9 +379,9 @@ class GlusterCommands:
         """
         completed = await self._run(("volume", "heal", self.volume))
         if b"has been successful" not in completed.stdout:
-            said = " ".join((completed.stdout + completed.stderr).decode("utf-8", "backslashreplace").split())
+            printed = " ".join((completed.stdout + completed.stderr).decode("utf-8", "backslashreplace").split())
             raise ToolFailed(
-                f"gluster says: {said[:300] or 'nothing at all'}",
+                f"gluster failed: {printed[:300] or 'it printed nothing'}",
                 cause="a brick or a self-heal daemon is not up",
                 hint="look at `gluster volume status`",
             )
@@ -397,9 +397,9 @@ class GlusterCommands:
         raise AssertionError("unreachable")
 
     async def _answer(self, words: tuple[str, ...]) -> Element:
-        said = None if self._shell is None else await self._shell.ask(words)
-        if said is not None:
-            return xml.parse_answer(said)
+        printed = None if self._shell is None else await self._shell.ask(words)
+        if printed is not None:
+            return xml.parse_answer(printed)
         completed = await self._run(words)
         return xml.parse_answer(completed.stdout, completed.stderr)
 
@@ -488,9 +488,9 @@ class GlusterSource(ReadingFileSystem):
                 connected = await asyncio.wait_for(asyncio.to_thread(connections, self.root), ANSWER_TIMEOUT_S)
                 problems += connection_problems(state.bricks, connected)
             except TimeoutError:
-                problems.append("the mount does not tell in time which bricks its client is connected to")
+                problems.append("the mount did not report in time which bricks its client is connected to")
             except OSError as error:
-                problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
+                problems.append(f"the mount does not report which bricks its client is connected to: {error.strerror}")
         shielded = self._shields is not None and any(self._shields.glob("*"))
         return VolumeHealth(
             problems=tuple(problems),

@@ -116,7 +116,7 @@ class FrameKind(IntEnum):
     LISTINGS = 6
 
 
-class FrameReader:
+class WalkFrames:
     """Cuts a stream into frames. `feed` takes pieces cut anywhere; `finish` is called at the end of the stream."""
 
     def __init__(self) -> None:
@@ -320,7 +320,7 @@ class _Stream:
     def __init__(self, where: str, listener: BrickListener) -> None:
         self._where = where
         self._listener = listener
-        self._reader = FrameReader()
+        self._reader = WalkFrames()
         self._greeted = False
         self._totals: BrickTotals | None = None
         self._stderr = b""
@@ -344,9 +344,9 @@ class _Stream:
                 hint="look at that directory on its host and at `gluster volume info`",
             )
         how = f"exit code {completed.exit_code}" if completed.exit_code >= 0 else f"signal {-completed.exit_code}"
-        said = " ".join(self._stderr.decode("utf-8", "backslashreplace").split())
+        printed = " ".join(self._stderr.decode("utf-8", "backslashreplace").split())
         raise BrickLost(
-            f"the walk of {self._where} broke off ({how}){': ' + said if said else ''}",
+            f"the walk of {self._where} broke off ({how}){': ' + printed if printed else ''}",
             cause="its program was ended, or the file system is ill",
             hint="look at the host's kernel log, then run the same command again",
         )

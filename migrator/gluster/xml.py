@@ -38,17 +38,17 @@ def parse_answer(stdout: bytes, stderr: bytes = b"") -> ET.Element:
     try:
         answer = ET.fromstring(stdout)  # noqa: S314 -- no DTD, see above
     except ET.ParseError:
-        said = " ".join((stdout.strip() or stderr.strip()).decode("utf-8", "backslashreplace").split())
+        printed = " ".join((stdout.strip() or stderr.strip()).decode("utf-8", "backslashreplace").split())
         raise ToolFailed(
-            f"gluster did not answer in XML: {said[:300] or 'nothing at all'}",
+            f"gluster did not answer in XML: {printed[:300] or 'it printed nothing'}",
             cause="glusterd is not running on this host, or the command is no gluster",
             hint="start glusterd here, or set [source] gluster to a command that asks a host where it runs",
         ) from None
     if answer.findtext("opRet") != "0":
-        said = " ".join((answer.findtext("opErrstr") or answer.findtext("output") or "no reason given").split())
-        if any(sign in said for sign in _RETRY_SIGNS):
-            raise GlusterBusy(f"gluster is busy: {said}")
-        raise GlusterFailed(f"gluster says: {said}")
+        printed = " ".join((answer.findtext("opErrstr") or answer.findtext("output") or "no reason given").split())
+        if any(sign in printed for sign in _RETRY_SIGNS):
+            raise GlusterBusy(f"gluster is busy: {printed}")
+        raise GlusterFailed(f"gluster failed: {printed}")
     return answer
 
 

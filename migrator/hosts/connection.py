@@ -20,7 +20,7 @@ from migrator.hosts.process import Duplex
 _log = logging.getLogger(__name__)
 
 _PACKAGE = __name__.rpartition(".")[0]
-_MODULES = ("far_wire", "far_looks", "far_process", "far_end")
+_MODULES = ("far_wire", "far_procfs", "far_process", "far_end")
 """In loading order: each imports only earlier ones."""
 
 TOO_OLD = "migrator-far-end: this Python is too old: "

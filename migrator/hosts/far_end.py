@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from migrator.hosts import far_looks as looks
 from migrator.hosts import far_process as process
+from migrator.hosts import far_procfs as procfs
 from migrator.hosts import far_wire as wire
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -71,7 +71,7 @@ class FarStream:
         self._input = self.program.input
         self._given: deque[memoryview] = deque()
         self._input_ends = False
-        self._ending: process.Ending | None = None
+        self._ending: process.Termination | None = None
         self._discarding = False
         self._drained_s = 0.0
         self._stepped_s = time.monotonic()
@@ -124,7 +124,7 @@ class FarStream:
         self._discarding = self._discarding or bool(fields["discard"])
         self.arrange()
         if self._ending is None:
-            self._ending = process.Ending(self._processes, fields["grace_s"])
+            self._ending = process.Termination(self._processes, fields["grace_s"])
             self._loop.add_ending(self._ending)
 
     def limit(self, fields: dict[str, Any]) -> None:
@@ -149,10 +149,10 @@ class FarStream:
         for fd in [*self._kinds, self._input]:
             self._close(fd)
         code = -_SIGKILL if self.program.exit_code is None else self.program.exit_code
-        self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs})
+        self._loop.send_control(wire.EXITED, self._number, {"code": code, "ended": not hangs})
         return True
 
-    def _processes(self, snapshot: looks.Snapshot) -> list[looks.Look]:
+    def _processes(self, snapshot: procfs.ProcessTable) -> list[procfs.ProcessStat]:
         return self.program.processes(snapshot, self._token)
 
     def _read(self, fd: int) -> None:
@@ -293,7 +293,7 @@ class Calls:
         self._private = private
         self._waker = waker
         self._done: deque[tuple[int, dict[str, Any], bytes]] = deque()
-        self._endings: dict[int, process.Ending] = {}
+        self._endings: dict[int, process.Termination] = {}
         self._placing = threading.Lock()
         self._syncing = threading.Lock()
         self._sync_fds: dict[bytes, int] = {}
@@ -309,10 +309,10 @@ class Calls:
         }
 
     def begin(self, number: int, fields: dict[str, Any], content: bytes) -> None:
-        """Begin a call. The answer is sent at once, or later by `deliver` or `look`."""
+        """Begin a call. The answer is sent at once, or later by `deliver` or `send_ended`."""
         operation = fields.get("operation")
         if operation == "facts":
-            self._loop.say(wire.ANSWER, number, facts())
+            self._loop.send_control(wire.ANSWER, number, facts())
         elif operation == "end":
             tokens = [wire.raw(token) for token in fields["tokens"]]
             self._end(number, lambda snapshot: [x for token in tokens for x in snapshot.with_token(token)], fields)
@@ -323,21 +323,21 @@ class Calls:
             body = self._operations[operation]
             threading.Thread(target=self._run, args=(number, body, fields, content), daemon=True).start()
         else:
-            self._loop.say(wire.ANSWER, number, {"errno": 95, "text": "unknown operation"})
+            self._loop.send_control(wire.ANSWER, number, {"errno": 95, "text": "unknown operation"})
 
     def deliver(self) -> None:
         """Send the answers of finished calls."""
         while self._done:
             number, fields, content = self._done.popleft()
-            self._loop.say(wire.ANSWER, number, fields, content)
+            self._loop.send_control(wire.ANSWER, number, fields, content)
 
-    def look(self) -> None:
+    def send_ended(self) -> None:
         """Send the answers of finished endings."""
         for number in [number for number, ending in self._endings.items() if ending.result is not None]:
-            self._loop.say(wire.ANSWER, number, {"ended": self._endings.pop(number).result})
+            self._loop.send_control(wire.ANSWER, number, {"ended": self._endings.pop(number).result})
 
-    def _end(self, number: int, find: process.Finding, fields: dict[str, Any]) -> None:
-        ending = process.Ending(find, fields["grace_s"])
+    def _end(self, number: int, find: process.FindProcesses, fields: dict[str, Any]) -> None:
+        ending = process.Termination(find, fields["grace_s"])
         self._endings[number] = ending
         self._loop.add_ending(ending)
 
@@ -357,12 +357,12 @@ class Calls:
             return  # the pipe is full, so the loop wakes anyway
 
     def _survivors(self, fields: dict[str, Any], _: bytes) -> Answer:
-        found = looks.carriers(fields["tokens"]).items()
+        found = procfs.carriers(fields["tokens"]).items()
         identities = {token: [[one.pid, one.start_ticks] for one in theirs] for token, theirs in found}
-        return {"boot_id": looks.boot_id(), "survivors": identities}, b""
+        return {"boot_id": procfs.boot_id(), "survivors": identities}, b""
 
     def _activity(self, fields: dict[str, Any], _: bytes) -> Answer:
-        return {"activity": looks.activity(fields["tokens"])}, b""
+        return {"activity": procfs.activity(fields["tokens"])}, b""
 
     def _place(self, fields: dict[str, Any], content: bytes) -> Answer:
         with self._placing:
@@ -377,7 +377,7 @@ class Calls:
             return {}, file.read(fields["size_bytes"])
 
     def _roots(self, fields: dict[str, Any], _: bytes) -> Answer:
-        return looks.roots(*map(wire.raw, fields["words"])), b""
+        return procfs.roots(*map(wire.raw, fields["words"])), b""
 
     def _watch_sync(self, fields: dict[str, Any], _: bytes) -> Answer:
         """Open before anything is written: syncfs(2) reports errors since the descriptor was opened."""
@@ -404,23 +404,23 @@ def facts() -> dict[str, Any]:
         "python_version": list(sys.version_info[:3]),
         "python": wire.text(os.fsencode(sys.executable)),
         "effective_uid": os.geteuid(),
-        "boot_id": looks.boot_id(),
+        "boot_id": procfs.boot_id(),
         "process_id": os.getpid(),
         "time_ns": time.time_ns(),
     }
 
 
-def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> process.Finding:
+def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> process.FindProcesses:
     """Finds far ends of the same caller whose connections were lost, their descendants, and the processes with the
     tokens of their started programs, which may be orphans by now. `own` marks this far end, `prefix` all of the
     caller's.
     """
 
-    def find(snapshot: looks.Snapshot) -> list[looks.Look]:
-        marks = [(look, looks.arguments_of(look.pid)) for look in snapshot.looks]
-        older = [look for look, words in marks if own not in words and any(word.startswith(prefix) for word in words)]
-        beneath = snapshot.beneath(look.pid for look in older)
-        return [*older, *beneath, *(look for token in tokens for look in snapshot.with_token(token))]
+    def find(snapshot: procfs.ProcessTable) -> list[procfs.ProcessStat]:
+        marks = [(stat, procfs.arguments_of(stat.pid)) for stat in snapshot.processes]
+        older = [stat for stat, words in marks if own not in words and any(word.startswith(prefix) for word in words)]
+        beneath = snapshot.beneath(stat.pid for stat in older)
+        return [*older, *beneath, *(stat for token in tokens for stat in snapshot.with_token(token))]
 
     return find
 
@@ -440,7 +440,7 @@ class FarEnd:
         self._poll = select.epoll()
         self._streams: dict[int, FarStream] = {}
         self._by_fd: dict[int, FarStream] = {}
-        self._endings: list[process.Ending] = []
+        self._endings: list[process.Termination] = []
         self._look_at_s = 0.0
         self._incoming = bytearray()
         self._outgoing: deque[memoryview] = deque()
@@ -468,13 +468,13 @@ class FarEnd:
         """Queue the magic and the hello."""
         self._outgoing.append(memoryview(wire.MAGIC))
         self._waiting_bytes += len(wire.MAGIC)
-        self.say(wire.HELLO, 0, {"version": wire.VERSION, "pid": os.getpid(), "guardian": os.getppid()})
+        self.send_control(wire.HELLO, 0, {"version": wire.VERSION, "pid": os.getpid(), "guardian": os.getppid()})
 
-    def say(self, kind: int, number: int, fields: dict[str, Any], content: bytes = b"") -> None:
+    def send_control(self, kind: int, number: int, fields: dict[str, Any], content: bytes = b"") -> None:
         """Queue a control frame."""
         self.send(kind, number, wire.pack(fields, content))
 
-    def add_ending(self, ending: process.Ending) -> None:
+    def add_ending(self, ending: process.Termination) -> None:
         """Step it until it is over, the first time at once."""
         self._endings.append(ending)
         self._look_at_s = 0.0
@@ -580,12 +580,12 @@ class FarEnd:
             stream = FarStream(self, number, fields)
         except (OSError, ValueError) as error:
             code = getattr(error, "errno", None) or 22
-            self.say(wire.NOT_STARTED, number, {"errno": code, "text": wire.text(str(error).encode("utf-8"))})
+            self.send_control(wire.NOT_STARTED, number, {"errno": code, "text": wire.text(str(error).encode("utf-8"))})
             return
         self._streams[number] = stream
         program = stream.program
-        identity = {"pid": program.pid, "start_ticks": program.start_ticks or 0, "boot_id": looks.boot_id()}
-        self.say(wire.STARTED, number, identity)
+        identity = {"pid": program.pid, "start_ticks": program.start_ticks or 0, "boot_id": procfs.boot_id()}
+        self.send_control(wire.STARTED, number, identity)
 
     def _woken(self) -> None:
         try:
@@ -601,11 +601,11 @@ class FarEnd:
     def _step(self) -> None:
         began_s = time.monotonic()
         if self._endings and began_s >= self._look_at_s:
-            snapshot = looks.Snapshot()
+            snapshot = procfs.ProcessTable()
             for ending in self._endings:
                 ending.step(snapshot)
             self._endings = [ending for ending in self._endings if ending.result is None]
-            self._calls.look()
+            self._calls.send_ended()
             ended_s = time.monotonic()
             # On a host with thousands of processes a search takes long: leave time for the streams.
             self._look_at_s = ended_s + max(process.POLL_S, 4 * (ended_s - began_s))

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from migrator.hosts import far_looks as looks
+from migrator.hosts import far_procfs as procfs
 
 _PR_SET_PDEATHSIG = 1
 _F_SETPIPE_SZ = 1031
@@ -77,8 +77,8 @@ class Program:
                 os.set_blocking(fd, False)
         self.pid = self._popen.pid
         # It is not reaped yet, so /proc lists it even if it has ended.
-        look = looks.look_at(self.pid)
-        self.start_ticks = None if look is None else look.start_ticks
+        stat = procfs.process_stat(self.pid)
+        self.start_ticks = None if stat is None else stat.start_ticks
 
     @property
     def exit_code(self) -> int | None:
@@ -103,11 +103,11 @@ class Program:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def processes(self, snapshot: looks.Snapshot, token: bytes = b"") -> list[looks.Look]:
+    def processes(self, snapshot: procfs.ProcessTable, token: bytes = b"") -> list[procfs.ProcessStat]:
         """The living processes of its session, and those with its token."""
-        found = {look.pid: look for look in snapshot.of_session(self.pid)}
+        found = {stat.pid: stat for stat in snapshot.of_session(self.pid)}
         if token:
-            found.update((look.pid, look) for look in snapshot.with_token(token))
+            found.update((stat.pid, stat) for stat in snapshot.with_token(token))
         return list(found.values())
 
 
@@ -157,11 +157,11 @@ KILL_WAIT_S = 5.0
 POLL_S = 0.02
 
 
-Finding = Callable[[looks.Snapshot], "list[looks.Look]"]
+FindProcesses = Callable[[procfs.ProcessTable], "list[procfs.ProcessStat]"]
 """Finds the processes to end."""
 
 
-class Ending:
+class Termination:
     """TERM to all processes found, a grace, KILL, until none is found; over when `result` is not None.
 
     Polls, since a process that is ending may start others. A signalled process counts until it is gone, even if `find`
@@ -169,24 +169,24 @@ class Ending:
     the end of the previous step: any process found after that has outlived it.
     """
 
-    def __init__(self, find: Finding, grace_s: float) -> None:
+    def __init__(self, find: FindProcesses, grace_s: float) -> None:
         self._find = find
         self._kill_from_s = time.monotonic() + grace_s
         self._killed_s: float | None = None
         self._stepped_s = time.monotonic()
-        self._signalled: list[looks.Look] = []
+        self._signalled: list[procfs.ProcessStat] = []
         self.result: bool | None = None
 
-    def step(self, snapshot: looks.Snapshot) -> None:
+    def step(self, snapshot: procfs.ProcessTable) -> None:
         """Run `find` once, and signal the processes found."""
         killing = time.monotonic() >= self._kill_from_s
         left = {
-            (look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._signalled))
+            (stat.pid, stat.start_ticks): stat for stat in (*self._find(snapshot), *snapshot.still(self._signalled))
         }
-        signalled = {(look.pid, look.start_ticks) for look in self._signalled}
-        for key, look in left.items():
+        signalled = {(stat.pid, stat.start_ticks) for stat in self._signalled}
+        for key, stat in left.items():
             if killing or key not in signalled:
-                _signal(look, signal.SIGKILL if killing else signal.SIGTERM)
+                _signal(stat, signal.SIGKILL if killing else signal.SIGTERM)
         self._signalled = list(left.values())
         if not left:
             self.result = True
@@ -197,12 +197,12 @@ class Ending:
             self._killed_s = self._stepped_s
 
 
-def end_all(find: Finding, grace_s: float) -> bool:
-    """Step an `Ending` to its result."""
-    ending = Ending(find, grace_s)
+def end_all(find: FindProcesses, grace_s: float) -> bool:
+    """Step an `Termination` to its result."""
+    ending = Termination(find, grace_s)
     while True:
         reap()
-        ending.step(looks.Snapshot())
+        ending.step(procfs.ProcessTable())
         if ending.result is not None:
             return ending.result
         time.sleep(POLL_S)
@@ -221,22 +221,22 @@ def reap() -> dict[int, int]:
         ended[pid] = status
 
 
-def _signal(look: looks.Look, number: int) -> None:
+def _signal(stat: procfs.ProcessStat, number: int) -> None:
     """Signal this process, through a pidfd if the kernel has them (5.3), so that a reused pid is not hit."""
     try:
-        fd = os.pidfd_open(look.pid)
+        fd = os.pidfd_open(stat.pid)
     except ProcessLookupError:
         return
     except (OSError, AttributeError):
         fd = -1
     try:
-        again = looks.look_at(look.pid)
-        if again is None or again.start_ticks != look.start_ticks:
+        again = procfs.process_stat(stat.pid)
+        if again is None or again.start_ticks != stat.start_ticks:
             return
         if fd >= 0:
             signal.pidfd_send_signal(fd, number)
         else:
-            os.kill(look.pid, number)
+            os.kill(stat.pid, number)
     except (ProcessLookupError, PermissionError):
         return
     finally:

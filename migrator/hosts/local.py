@@ -11,7 +11,7 @@ from typing import Any
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.fs.model import SENTINEL_NAME
-from migrator.hosts import far_looks, far_wire
+from migrator.hosts import far_procfs, far_wire
 from migrator.hosts.far_end import PrivateDirectory, facts, sync_file_system
 from migrator.hosts.model import HostRoots
 from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
@@ -146,11 +146,11 @@ class LocalHost:
 
     async def roots(self, target: bytes, brick: bytes) -> HostRoots:
         with ToolFailed.of_files("the roots of this machine cannot be looked at"):
-            look = asyncio.to_thread(far_looks.roots, target, brick, SENTINEL_NAME)
+            look = asyncio.to_thread(far_procfs.roots, target, brick, SENTINEL_NAME)
             return HostRoots(**await asyncio.wait_for(look, ROOTS_TIMEOUT_S))
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        return await asyncio.to_thread(far_looks.activity, tokens)
+        return await asyncio.to_thread(far_procfs.activity, tokens)
 
     async def watch_sync(self, path: bytes) -> None:
         async with self._opening:

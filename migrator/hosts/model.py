@@ -42,7 +42,7 @@ def target_problem(
     Only the sentinel identifies a file system across hosts. `where` is `the source` for the source's mount.
     """
     if recorded is None or recorded.sentinel is None:
-        return f"{where} has no sentinel, so that it cannot be told from another directory on another host"
+        return f"{where} has no sentinel, so it cannot be distinguished from another directory on another host"
     if roots.sentinel is None:
         why = roots.target_error or "no reason given"
         return f"{where} is not mounted at {path} there: its sentinel cannot be read ({why})"

@@ -22,7 +22,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
 from migrator.hosts import far_process, proc
-from migrator.hosts.far_looks import Snapshot
+from migrator.hosts.far_procfs import ProcessTable
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput, OnStart, Processes
 
@@ -119,12 +119,12 @@ class LocalProcesses(CollectingProcesses):
             _log.error("a process of %s cannot be ended (pid %d)", show(command.argv[0]), child.identity.pid)
 
 
-async def end_all(find: far_process.Finding, grace_s: float) -> bool:
+async def end_all(find: far_process.FindProcesses, grace_s: float) -> bool:
     """End all processes found, as `far_process.Ending` does; False if one survives."""
-    ending = far_process.Ending(find, grace_s)
+    ending = far_process.Termination(find, grace_s)
     while True:
         began_s = time.monotonic()
-        ending.step(Snapshot())
+        ending.step(ProcessTable())
         if ending.result is not None:
             return ending.result
         # On a machine with thousands of processes a search takes long: leave time for everything else.
@@ -233,8 +233,8 @@ class _Collected:
         self._left_bytes -= len(piece)
         if self._left_bytes < 0:
             raise ToolFailed(
-                f"{show(self._command.argv[0])} said more than {self._limit_bytes} bytes",
-                hint="run the command by hand to see what it says: " + show(b" ".join(self._command.argv)),
+                f"{show(self._command.argv[0])} printed more than {self._limit_bytes} bytes",
+                hint="run the command by hand to see its output: " + show(b" ".join(self._command.argv)),
             )
         self.pieces.append(piece)
 

@@ -124,7 +124,7 @@ class SiteHosts:
         spec = self._specs.get(name)
         if spec is None:
             raise UsageError(
-                f"site.toml does not say how the host {name} is reached",
+                f"site.toml does not define how to reach the host {name}",
                 hint=f'add a section [source.hosts."{name}"] with ssh = "root@{name}"',
             )
         if spec.ssh is None:
@@ -172,7 +172,7 @@ class _Room(msgspec.Struct, frozen=True):
     read_only: bool
 
 
-async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
+async def probe_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
     """The file system at a path of a host. Raises HostLost, ToolFailed."""
     argv = far_argv(python, _ROOM_SCRIPT, path)
     found = await ask_script(processes, argv, _Room, otherwise=f"the room at {show(path)} is not known: ")

@@ -56,7 +56,7 @@ _STATES = {
 """All other states count as running (RUNNING, COMPLETING, SUSPENDED, STOPPED, RESIZING, and new ones)."""
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class SlurmJob(Struct, frozen=True, kw_only=True):
     """A job as `squeue` shows it; `node` is empty until it has one."""
 
     id: str
@@ -72,18 +72,18 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.state in (JobState.PENDING, JobState.RUNNING)
 
 
-def read_jobs(output: bytes) -> list[Job]:
+def read_jobs(output: bytes) -> list[SlurmJob]:
     """Parses the output of `squeue` in the format of `_FIELDS`. Comments of foreign jobs may hold anything: such lines
     are skipped.
     """
-    found: list[Job] = []
+    found: list[SlurmJob] = []
     for line in output.decode("utf-8", "replace").split("\n"):
         fields = line.split("|")
         if len(fields) != len(_FIELDS.split("|")):
             continue
         job_id, state, reason, node, comment, name = (field.strip() for field in fields)
         found.append(
-            Job(
+            SlurmJob(
                 id=job_id,
                 name=name,
                 state=_STATES.get(state.partition(" ")[0], JobState.RUNNING),
@@ -150,12 +150,12 @@ class Srun:
         known = known_failure(_FAILURES, stderr, what, python=self.python)
         if known is not None:
             return known
-        last = show(stderr.strip()[-_SAID_BYTES:]) or "srun said nothing"
+        last = show(stderr.strip()[-_SAID_BYTES:]) or "srun printed nothing"
         if connected:
             return HostLost(
                 f"the connection to the job of {self.host} was lost: {last}",
                 cause="the node or the network is down, or an administrator, another job or a rule of the site ended the job",
-                hint="`scontrol show job` tells more; another job is asked for when this one is known to have ended",
+                hint="see `scontrol show job`; migrator requests another job once this one has ended",
             )
         return HostLost(
             f"{self.host} is not to be had from Slurm (srun's exit code: {exit_code}): {last}",
@@ -207,22 +207,22 @@ class SlurmQueue:
         self._processes = processes
         self._user = _user()
 
-    async def jobs(self) -> list[Job]:
+    async def jobs(self) -> list[SlurmJob]:
         """All jobs that Slurm knows, ended ones included. Raises HostLost."""
         return read_jobs(await self._ask("squeue", "--noheader", "--states=all", f"--format={_FIELDS}"))
 
-    async def job(self, name: str) -> Job:
+    async def job(self, name: str) -> SlurmJob:
         """The job of a name, preferably one that has not ended; GONE if Slurm knows none. Raises HostLost."""
         found = [job for job in await self.jobs() if job.name == name]
         return next(
-            (job for job in found if job.active), found[0] if found else Job(id="", name=name, state=JobState.GONE)
+            (job for job in found if job.active), found[0] if found else SlurmJob(id="", name=name, state=JobState.GONE)
         )
 
     async def cancel(self, name: str) -> None:
         """Request the end of the jobs of a name; no error if there are none. Raises HostLost."""
         await self._ask("scancel", "--quiet", f"--name={name}")
 
-    async def end(self, name: str, *, until_s: float) -> Job:
+    async def end(self, name: str, *, until_s: float) -> SlurmJob:
         """Cancel the jobs of a name, and wait until Slurm reports that they have ended, at most until that time of the
         loop. Returns the job as it is then: still active if Slurm cannot reach its node, for as long as SlurmdTimeout.
         Raises HostLost.
@@ -250,9 +250,9 @@ class SlurmQueue:
                 hint="install the client side of Slurm (Debian: slurm-client), or set [transfer] movers to local",
             ) from error
         if done.exit_code != 0 or done.timed_out:
-            said = show(done.stderr.strip()) or f"{program} ended with exit code {done.exit_code}"
+            printed = show(done.stderr.strip()) or f"{program} ended with exit code {done.exit_code}"
             raise HostLost(
-                f"Slurm does not answer: {said}",
+                f"Slurm does not answer: {printed}",
                 cause="slurmctld is stopped, or cannot be reached from this machine",
                 hint="see `scontrol ping`; what runs in a job goes on meanwhile, and what was lost is in doubt until then",
             )
@@ -487,7 +487,7 @@ class SlurmHosts:
         """When far ends have ended their streams by themselves, by the time of the loop."""
         return since_s + self._lease_s + _LEASE_MARGIN_S
 
-    def _require_end(self, jobs: Sequence[Job], since_s: float) -> None:
+    def _require_end(self, jobs: Sequence[SlurmJob], since_s: float) -> None:
         """Raise HostLost if something may still run in one of these jobs, whose connections were lost by `since_s`.
 
         Where Slurm does not know, the lease decides: a node that does not answer may only be disconnected, and a job that

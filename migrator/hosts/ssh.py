@@ -79,7 +79,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
         )
         if known is not None:
             return known
-        last = show(stderr.strip()[-_SAID_BYTES:]) or "ssh said nothing"
+        last = show(stderr.strip()[-_SAID_BYTES:]) or "ssh printed nothing"
         if connected:
             return HostLost(
                 f"the connection to {self.host} was lost: {last}",

@@ -11,7 +11,7 @@ from migrator.beegfs.model import LayoutRule
 from migrator.beegfs.rules_layout import describe_layout_rule, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import first_of, format_size, several
-from migrator.fs.kinds.model import Kind
+from migrator.fs.kinds.model import FileSystemKind
 from migrator.fs.model import SurpriseKind
 from migrator.gluster.rules import is_on
 from migrator.plan.model import Account, Accounts, NotedOwners, Surprise, TreeUsage
@@ -155,7 +155,7 @@ _FIRST_PERSON = 1000
 _NOBODY = 65534
 
 
-def group_limits(source: Kind, options: Mapping[str, str], target: Kind) -> Mapping[str, int]:
+def group_limits(source: FileSystemKind, options: Mapping[str, str], target: FileSystemKind) -> Mapping[str, int]:
     """How many groups of a user reach the servers, by side; a side without a known limit is left out. `options` are those
     of a Gluster source.
     """

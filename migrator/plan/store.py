@@ -15,7 +15,7 @@ from migrator.catalog.database import connect, require_room
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
-from migrator.catalog.rules_packing import Listing
+from migrator.catalog.rules_packing import PathSequence
 from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, join, parent
 from migrator.core.units import DAY_S, NS_PER_S
@@ -416,7 +416,7 @@ class CatalogQueries:
         )
         return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
 
-    def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
+    def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[PathSequence]:
         """All paths of the trees of the batches (numbered from 1), for packing, without the roots of the trees; sorted
         and streamed by DuckDB. Consume all before the next query. The content of a link group is listed with the first
         tree of the batch that has one of its names; its names in other trees of the batch are listed as links to that

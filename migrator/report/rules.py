@@ -33,7 +33,7 @@ from migrator.plan.schedule.model import SubvolumeStep
 from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap
 from migrator.report import model
-from migrator.scan.rules import REMEDY, strange_words
+from migrator.scan.rules import REMEDY, describe_strange_files
 from migrator.site.model import ReapAction
 
 _Value = TypeVar("_Value", bound=Struct)
@@ -602,7 +602,7 @@ def _shown(reasons: Sequence[str]) -> str:
 
 def _strange(found: Sequence[StrangeFiles]) -> _Found:
     for one in found:
-        on = f"{strange_words(one)}, and clients that look up such a name can hang"
+        on = f"{describe_strange_files(one)}, and clients that look up such a name can hang"
         yield f"drains and additions: {one.brick}", on, f"{REMEDY}; then migrator scan --via bricks"
 
 

@@ -21,8 +21,8 @@ from migrator.gluster.rules import subvolumes
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks, WalkProblems
 from migrator.scan import rules
-from migrator.scan.marks import Marks, MountAnswers, forget_marked
-from migrator.scan.session import Session, catalog_name, trees_in_words
+from migrator.scan.marks import MarksFound, MountAnswers, forget_marked
+from migrator.scan.session import Session, catalog_name, describe_trees
 from migrator.site.rules_guards import health_problems
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class BrickTeam:
             for some, marks_only in ((bricks, False), (copies, True))
             for brick in some
         )
-        self.marks = Marks()
+        self.marks = MarksFound()
         self.problems = 0
         self.to_ask: list[bytes] = []
         self.not_to_ask: set[bytes] = set()
@@ -298,7 +298,7 @@ differ by some seconds.
 """
 
 
-class BrickWay(Struct, frozen=True, kw_only=True):
+class BrickScan(Struct, frozen=True, kw_only=True):
     """One scan of the bricks. `team` has passed `greet`."""
 
     session: Session
@@ -323,7 +323,7 @@ class BrickWay(Struct, frozen=True, kw_only=True):
                 EventKind.SCAN_STARTED,
                 Severity.INFO,
                 record.name,
-                f"the scan begins: {trees_in_words(len(self.trees), record.scope)}, from "
+                f"the scan begins: {describe_trees(len(self.trees), record.scope)}, from "
                 f"{several(len(self.team.walkers), 'brick')} on {several(hosts, 'host')}",
             )
             checked_s = session.elapsed_s()

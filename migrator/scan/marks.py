@@ -24,7 +24,7 @@ _KEPT = 100_000
 """Of each mark: far more than are ever looked up, in bounded memory."""
 
 
-class Marks:
+class MarksFound:
     """The marked paths of all walks, each once for each mark."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ async def read_marks(source: GlusterSource, walks: HostBrickWalks, trees: Sequen
         return TreeMarks()
     readers = [_MarkReader(brick, state.volume_id) for brick in state.bricks]
     await asyncio.gather(*(reader.read(walks, trees) for reader in readers))
-    marks, reasons = Marks(), [reader.failure for reader in readers if reader.failure is not None]
+    marks, reasons = MarksFound(), [reader.failure for reader in readers if reader.failure is not None]
     for reader in readers:
         marks.add(reader.marked)
     found = {mark: marks.found[mark] for mark in _OF_CONTENT if mark in marks.found}

@@ -26,7 +26,7 @@ from migrator.gluster.walks import BrickHello, BrickLost, WalkProblems, walk_who
 from migrator.hosts.process import LocalProcesses
 from migrator.native.program import native_program
 from migrator.scan.rules import ways_to
-from migrator.scan.session import Session, catalog_name, trees_in_words
+from migrator.scan.session import Session, catalog_name, describe_trees
 from migrator.site.rules_guards import health_problems
 
 if TYPE_CHECKING:
@@ -318,4 +318,4 @@ def _started(opened: OpenCatalog) -> str:
             f"the scan goes on: {several(opened.totals.rows, 'path is', 'paths are')} in the catalog, "
             f"{several(len(opened.frontier), 'directory waits', 'directories wait')}"
         )
-    return f"the scan begins: {trees_in_words(len(opened.record.trees), opened.record.scope)}"
+    return f"the scan begins: {describe_trees(len(opened.record.trees), opened.record.scope)}"

@@ -204,7 +204,7 @@ def _refuse_overlaps(by_path: Mapping[bytes, TreePattern]) -> None:
 # The mount is always right, and slow. All reasons against the bricks are listed, each as a sentence.
 
 
-class BrickWay(Struct, frozen=True, kw_only=True):
+class BrickChoice(Struct, frozen=True, kw_only=True):
     """The bricks to read, one of each subvolume, the `copies` of which only marks are read, and their rules; or the
     `reasons` against it.
     """
@@ -215,9 +215,9 @@ class BrickWay(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
 
-def choose_way(
+def select_bricks(
     state: VolumeState, *, reachable: Collection[str], unreachable: Mapping[str, str] | None = None
-) -> BrickWay:
+) -> BrickChoice:
     """The bricks to read, or every reason against that.
 
     `state` must include heals and peers. `reachable` are the reached hosts, named as in the brick list; `unreachable`
@@ -228,7 +228,7 @@ def choose_way(
     try:
         bricks, problems = choose_bricks(state, unreachable or {}, reachable)
     except ValueError as error:
-        reasons.append(f"the volume's bricks cannot be told apart: {error}")
+        reasons.append(f"the volume's bricks cannot be distinguished: {error}")
     else:
         reasons.extend(problems)
     read = [some for some in (subvolumes(state) if bricks else ()) if not set(some).isdisjoint(bricks)]
@@ -238,8 +238,8 @@ def choose_way(
         why = (unreachable or {}).get(host, f'site.toml has no [source.hosts."{host}"]')
         reasons.append(f"the marks on the copies of host {host} cannot be read: {why}")
     if reasons:
-        return BrickWay(reasons=tuple(dict.fromkeys(reasons)))
-    return BrickWay(bricks=bricks, copies=copies, rules=brick_rules(state))
+        return BrickChoice(reasons=tuple(dict.fromkeys(reasons)))
+    return BrickChoice(bricks=bricks, copies=copies, rules=brick_rules(state))
 
 
 def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
@@ -341,16 +341,16 @@ _HANGS = (
 def strange_sentences(found: Sequence[StrangeFiles]) -> Iterator[str]:
     """The findings of a scan, by brick."""
     for one in found:
-        yield f"{strange_words(one)}: they are not on the volume, and not in the catalog; {REMEDY}"
+        yield f"{describe_strange_files(one)}: they are not on the volume, and not in the catalog; {REMEDY}"
 
 
 def strange_problems(found: Sequence[StrangeFiles]) -> Iterator[str]:
     """Reasons against drains and additions while these files exist."""
     for one in found:
-        yield f"{strange_words(one)}; {_HANGS}: {REMEDY}"
+        yield f"{describe_strange_files(one)}; {_HANGS}: {REMEDY}"
 
 
-def strange_words(one: StrangeFiles) -> str:
+def describe_strange_files(one: StrangeFiles) -> str:
     """The number on one brick, with the first names."""
     shown = first_of(list(map(show, one.paths)), _SHOWN, of=one.files)
     named = f" ({shown})" if one.paths else ""

@@ -328,7 +328,7 @@ class Session:
         self.event(EventKind.SCAN_FINISHED, severity, closed.name, _finished(closed))
 
 
-def trees_in_words(count: int, scope: Sequence[bytes]) -> str:
+def describe_trees(count: int, scope: Sequence[bytes]) -> str:
     """The trees of a scan, in words."""
     return several(count, "user tree") + (" and nothing else" if scope else "")
 

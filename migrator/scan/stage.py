@@ -16,8 +16,8 @@ from migrator.gluster.model import volume_state
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import HostBrickWalks
 from migrator.scan import bricks as brick_way
-from migrator.scan.bricks import BrickTeam, BrickWay
-from migrator.scan.rules import choose_way
+from migrator.scan.bricks import BrickScan, BrickTeam
+from migrator.scan.rules import select_bricks
 from migrator.scan.session import ScanRequest, Session
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def choose(
     if walks is None or not isinstance(session.source, GlusterSource):
         return _no_bricks(session, ("the source is no Gluster volume, so it has no bricks",))
     if not walks.hosts:
-        why = "site.toml has no [source.hosts] sections: nothing says how the bricks' hosts are reached"
+        why = "site.toml has no [source.hosts] sections, which define how to reach the hosts of bricks"
         return _no_bricks(session, (why,))
     if (known := volume_state(before)) is None:
         return _no_bricks(session, before.problems or ("the volume's state is not known",))
@@ -53,7 +53,9 @@ async def choose(
     wanted = sorted({brick.host for brick in state.bricks} & set(walks.hosts))
     answers = await asyncio.gather(*(_reach(walks, host) for host in wanted))
     unreachable = {host: answer for host, answer in zip(wanted, answers, strict=True) if answer is not None}
-    chosen = choose_way(state, reachable=[host for host in wanted if host not in unreachable], unreachable=unreachable)
+    chosen = select_bricks(
+        state, reachable=[host for host in wanted if host not in unreachable], unreachable=unreachable
+    )
     if chosen.rules is None:
         return _no_bricks(session, chosen.reasons)
     team = BrickTeam(walks, chosen.bricks, state, copies=chosen.copies, rules=chosen.rules, clock=session.clock)
@@ -127,13 +129,13 @@ async def scan(
     trees = await asyncio.to_thread(session.find_trees)
     before = await source.health()
     team, reasons = await choose(session, walks, trees=trees, before=before)
-    await asyncio.to_thread(_say_what_starts_over, session, via_bricks=team is not None)
+    await asyncio.to_thread(_report_restart, session, via_bricks=team is not None)
     if team is None:
         from migrator.scan.mount import MountWay  # noqa: PLC0415 - loads pyarrow, for which `--help` does not wait
 
         return await MountWay(session=session, trees=trees, before=before, way_reasons=reasons).run()
     try:
-        return await BrickWay(session=session, team=team, trees=trees, before=before).run()
+        return await BrickScan(session=session, team=team, trees=trees, before=before).run()
     finally:
         await team.stop()
 
@@ -165,16 +167,16 @@ def _finish_closed(session: Session) -> CatalogRecord | None:
     return closed
 
 
-def _say_what_starts_over(session: Session, *, via_bricks: bool) -> None:
+def _report_restart(session: Session, *, via_bricks: bool) -> None:
     """Report unfinished scans that start over: only a scan of the mount can be resumed, and only through the mount."""
     unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
     if unfinished is None:
         return
     if unfinished.via == brick_way.VIA:
         session.catalogs.discard(unfinished.name)
-        said = "a scan of the bricks was stopped before its end: it starts over"
+        said = "a scan of the bricks was interrupted: it starts over"
     elif via_bricks:
-        said = "a scan through the mount was stopped before its end: a new one reads the bricks instead"
+        said = "a scan through the mount was interrupted: a new scan reads the bricks instead"
     else:
         return
     session.event(EventKind.SCAN_STARTED, Severity.INFO, unfinished.name, said)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.fs.beneath import read_mounts
-from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question
+from migrator.fs.kinds.model import FileSystemKind, FileSystemReport, Malformed, MountedDirectory, Question
 from migrator.fs.model import Capacity, mount_of
 from migrator.hosts.connection import own_environment
 from migrator.hosts.ports import Command, Processes
@@ -28,7 +28,7 @@ class FileSystemCommand:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FileSystemKind,
         root: bytes,
         processes: Processes,
         *,
@@ -39,7 +39,7 @@ class FileSystemCommand:
         self.kind = kind
         self._root, self._processes, self._also, self._path, self._timeout_s = root, processes, also, path, timeout_s
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> FileSystemReport:
         """One answer. Raises ToolFailed with the command that is missing, fails, hangs, or answers in another form."""
         place = await self._place()
         outputs = [
@@ -56,15 +56,15 @@ class FileSystemCommand:
                 hint=_ASK_BY_HAND,
             ) from None
 
-    async def state(self) -> Answer:
+    async def state(self) -> FileSystemReport:
         """What is missing now. That the command cannot tell is a doubt, not an error."""
         problems = await self._also() if self._also is not None else ()
         if self.kind.health is None:
-            return Answer(problems=problems)
+            return FileSystemReport(problems=problems)
         try:
             answer = await self.ask(self.kind.health)
         except ToolFailed as error:
-            answer = Answer(
+            answer = FileSystemReport(
                 doubts=(f"{self.kind.title} may not show all files: its state is unknown: {error.message}",)
             )
         return replace(answer, problems=(*answer.problems, *problems))
@@ -96,13 +96,13 @@ class FileSystemCommand:
         except ToolFailed:
             return shown
 
-    async def _place(self) -> Place:
-        def look() -> Place | None:
+    async def _place(self) -> MountedDirectory:
+        def look() -> MountedDirectory | None:
             root = os.path.realpath(self._root)
             mount = mount_of(read_mounts(), root)
             if mount is None or not self.kind.matches(mount.filesystem, os.fsdecode(mount.source)):
                 return None
-            return Place(point=mount.point, mounted_from=mount.source, root=root)
+            return MountedDirectory(point=mount.point, mounted_from=mount.source, root=root)
 
         try:
             place = await asyncio.wait_for(asyncio.to_thread(look), self._timeout_s)

@@ -15,7 +15,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.core.tasks import Blocking, SharedCall
-from migrator.fs.kinds.model import Answer
+from migrator.fs.kinds.model import FileSystemReport
 from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.hosts.ports import Activity
@@ -70,7 +70,7 @@ class World(Struct, frozen=True, kw_only=True):
     tokens: Callable[[], str]
     storage: StorageTargets | None = None
     layouts: Callable[[str, Mapping[bytes, Sequence[LayoutRule]]], Mapping[bytes, Sequence[LaidOut]]] | None = None
-    target_state: Callable[[], Awaitable[Answer]] | None = None
+    target_state: Callable[[], Awaitable[FileSystemReport]] | None = None
     governing: Governing | None = None
 
     @property

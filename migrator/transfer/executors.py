@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from migrator.core.errors import Refused, ToolFailed
 from migrator.gluster.model import BrickRules
 from migrator.hosts import proc
-from migrator.hosts.far_looks import activity
+from migrator.hosts.far_procfs import activity
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, Host, HostFacts, HostLost, OnOutput, OnStart, Processes
 from migrator.transfer.model import StreamView

@@ -10,7 +10,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import parent
 from migrator.fs.model import SurpriseKind, TargetCapabilities
 from migrator.fs.ports import ReadablePaths
-from migrator.fs.rules import Loss, absence
+from migrator.fs.rules import ExpectedLoss, absence
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import same_file
 from migrator.site.model import ReapAction
@@ -46,7 +46,7 @@ def _leads_nowhere(file_system: ReadablePaths, path: bytes) -> bool:
 class Absence(Struct, frozen=True, kw_only=True):
     """Why a path may be absent; `member` is its place in an archive, None if it is on the source only."""
 
-    loss: Loss
+    loss: ExpectedLoss
     member: ArchivedMember | None = None
 
 
@@ -89,7 +89,7 @@ class Absences(Struct, frozen=True, kw_only=True):
             kind, detail = SurpriseKind.SKIPPED, "the plan skips it"
         elif self.archived is not None:
             return None
-        return Absence(loss=Loss(path=source.path, kind=kind, detail=detail), member=member)
+        return Absence(loss=ExpectedLoss(path=source.path, kind=kind, detail=detail), member=member)
 
     def _member(self, source: Entry) -> ArchivedMember | None:
         if self.archived is None:

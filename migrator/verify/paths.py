@@ -11,7 +11,7 @@ from migrator.core.paths import name
 from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, TargetCapabilities
 from migrator.fs.ports import ReadablePaths
 from migrator.fs.reading import problem_of
-from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, absence, compare, compare_tree_root, is_sampled
+from migrator.fs.rules import TEMPORARY_PREFIX, EntryComparison, absence, compare, compare_tree_root, is_sampled
 from migrator.reap.model import is_archive_path
 from migrator.verify import model
 from migrator.verify.absences import Absences, look_up_or_prove_gone
@@ -137,7 +137,7 @@ class PathComparison:
                 content = EqualContent(found.digest, found.reading, carried=not by_hosts, by_hosts=by_hosts)
         self._record(source, target, comparison, content)
 
-    def _read(self, source: Entry, target: Entry, comparison: Comparison) -> EqualContent | None:
+    def _read(self, source: Entry, target: Entry, comparison: EntryComparison) -> EqualContent | None:
         digest, difference = self._content.compare(source, target)
         while difference is not None and self._may_be_back(difference):
             digest, difference = self._content.compare(source, target)
@@ -156,7 +156,7 @@ class PathComparison:
         return self.storage.was_lost(stopped=self.stopped.is_set)
 
     def _record(
-        self, source: Entry, target: Entry, comparison: Comparison, content: EqualContent | None = None
+        self, source: Entry, target: Entry, comparison: EntryComparison, content: EqualContent | None = None
     ) -> None:
         self.tally.record(source, target, differences=comparison.differences, losses=comparison.losses, content=content)
 

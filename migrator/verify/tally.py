@@ -12,7 +12,7 @@ from migrator.catalog.ports import LinkedPath, LinkFinding, LinkFindingKind, Ver
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import show
 from migrator.fs.model import Difference, DifferenceKind, ScanProblem, SurpriseKind, TargetCapabilities
-from migrator.fs.rules import Loss
+from migrator.fs.rules import ExpectedLoss
 from migrator.verify.joined import EqualTotals
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class VerifyTally:
         target: Entry | None,
         *,
         differences: Sequence[Difference] = (),
-        losses: Sequence[Loss] = (),
+        losses: Sequence[ExpectedLoss] = (),
         content: EqualContent | None = None,
         archived: ArchivedMember | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class VerifyTally:
     def note(
         self,
         differences: Sequence[Difference] = (),
-        losses: Sequence[Loss] = (),
+        losses: Sequence[ExpectedLoss] = (),
         *,
         verified: Sequence[VerifiedPath] = (),
         links: Sequence[LinkedPath] = (),
@@ -161,14 +161,14 @@ def compare_links(
     # Rows added before are on disk by now, so more may be added while these are read.
     for finding in draft.link_findings(trash):
         found = _link_difference(finding, capabilities)
-        if isinstance(found, Loss):
+        if isinstance(found, ExpectedLoss):
             tally.note(losses=[found])
         elif finding.kind is not LinkFindingKind.OUTSIDE or not tally.unread:
             # Names outside the batch may be unreadable ones; the record is then not whole anyway.
             tally.note([found])
 
 
-def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> Difference | Loss:
+def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> Difference | ExpectedLoss:
     same, alone = f"the same file as {show(finding.other)}", "a file of its own"
     kind, path = DifferenceKind.HARD_LINKS, finding.path
     match finding.kind:
@@ -193,5 +193,5 @@ def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> 
             assert_never(finding.kind)
 
 
-def _loss(path: bytes, kind: SurpriseKind, detail: str) -> Loss:
-    return Loss(path=path, kind=kind, detail=detail)
+def _loss(path: bytes, kind: SurpriseKind, detail: str) -> ExpectedLoss:
+    return ExpectedLoss(path=path, kind=kind, detail=detail)

@@ -115,12 +115,12 @@ def test_each_part_comes_after_the_one_before(tmp_path: Path, parts: int, count:
     assert found == sorted(((i % parts // 2, i) for i in numbers), key=lambda one: (one[0], -one[1]))
 
 
-def test_what_no_disk_can_hold_is_refused_before_the_query(tmp_path: Path) -> None:
+def test_a_query_without_disk_space_is_refused_first(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"1,000,000,000,000 paths may need .* more room"):
         require_room(Scratch(tmp_path), 10**12)
 
 
-def test_what_a_killed_query_leaves_is_removed_by_the_next_and_what_others_use_is_not(tmp_path: Path) -> None:
+def test_leftovers_of_killed_queries_are_removed_and_files_in_use_kept(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys; from migrator.catalog.database import connect, directory_of;"
         "from migrator.catalog.ports import Scratch; database = connect(Scratch(pathlib.Path(sys.argv[1])));"

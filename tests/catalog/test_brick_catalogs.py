@@ -135,7 +135,7 @@ LONE: tuple[list[Row], list[Row]] = ([directory(ALICE + b"/%d" % number, 200 + n
         (LONE, "incomplete", 5, tuple(ALICE + b"/%d" % number for number in range(3))),
     ],
 )
-def test_what_cannot_be_in_a_quiet_volume_is_found(
+def test_facts_that_a_quiet_volume_lacks_are_found(
     writer: BrickPartsWriter, rows: tuple[list[Row], ...], finding: str, count: int, paths: tuple[bytes, ...]
 ) -> None:
     for brick, its_own in zip(BRICKS, rows, strict=True):
@@ -251,7 +251,7 @@ def test_bytes_of_a_hard_linked_file_count_once_on_its_brick(tmp_path: Path) -> 
     assert found[0] == use("alice", 2, 100, 8)
 
 
-def test_what_the_trees_have_on_bricks_that_are_to_be_drained(tmp_path: Path) -> None:
+def test_the_share_of_trees_on_bricks_to_drain(tmp_path: Path) -> None:
     ino = 2**63 + 5
     linked = [invented(name, size_bytes=100, blocks=8, ino=ino, nlink=2, brick=ONE) for name in LINKED]
     entries = [

@@ -227,7 +227,7 @@ def test_a_manifest_is_in_order_of_path_in_however_many_parts_it_was_sorted(
     assert pq.read_table(draft.close(paths[of_a_part::of_a_part]).file).column("path").to_pylist() == paths
 
 
-def test_what_is_missing_or_changed_is_refused_with_a_way_out(manifests: ManifestDirectories) -> None:
+def test_a_missing_or_changed_manifest_is_refused_with_a_remedy(manifests: ManifestDirectories) -> None:
     closed = manifests.create("one", algorithm="xxh3_128").close()
     differences = Path(closed.file).with_name("differences.parquet")
     assert list(manifests.differing(closed.file, digest=closed.differences_digest)) == []
@@ -244,7 +244,7 @@ def test_what_is_missing_or_changed_is_refused_with_a_way_out(manifests: Manifes
         manifests.digest(closed.file)
 
 
-def test_what_a_killed_verification_left_is_removed(manifests: ManifestDirectories, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_verification_are_removed(manifests: ManifestDirectories, tmp_path: Path) -> None:
     killed = tmp_path / "manifests" / "killed" / "draft"
     killed.mkdir(parents=True)
     (killed / "verified-000001.parquet").touch()

@@ -33,7 +33,7 @@ from migrator.gluster.volume import GlusterSource
 from migrator.hooks.stage import Hooks
 from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
-from migrator.hosts.site import look_at_room
+from migrator.hosts.site import probe_room
 from migrator.ledger.locks import of_tree
 from migrator.ledger.model import Holder
 from migrator.native.program import NativeProgram, native_program
@@ -416,7 +416,7 @@ def test_one_host_is_lost_and_the_other_is_looked_at(site: Site, tmp_path: Path)
 @pytest.mark.needs_root
 def test_the_target_there_is_known_by_its_sentinel(site: Site) -> None:
     sections = {"gl1": HostSection(name="gl1", target=site.target.root)}
-    shown = asyncio.run(look_at_room(LocalProcesses(), python=b"python3", path=os.fsencode(site.target.root)))
+    shown = asyncio.run(probe_room(LocalProcesses(), python=b"python3", path=os.fsencode(site.target.root)))
     findings = looked_at(site, OneHost("gl1"), sections, target=recorded("site one", shown.filesystem))
     assert [status for status, _ in of(findings, "host gl1")] == [OK]
     other = looked_at(site, OneHost("gl1"), sections, target=recorded("site two", shown.filesystem))
@@ -450,7 +450,7 @@ def test_a_host_where_the_compiled_program_runs_and_confines_nothing(site: Site,
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\n[ "$1" = --version ]\n')
     sections = {"gl1": HostSection(name="gl1", target=site.target.root)}
-    shown = asyncio.run(look_at_room(LocalProcesses(), python=b"python3", path=os.fsencode(site.target.root)))
+    shown = asyncio.run(probe_room(LocalProcesses(), python=b"python3", path=os.fsencode(site.target.root)))
     target = recorded("site one", shown.filesystem)
     ((status, message),) = of(looked_at(site, OneHost("gl1"), sections, target=target, program=program), "host gl1")
     assert (status, "nothing is copied there" in message) == (FAILURE, True)

@@ -13,7 +13,7 @@ from migrator.fs.model import Capacity, MountIdentity, SourceHealth, TargetCapab
 from migrator.gluster.model import VolumeHealth
 from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
-from migrator.scan.rules import BrickWay
+from migrator.scan.rules import BrickChoice
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.making import made
 from tests.support.volumes import brick, volume
@@ -238,13 +238,13 @@ def test_a_clock_that_is_ahead_and_one_behind() -> None:
     assert "not harmed" in behind.fix
 
 
-def host_statuses(via: str, sections: list[str], way: BrickWay | None) -> list[FindingStatus]:
+def host_statuses(via: str, sections: list[str], way: BrickChoice | None) -> list[FindingStatus]:
     findings = check_brick_hosts(via, VOLUME, sections, way)
     assert all(bool(finding.fix) == (finding.status is not OK) for finding in findings)
     return [finding.status for finding in findings]
 
 
-GOOD_WAY = BrickWay(bricks=VOLUME.bricks)
+GOOD_WAY = BrickChoice(bricks=VOLUME.bricks)
 
 
 def test_bricks_that_can_be_read_and_without_sections_the_mount() -> None:
@@ -258,7 +258,7 @@ def test_bricks_that_can_be_read_and_without_sections_the_mount() -> None:
 
 
 def test_reasons_against_the_bricks_are_told() -> None:
-    way = BrickWay(reasons=("the volume is dispersed: a brick holds pieces of files",))
+    way = BrickChoice(reasons=("the volume is dispersed: a brick holds pieces of files",))
     (finding,) = check_brick_hosts("auto", VOLUME, ["gl1"], way)
     assert finding.status is WARNING
     assert "dispersed" in finding.message

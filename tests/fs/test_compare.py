@@ -184,7 +184,7 @@ ACL_ENTRIES = st.lists(
 
 
 @given(ACL_ENTRIES)
-def test_what_is_built_is_read(entries: tuple[fs_acl.AclEntry, ...]) -> None:
+def test_a_built_acl_is_parsed_to_its_entries(entries: tuple[fs_acl.AclEntry, ...]) -> None:
     assert fs_acl.parse_acl(fs_acl.build_acl(entries)) == tuple(sorted(entries))
 
 

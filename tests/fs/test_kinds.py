@@ -13,27 +13,27 @@ from migrator.fs.kinds.eos import EOS
 from migrator.fs.kinds.gpfs import GPFS
 from migrator.fs.kinds.hdfs import HDFS
 from migrator.fs.kinds.lustre import LUSTRE
-from migrator.fs.kinds.model import Answer, Malformed, Place, Question
+from migrator.fs.kinds.model import FileSystemReport, Malformed, MountedDirectory, Question
 from migrator.fs.kinds.moosefs import MOOSEFS
 from migrator.fs.kinds.table import KINDS, kind_at
 from migrator.fs.model import Mount
 from migrator.site.config import FileSystemKind
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "filesystems"
-PLACE = Place(point=b"/fs", mounted_from=b"project", root=b"/fs/project/ibtest/new")
-MFS = Place(point=b"/mnt/mfs", mounted_from=b"mfs#10.1.1.1:9421", root=b"/mnt/mfs")
+PLACE = MountedDirectory(point=b"/fs", mounted_from=b"project", root=b"/fs/project/ibtest/new")
+MFS = MountedDirectory(point=b"/mnt/mfs", mounted_from=b"mfs#10.1.1.1:9421", root=b"/mnt/mfs")
 QUESTIONS = [one for kind in KINDS.values() for one in (kind.room, kind.health, kind.layout) if one is not None]
 DF, DF_I, REPORT, DEAD = "lustre-df.txt", "lustre-df-i.txt", "hdfs-report.txt", "hdfs-report-dead.txt"
 
 
-def said(question: Question | None, *outputs: str | bytes, place: Place = PLACE) -> Answer:
+def said(question: Question | None, *outputs: str | bytes, place: MountedDirectory = PLACE) -> FileSystemReport:
     """The answer to outputs, by the name of a fixture or as they are."""
     assert question is not None
     return question.parse([one if isinstance(one, bytes) else (FIXTURES / one).read_bytes() for one in outputs], place)
 
 
 def room(
-    question: Question | None, *outputs: str | bytes, place: Place = PLACE
+    question: Question | None, *outputs: str | bytes, place: MountedDirectory = PLACE
 ) -> tuple[int, int, int | None, int | None]:
     found = said(question, *outputs, place=place).room
     assert found is not None
@@ -112,7 +112,7 @@ def test_room_is_that_of_new_files() -> None:
         (EOS.health, [changed("eos-node.txt", b"online", b"offline")], [], ["fst1.localdomain:1095 is offline"]),
     ],
 )
-def test_what_is_missing(
+def test_missing_parts_are_reported(
     question: Question, outputs: list[str | bytes], problems: list[str], doubts: list[str]
 ) -> None:
     found = said(question, *outputs)

@@ -57,7 +57,7 @@ def test_only_the_entries_stay_and_they_are_made_once(root: Path) -> None:
     assert own(root).stat().st_mode & 0o777 == 0o700
 
 
-def test_what_a_killed_process_has_left_is_taken_over(root: Path) -> None:
+def test_leftovers_of_a_killed_probe_are_reused(root: Path) -> None:
     own(root).mkdir(mode=0o700)
     for name in ("probe-05", "entry-00", "entry-01"):
         (own(root) / name).write_text("left")
@@ -117,7 +117,7 @@ def test_old_probes_are_thinned_out_and_removed_at_last(ledger: MigrationLedger)
     assert 1 <= len(ledger.probes.since(ProbeSide.TARGET, 0.0)) <= 2
 
 
-def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(ledger: MigrationLedger) -> None:
+def test_later_probes_are_known_by_number_not_by_clock(ledger: MigrationLedger) -> None:
     assert ledger.probes.last() == 0
     early = Probe(side=ProbeSide.TARGET, at_s=5000.0, times=TIMES)
     ledger.probes.add(early)

@@ -108,7 +108,7 @@ def test_every_odd_file_is_seen_as_it_is(odd_tree: tuple[Path, OddFiles], make: 
     assert max(map(len, long_targets)) >= 1000
 
 
-def test_what_is_the_programs_own_is_no_data_in_the_root_and_data_elsewhere(make: Make, tmp_path: Path) -> None:
+def test_the_programs_own_names_are_skipped_in_the_root_only(make: Make, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     for place in (tmp_path, tmp_path / "a"):
         (place / os.fsdecode(SENTINEL_NAME)).write_text("x\n")
@@ -141,7 +141,7 @@ def test_a_symlink_is_seen_and_never_followed(make: Make, tmp_path: Path) -> Non
         filesystem.look(b"../outside/secret")
 
 
-def test_what_is_gone_is_not_there_and_no_problem(make: Make, tmp_path: Path) -> None:
+def test_a_vanished_path_is_absent_and_no_problem(make: Make, tmp_path: Path) -> None:
     filesystem = make(os.fsencode(tmp_path))
     assert listed(filesystem, b"gone") == ([], [])
     assert filesystem.look(b"gone") is None

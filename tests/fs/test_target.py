@@ -53,7 +53,7 @@ def test_holes_stay_holes(sides: Sides) -> None:
         assert sides.arrived(name).blocks * 512 < MIB
 
 
-def test_what_the_directorys_default_acl_gives_is_taken_away(sides: Sides) -> None:
+def test_rights_from_the_directorys_default_acl_are_removed(sides: Sides) -> None:
     for root in (sides.source_path, sides.target_path):
         (root / "directory").mkdir()
     (sides.source_path / "directory" / "file").write_bytes(b"x")
@@ -88,7 +88,7 @@ def test_every_other_type_arrives(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("existing", ["file", "symlink", "fifo"])
-def test_what_is_in_the_place_is_replaced(sides: Sides, existing: str) -> None:
+def test_an_existing_entry_is_replaced(sides: Sides, existing: str) -> None:
     kept = sides.target_path / "kept"
     kept.write_bytes(b"kept")
     for old in ("file", "directory", "link"):
@@ -258,7 +258,7 @@ def test_parents_have_the_sources_owner_and_mode_and_the_tree_is_closed(sides: S
 
 @pytest.mark.parametrize("in_the_way", [b"home", b"home/alice"])
 @pytest.mark.parametrize("kind", ["file", "symlink"])
-def test_what_is_in_the_way_of_a_tree_is_an_error_and_stays(sides: Sides, in_the_way: bytes, kind: str) -> None:
+def test_an_entry_in_place_of_a_tree_is_an_error_and_stays(sides: Sides, in_the_way: bytes, kind: str) -> None:
     (sides.source_path / "home" / "alice").mkdir(parents=True)
     outside = sides.source_path / "outside"
     outside.mkdir()
@@ -338,7 +338,7 @@ def test_an_opened_tree_has_the_acls_of_the_sources_and_no_others(sides: Sides) 
     assert closed.mode == 0o700
 
 
-def test_where_the_acl_is_lost_the_group_gets_no_more_than_it_had(sides: Sides) -> None:
+def test_a_lost_acl_gives_the_group_no_further_rights(sides: Sides) -> None:
     """The mode of what has an ACL shows the mask (7 here) in the place of the group's bits (5)."""
     like = source_top(sides, 0o700, {ACL_ACCESS: DEFAULT_ACL})
     assert like.mode == 0o775

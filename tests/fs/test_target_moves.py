@@ -115,7 +115,7 @@ def test_nothing_is_ever_overwritten(target: Target, taken: str) -> None:
     assert target.moves.look(b"home/a/new") == before
 
 
-def test_what_cannot_be_moved_stays(target: Target) -> None:
+def test_an_entry_that_cannot_be_moved_stays(target: Target) -> None:
     target.directory(b"home/a/d")
     target.file(b"home/a/taken")
     for new in (b"home/a/new", b"home/a/taken"):
@@ -158,7 +158,7 @@ def test_a_name_that_is_taken_in_the_trash_gets_a_suffix(target: Target, name: b
 
 
 @pytest.mark.parametrize("kind", ["file", "symlink"])
-def test_what_is_in_the_trash_stands_in_nobodys_way(target: Target, kind: str, outside: Path) -> None:
+def test_an_entry_in_the_trash_blocks_no_later_one(target: Target, kind: str, outside: Path) -> None:
     """A file (or a symlink to anywhere) was taken away, and later something that lay in a directory of its name."""
     target.directory(b"home/a")
     if kind == "file":
@@ -306,7 +306,7 @@ def test_deep_and_wide_directories_go_whole(make_xfs: MakeXfs) -> None:
     target.moves.close()
 
 
-def test_what_cannot_be_removed_is_told_and_the_rest_goes(make_xfs: MakeXfs) -> None:
+def test_an_entry_that_cannot_be_removed_is_reported_and_the_others_go(make_xfs: MakeXfs) -> None:
     target = Target(make_xfs().path)
     for name in (b"stays", b"goes"):
         target.file(b"home/a/" + name)

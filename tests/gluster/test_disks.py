@@ -11,8 +11,8 @@ import pytest
 
 from migrator.core.units import MIB
 from migrator.gluster import far_disk
-from migrator.gluster.looks import look_at_disks
 from migrator.gluster.model import DiskFacts
+from migrator.gluster.probes import probe_disks
 from migrator.gluster.rules import disk_problems
 from tests.conftest import MakeXfs
 from tests.support.one_host import OneHost
@@ -21,7 +21,7 @@ from tests.support.xfs import run_tool, unmount
 
 def look(path: Path, *others: Path, full: bool = True) -> DiskFacts:
     names = [f"gl1:{one}" for one in (path, *others)]
-    return asyncio.run(look_at_disks(OneHost(), names, full=full))[names[0]]
+    return asyncio.run(probe_disks(OneHost(), names, full=full))[names[0]]
 
 
 @pytest.fixture

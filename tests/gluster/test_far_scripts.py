@@ -13,7 +13,7 @@ import migrator
 from migrator.app.doctor import benchmark_script
 from migrator.bench import tree_timing
 from migrator.cutover import writers
-from migrator.gluster import looks
+from migrator.gluster import probes
 from migrator.hosts import connection
 from migrator.hosts import site as hosts_of_site
 from migrator.hosts.far_source import far_argv
@@ -60,12 +60,12 @@ ARGUMENTS = {
     "benchmark": benchmark_script(b"python3")[-1],
     "tree": tree_timing._script(),
     "writers": writers.script(),
-    "directories": looks._script(("far_directories",)),
-    "bare": looks._script(("far_bare",)),
-    "named": looks._script(("far_named",)),
-    "marks": looks._script(("far_marks",)),
-    "blamed": looks._script(("far_blamed",)),
-    "places": looks._PLACE_SCRIPT,
+    "directories": probes._script(("far_directories",)),
+    "bare": probes._script(("far_bare",)),
+    "named": probes._script(("far_named",)),
+    "marks": probes._script(("far_marks",)),
+    "blamed": probes._script(("far_blamed",)),
+    "places": probes._PLACE_SCRIPT,
     "room": hosts_of_site._ROOM_SCRIPT,
 }
 

@@ -391,7 +391,7 @@ def ask_shell(scripted: Scripted, *questions: tuple[str, ...]) -> list[bytes | N
         ("volume", "info", ""),
     ],
 )
-def test_what_it_is_not_asked(words: tuple[str, ...]) -> None:
+def test_a_question_that_the_shell_cannot_answer_is_not_asked(words: tuple[str, ...]) -> None:
     scripted = Scripted()
     assert ask_shell(scripted, words) == [None]
     assert scripted.begun == 0

@@ -97,7 +97,7 @@ def test_failures_are_told_apart() -> None:
         b'<!DOCTYPE x [<!ENTITY a "b">]><cliOutput><opRet>0</opRet></cliOutput>',
     ],
 )
-def test_what_is_no_successful_answer_is_never_taken_for_one(raw: bytes) -> None:
+def test_only_a_successful_answer_is_taken_for_one(raw: bytes) -> None:
     with pytest.raises(ToolFailed):
         xml.parse_answer(raw)
 
@@ -131,7 +131,7 @@ def test_hosts_of_the_pool_that_are_gone() -> None:
     assert xml.parse_peers_down(answer("pool-list-peer-down.xml")) == ("10.213.77.13",)
 
 
-def test_what_waits_to_be_healed() -> None:
+def test_pending_heals_are_counted_by_brick() -> None:
     clean = xml.parse_heals(answer("heal-info-summary-clean.xml"))
     assert [(heal.status, heal.entries) for heal in clean] == [("Connected", 0)] * 6
     pending = xml.parse_heals(answer("heal-info-summary-pending.xml"))
@@ -142,7 +142,7 @@ def test_what_waits_to_be_healed() -> None:
 DRAINED = "10.213.77.13:/srv/b2/data"
 
 
-def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
+def test_the_facts_of_a_brick_that_is_down_are_unknown() -> None:
     raw = (RECORDED / "volume-status-detail-brick-down.xml").read_bytes()
     assert xml.parse_rooms(xml.parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"].free_bytes == 1991815168
     raw = raw.replace(b"<sizeFree>1991815168</sizeFree>", b"").replace(
@@ -167,7 +167,7 @@ def test_bricks_on_one_device_of_a_host_share_its_room() -> None:
     }
 
 
-def test_what_is_not_known_is_unfinished() -> None:
+def test_an_unknown_task_status_counts_as_unfinished() -> None:
     raw = (RECORDED / "tasks-rebalance-completed.xml").read_bytes()
     (task,) = xml.parse_volume_tasks(xml.parse_answer(raw.replace(b"<status>3<", b"<status>77<")), "vol1")
     assert (task.status, task.unfinished) == (TaskStatus.UNKNOWN, True)
@@ -208,7 +208,7 @@ def test_a_fix_layout_is_told_from_a_rebalance() -> None:
     assert (killed[0].status, killed[0].fix_layout, killed[0].runtime_s) == (TaskStatus.IN_PROGRESS, False, 0.0)
 
 
-def test_what_was_begun_has_an_id() -> None:
+def test_a_started_task_has_an_id() -> None:
     assert xml.parse_task_id(answer("remove-brick-start.xml")) == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
     assert len(xml.parse_task_id(answer("rebalance-fixlayout-start.xml"))) == 36
     with pytest.raises(ToolFailed, match="no task"):

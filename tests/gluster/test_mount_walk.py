@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.catalog.walk_rows import decode_listings, decode_rows
-from migrator.gluster.walks import FrameKind, FrameReader, decode_end, decode_problems
+from migrator.gluster.walks import FrameKind, WalkFrames, decode_end, decode_problems
 from tests.gluster.walks import Walk
 
 TREES = (b"home/alice", b"home/bob")
@@ -50,7 +50,7 @@ def frames(
         capture_output=True,
         check=True,
     )
-    reader = FrameReader()
+    reader = WalkFrames()
     for kind, payload in reader.feed(done.stdout):
         match kind:
             case FrameKind.ROWS | FrameKind.DIRECTORIES:

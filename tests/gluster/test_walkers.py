@@ -21,8 +21,8 @@ from migrator.core.units import MIB
 from migrator.fs.beneath import Root, held
 from migrator.fs.reading import digest_of
 from migrator.gluster import far_blamed
-from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_places
 from migrator.gluster.model import Brick, PlaceSeen
+from migrator.gluster.probes import blamed_in_set, probe_new_places, probe_places
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
 from tests.conftest import MakeXfs
@@ -89,7 +89,7 @@ def test_everything_odd_is_a_row_as_stat_and_the_attributes_have_it(brick: HandB
     assert b"home/odd/odd/name-glusterfs/.glusterfs/00/00/00000000-0000-0000-0000-000000000001" in walked.rows
 
 
-def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> None:
+def test_gluster_leftovers_in_the_way_of_data_are_classified(brick: HandBrick, walk: Walk) -> None:
     brick.file("link", b"", mode=0o1000, linkto=True)
     brick.file("filling", b"half of it", mode=0o1000, linkto=True)
     brick.file("sticky-but-data", b"data", mode=0o1000)
@@ -181,7 +181,7 @@ def test_digests_have_the_facts_that_rows_have(
                 assert bytes.fromhex(digest.decode()) == digest_of(fd, "xxh3_128", path).value
 
 
-def test_what_was_put_there_past_gluster_is_strange_and_nobody_is_asked_for_it(brick: HandBrick, walk: Walk) -> None:
+def test_entries_placed_past_gluster_are_strange_and_not_looked_up(brick: HandBrick, walk: Walk) -> None:
     brick.file("directory/known")
     brick.adopt()
     brick.file("directory/unknown")
@@ -254,7 +254,7 @@ def test_of_some_trees_alone_nothing_else_is_looked_at(brick: HandBrick, walk: W
     assert nothing.end is not None
 
 
-def test_what_the_program_keeps_in_the_root_is_listed_where_that_is_asked_for(brick: HandBrick, walk: Walk) -> None:
+def test_the_programs_own_files_in_the_root_are_listed_on_request(brick: HandBrick, walk: Walk) -> None:
     own = {
         b".migrator-sentinel",
         b".migrator-purge/cutover-000001/kept",
@@ -303,7 +303,7 @@ def test_times_that_cannot_be_told_are_problems(brick: HandBrick, walk: Walk) ->
     ]
 
 
-def test_what_is_mounted_beneath_is_told_and_not_entered(brick: HandBrick, walk: Walk) -> None:
+def test_a_mount_point_beneath_is_reported_and_not_entered(brick: HandBrick, walk: Walk) -> None:
     other, bound = brick.root / "home" / "other file system", brick.root / "home" / "bound"
     other.mkdir(parents=True)
     bound.mkdir()
@@ -376,7 +376,7 @@ def test_an_error_is_a_row_of_its_own_and_the_walk_goes_on(
 
 
 @not_sanitized
-def test_what_gluster_is_just_making_is_looked_at_again(brick: HandBrick, walk: Walk) -> None:
+def test_an_entry_that_gluster_is_creating_is_read_again(brick: HandBrick, walk: Walk) -> None:
     """As between the two calls by which a brick makes a file: it has its gfid only at the second look."""
     brick.file("new")
     brick.adopt()
@@ -388,7 +388,7 @@ def test_what_gluster_is_just_making_is_looked_at_again(brick: HandBrick, walk: 
 
 
 @not_sanitized
-def test_what_is_gone_when_it_is_looked_at_is_counted_and_no_problem(brick: HandBrick, walk: Walk) -> None:
+def test_a_vanished_entry_is_counted_and_is_no_problem(brick: HandBrick, walk: Walk) -> None:
     for number in range(5):
         brick.file(f"file-{number}")
     brick.adopt()
@@ -444,7 +444,7 @@ def blamed(brick: HandBrick) -> dict[str, int]:
     return far_blamed.blamed(os.fsencode(brick.root), CLIENTS, "gl1:/srv/b")
 
 
-def test_what_is_held_against_each_copy_is_counted_by_entry(brick: HandBrick) -> None:
+def test_missed_changes_of_each_copy_are_counted_by_entry(brick: HandBrick) -> None:
     root = brick.root / ".glusterfs" / "00" / "00"
     root.mkdir(parents=True)
     (root / str(uuid.UUID(int=1))).symlink_to("../../..")
@@ -501,16 +501,16 @@ def test_a_file_system_is_told_by_its_uuid(make_xfs: MakeXfs) -> None:
         -1
     ]
     name = f"gl1:{mount.path}/data"
-    assert asyncio.run(look_at_new_places(OneHost(), [name]))[name].filesystem_id == told.replace("-", "")
+    assert asyncio.run(probe_new_places(OneHost(), [name]))[name].filesystem_id == told.replace("-", "")
 
 
-def test_what_lies_where_a_brick_was_is_told(make_xfs: MakeXfs) -> None:
+def test_the_content_of_a_former_brick_is_reported(make_xfs: MakeXfs) -> None:
     mount = make_xfs()
     path, volume_id = mount.path / "bricks" / "data", str(uuid.UUID(int=7))
     brick = Brick(name=f"gl1:{path}", host="gl1", path=os.fsencode(path), online=None)
 
     def place() -> PlaceSeen:
-        return asyncio.run(look_at_places(OneHost(), [brick], volume_id=volume_id))[brick.name]
+        return asyncio.run(probe_places(OneHost(), [brick], volume_id=volume_id))[brick.name]
 
     assert place() is PlaceSeen.EMPTY
     path.parent.mkdir()

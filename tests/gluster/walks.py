@@ -62,7 +62,7 @@ def run_walk(
         check=False,
     )
     walked = Walked(exit_code=done.returncode, stderr=done.stderr.decode())
-    reader = walks.FrameReader()
+    reader = walks.WalkFrames()
     for kind, payload in reader.feed(done.stdout):
         assert walked.end is None, "the last frame is not the last one"
         match kind:

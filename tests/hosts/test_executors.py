@@ -158,7 +158,7 @@ def test_no_killed_process_leaves_another_behind(world: World, victim: int) -> N
     world.in_loop(kill())
 
 
-def test_what_a_stream_leaves_behind_ends_before_it_is_over(world: World) -> None:
+def test_leftover_processes_of_a_stream_end_before_it_is_over(world: World) -> None:
     async def leave() -> None:
         completed = await world.execute("trap '' TERM; for n in 1 2 3; do (while :; do :; done) & done; exit 7")
         assert completed.exit_code == 7

@@ -57,7 +57,7 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> RealSite:
 
 @pytest.mark.guarantee("hung-mount")
 @pytest.mark.parametrize("verb", [("scan",), ("verify", "--user-batch", "1")], ids=["scan", "verify"])
-def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(site: RealSite, verb: tuple[str, ...]) -> None:
+def test_a_verb_that_waits_for_a_hung_mount_can_be_interrupted(site: RealSite, verb: tuple[str, ...]) -> None:
     assert site.run().returncode == 0
     with hung(site.source.path):
         process = subprocess.Popen(

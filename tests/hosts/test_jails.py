@@ -148,7 +148,7 @@ def test_there_is_no_proc_no_network_and_no_other_process(world: JailWorld) -> N
         assert (inside.proc / "net" / "route").read_text().count("\n") <= 1, "no route but the heading"
 
 
-def test_what_copying_does_not_need_is_dropped(world: JailWorld) -> None:
+def test_privileges_that_copying_does_not_need_are_dropped(world: JailWorld) -> None:
     """Also what the caller lets its programs inherit, which the bounding set alone would not stop."""
     before = ("setpriv", "--inh-caps=+net_admin", "--ambient-caps=+net_admin")
     with world.running(before=before) as inside:

@@ -166,7 +166,7 @@ class TestRefused:
         assert re.search(expected, f"{error.message} {error.cause} {error.hint}", re.DOTALL)
 
     @in_loop
-    async def test_what_start_files_print_does_no_harm(self, sshd: Sshd) -> None:
+    async def test_output_of_start_files_does_no_harm(self, sshd: Sshd) -> None:
         python = wrapper(sshd.directory, 'echo "welcome to this host"; echo problem >&2; exec python3 "$@"\n')
         host = RemoteHost(sshd.transport(python=python))
         try:

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.core.errors import ToolFailed
-from migrator.hosts import far_looks, far_process
+from migrator.hosts import far_process, far_procfs
 from migrator.hosts.connection import Transport
 from migrator.hosts.far_end import predecessors
-from migrator.hosts.far_looks import Snapshot, look_at, token_of
+from migrator.hosts.far_procfs import ProcessTable, process_stat, token_of
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.proc import TOKEN_VARIABLE, carriers
@@ -251,7 +251,7 @@ def test_the_end_of_one_token_leaves_others_alone(processes: Processes, token: s
         assert in_loop(processes.end(other, grace_s=0.0))
 
 
-def test_what_starts_others_while_it_is_ended_is_ended_too(processes: Processes, token: str) -> None:
+def test_processes_started_during_an_end_are_ended_too(processes: Processes, token: str) -> None:
     script = "trap 'setsid sleep 1000 & setsid sleep 1000' TERM; while :; do sleep 0.1; done"
     start_alone(shell(script), token)
     assert in_loop(processes.end(token, grace_s=0.5))
@@ -281,7 +281,7 @@ def test_a_process_is_seen_at_every_moment_of_an_exec(token: str, tmp_path: Path
     pid = start_alone((b"sh", os.fsencode(script)), token)
     try:
         for _ in range(10_000):
-            look = look_at(pid)
+            look = process_stat(pid)
             assert look is not None
             assert token_of(look) == token.encode(), look
     finally:
@@ -305,7 +305,7 @@ def test_a_pid_given_out_from_the_lowest_again_is_seen(monkeypatch: pytest.Monke
         assert in_loop(LocalProcesses().end(token, grace_s=0.0))
 
 
-def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+def test_a_process_that_survives_kill_is_reported(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     """A process that hangs in the kernel takes no signal: as here, where none is sent."""
     monkeypatch.setattr(far_process, "_signal", lambda *_: None)
     monkeypatch.setattr(far_process, "KILL_WAIT_S", 0.05)
@@ -395,23 +395,23 @@ def test_a_lost_far_end_and_all_that_it_started_are_found_and_no_others() -> Non
     prefix = f"migrator-test-predecessor-{token}-"
 
     def find(own: str, prefix: str, tokens: list[bytes]) -> set[int]:
-        return {look.pid for look in predecessors(own.encode(), prefix.encode(), tokens)(Snapshot())}
+        return {look.pid for look in predecessors(own.encode(), prefix.encode(), tokens)(ProcessTable())}
 
     argv = (sys.executable, "-c", FAR_END, f"{prefix}1", TOKEN_VARIABLE, token)
     lost = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert lost.stdout is not None
         assert lost.stdout.readline() == b"up\n"
-        (started,) = far_looks.carriers([token])[token]
+        (started,) = far_procfs.carriers([token])[token]
         assert find(f"{prefix}2", prefix, []) == {lost.pid, started.pid}
         assert find(f"{prefix}1", prefix, []) == find("another-2", "another-", []) == set()
         # What was started starts another one, and ends; then the far end ends itself.
         lost.communicate(b"go\n")
-        (left,) = far_looks.carriers([token])[token]
+        (left,) = far_procfs.carriers([token])[token]
         assert find(f"{prefix}2", prefix, [token.encode()]) == {left.pid}
     finally:
         lost.kill()
         lost.communicate()
-        for look in far_looks.carriers([token]).get(token, ()):
+        for look in far_procfs.carriers([token]).get(token, ()):
             with suppress(ProcessLookupError):
                 os.kill(look.pid, 9)

@@ -4,7 +4,7 @@ import pytest
 
 from migrator.hosts.local import libraries
 from migrator.hosts.ports import HostLost
-from migrator.hosts.slurm import Job, JobState, Srun, read_jobs
+from migrator.hosts.slurm import JobState, SlurmJob, Srun, read_jobs
 
 
 def srun(**changes: object) -> Srun:
@@ -28,7 +28,7 @@ def test_jobs_are_read() -> None:
         b"19|RUNNING|None|n3|a|b|migrator-z\n"
     )
     jobs = read_jobs(output)
-    assert jobs[0] == Job(
+    assert jobs[0] == SlurmJob(
         id="12", name="migrator-x", state=JobState.RUNNING, reason="", node="n1", comment="migrator:x:b:1:2"
     )
     assert [(job.id, job.state, job.active) for job in jobs] == [
@@ -78,10 +78,10 @@ def test_a_job_is_asked_for_once_and_then_says_how_it_ended() -> None:
         (b"srun: error: invalid partition specified: none", False, "invalid partition specified: none"),
         (b"slurmstepd: error: execve(): python9: No such file or directory", False, "no Python 3"),
         (b"something else", False, "something else"),
-        (b"", True, "srun said nothing"),
+        (b"", True, "srun printed nothing"),
     ],
 )  # fmt: skip
-def test_what_srun_says_is_explained(said: bytes, connected: bool, expected: str) -> None:
+def test_messages_of_srun_are_explained(said: bytes, connected: bool, expected: str) -> None:
     error = srun().explain(said, 1, connected=connected)
     assert expected in error.message
     assert error.hint

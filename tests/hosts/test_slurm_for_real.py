@@ -178,7 +178,7 @@ def test_a_killed_program_leaves_neither_job_nor_process(slurm: Slurm, token: st
     asyncio.run(until(lambda: not slurm.jobs() and not slurm.far_ends() and not carriers([token])))
 
 
-def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> None:
+def test_leftovers_of_a_killed_program_are_ended_first(slurm: Slurm, token: str) -> None:
     """Although its srun could not tell: the next program finds the job by its name."""
     program = start_controller(token)
     assert program.stdout is not None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import migrator
-from migrator.hosts.far_looks import look_at
+from migrator.hosts.far_procfs import process_stat
 from tests.support.pythons import python39
 from tests.support.waiting import DEADLINE_S, wait_for
 
@@ -118,13 +118,13 @@ def test_an_end_takes_term_grace_and_kill_to_every_process_of_the_session_or_wit
 ) -> None:
     script = """
 token = b"%032x" % int.from_bytes(os.urandom(16), "big")
-environment = {**ENVIRONMENT, far_process.looks.TOKEN_VARIABLE: token}
+environment = {**ENVIRONMENT, far_process.procfs.TOKEN_VARIABLE: token}
 program = start(b"sh", b"-c", os.fsencode(sys.argv[1]), environment=environment)
 output_of(program.output)
 ending = far_process.Ending(functools.partial(program.processes, token=token), 0.5)
 while ending.result is None:
-    ending.step(far_process.looks.Snapshot())
-left = program.processes(far_process.looks.Snapshot(), token)
+    ending.step(far_process.procfs.Snapshot())
+left = program.processes(far_process.procfs.Snapshot(), token)
 print(json.dumps({"ended": ending.result, "left": len(left), "reaped": program.reap(), "exit": program.exit_code}))
 """
     assert printed(python, script, shell) == {"ended": True, "left": 0, "reaped": True, "exit": code}
@@ -143,7 +143,7 @@ program.wait()
         run.kill()
 
     def lives() -> bool:
-        look = look_at(pid)
+        look = process_stat(pid)
         return look is not None and look.start_ticks == start_ticks and not look.ended
 
     if dies_with_parent:

@@ -28,8 +28,8 @@ def listing(
     tree: bytes = b"t",
     grouped: bool = False,
     brick: str | None = None,
-) -> packing.Listing:
-    return packing.Listing(
+) -> packing.PathSequence:
+    return packing.PathSequence(
         batch=batch,
         kind=kind,
         tree=tree,
@@ -44,10 +44,10 @@ def listing(
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> list[packing.Listing]:
+def trees(draw: st.DrawFn) -> list[packing.PathSequence]:
     """Listings as a catalog gives them: per batch and tree its directories, files in scan order,
     link groups, links; cut anywhere."""
-    result: list[packing.Listing] = []
+    result: list[packing.PathSequence] = []
     size = st.one_of(st.integers(0, 60), st.integers(0, 300))
     for batch in range(1, draw(st.integers(1, 3)) + 1):
         names = [b"home/%d-%d" % (batch, number) for number in range(draw(st.integers(0, 2)))]
@@ -91,7 +91,7 @@ with_ranges = st.builds(
 
 
 @given(trees(), limits | with_ranges)
-def test_every_path_and_byte_is_in_one_chunk(listings: list[packing.Listing], bound: packing.ChunkLimits) -> None:
+def test_every_path_and_byte_is_in_one_chunk(listings: list[packing.PathSequence], bound: packing.ChunkLimits) -> None:
     chunks = list(packing.pack(listings, bound))
     wanted = Counter((one.batch, one.kind, one.tree, one.brick, path) for one in listings for path in one.paths)
     found: Counter[tuple[int, ChunkKind, bytes, str | None, bytes]] = Counter()
@@ -121,7 +121,9 @@ def test_every_path_and_byte_is_in_one_chunk(listings: list[packing.Listing], bo
 
 
 @given(trees(), limits)
-def test_link_groups_and_directories_stay_whole(listings: list[packing.Listing], bound: packing.ChunkLimits) -> None:
+def test_link_groups_and_directories_stay_whole(
+    listings: list[packing.PathSequence], bound: packing.ChunkLimits
+) -> None:
     homes: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
     weights = {
         (one.tree, group): size
@@ -150,8 +152,10 @@ def test_link_groups_and_directories_stay_whole(listings: list[packing.Listing],
 
 
 @given(trees(), limits | with_ranges)
-def test_the_cuts_of_the_listings_do_not_matter(listings: list[packing.Listing], bound: packing.ChunkLimits) -> None:
-    merged: list[packing.Listing] = []
+def test_the_cuts_of_the_listings_do_not_matter(
+    listings: list[packing.PathSequence], bound: packing.ChunkLimits
+) -> None:
+    merged: list[packing.PathSequence] = []
     for one in listings:
         single = zip(one.paths, one.sizes_bytes, one.link_groups, strict=True)
         merged += [
@@ -188,7 +192,7 @@ def test_ranges_lie_end_to_end(size_bytes: int, range_size_bytes: int) -> None:
 
 @given(trees(), with_ranges)
 def test_only_big_files_with_one_name_are_in_ranges(
-    listings: list[packing.Listing], bound: packing.ChunkLimits
+    listings: list[packing.PathSequence], bound: packing.ChunkLimits
 ) -> None:
     assert bound.range_size_bytes is not None
     big = {

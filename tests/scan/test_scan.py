@@ -193,7 +193,7 @@ def test_entries_that_are_listed_twice_have_one_row(answering: tuple[ScanSite, A
     ("healths", "reason"),
     [([GOOD, DOWN, GOOD, GOOD], "brick h1:/b is down"), ([GOOD, GOOD, OTHER, OTHER], "between two sessions")],
 )
-def test_what_was_wrong_with_the_volume_counts_also_when_an_interrupted_scan_goes_on(
+def test_problems_of_the_volume_count_in_a_resumed_scan(
     site: ScanSite, lying: Lying, watched: WatchedWalk, healths: list[SourceHealth], reason: str
 ) -> None:
     site.grow(["alice", "bob"])

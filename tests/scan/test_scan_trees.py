@@ -22,9 +22,9 @@ from migrator.scan import rules as scan_rules
 from migrator.scan.rules import (
     BrickDoubts,
     MarkedPaths,
-    choose_way,
     judge_bricks,
     reasons_against_bricks,
+    select_bricks,
     still_strange,
     task_changes,
 )
@@ -83,7 +83,7 @@ def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(
     assert site.ledger.scans.latest() == replace(whole, times=ScanTimes())
 
 
-def test_what_is_wrong_outside_does_not_matter_and_what_is_wrong_within_does(site: ScanSite, watched: Lying) -> None:
+def test_only_problems_within_the_trees_count(site: ScanSite, watched: Lying) -> None:
     watched.unreadable = {b"home/carol", b"home/loose"}
     assert site.scan(source=watched, only=(ALICE,)).whole
     watched.healths = [
@@ -174,7 +174,7 @@ HOSTS = ("h1", "h2", "h3")
 
 
 def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
-    way = choose_way(DISTRIBUTE, reachable=HOSTS)
+    way = select_bricks(DISTRIBUTE, reachable=HOSTS)
     assert (way.reasons, way.bricks, way.rules) == ((), DISTRIBUTE.bricks, brick_rules(DISTRIBUTE))
     for value, kept in (("enable", True), ("off", False), ("no", False)):
         state = replace(DISTRIBUTE, options=(("features.ctime", value),))
@@ -185,12 +185,12 @@ def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
 
 def test_one_copy_is_read_and_the_hosts_share_the_work() -> None:
     assert [len(bricks) for bricks in subvolumes(COPIED)] == [3, 3]
-    way = choose_way(COPIED, reachable=HOSTS)
+    way = select_bricks(COPIED, reachable=HOSTS)
     assert [brick in copies for brick, copies in zip(way.bricks, subvolumes(COPIED), strict=True)] == [True, True]
     assert len({brick.host for brick in way.bricks}) == 2
     assert {brick.name for brick in (*way.bricks, *way.copies)} == {brick.name for brick in COPIED.bricks}
     # The marks on every copy decide, so none of them may be out of reach.
-    lost = choose_way(COPIED, reachable=("h2", "h3"), unreachable={"h1": "host h1 cannot be reached"})
+    lost = select_bricks(COPIED, reachable=("h2", "h3"), unreachable={"h1": "host h1 cannot be reached"})
     assert (lost.bricks, lost.copies) == ((), ())
     assert any("host h1 cannot be reached" in reason for reason in lost.reasons)
     names = [brick.name for brick in COPIED.bricks]
@@ -201,24 +201,24 @@ def test_one_copy_is_read_and_the_hosts_share_the_work() -> None:
 def test_of_copies_one_that_is_down_or_no_whole_set_is_a_reason() -> None:
     for online in (False, None):
         bricks = (replace(COPIED.bricks[0], online=online), *COPIED.bricks[1:])
-        reasons = choose_way(replace(COPIED, bricks=bricks), reachable=HOSTS).reasons
+        reasons = select_bricks(replace(COPIED, bricks=bricks), reachable=HOSTS).reasons
         assert any("h1:/srv/b1" in reason for reason in reasons)
-    (reason,) = choose_way(replace(COPIED, bricks=COPIED.bricks[:4]), reachable=HOSTS).reasons
+    (reason,) = select_bricks(replace(COPIED, bricks=COPIED.bricks[:4]), reachable=HOSTS).reasons
     assert "sets of 3" in reason
 
 
 def test_an_arbiter_is_never_read() -> None:
     state = volume(brick("h1"), brick("h2"), brick("h3", arbiter=True), replica_count=3, type="Replicate")
-    way = choose_way(state, reachable=["h1", "h2", "h3"])
+    way = select_bricks(state, reachable=["h1", "h2", "h3"])
     assert (way.bricks, way.copies) == ((state.bricks[0],), state.bricks[1:])
     assert copies(state) == dict.fromkeys(("h1:/srv/b1", "h2:/srv/b1"), ("h1:/srv/b1", "h2:/srv/b1"))
-    (reason,) = choose_way(state, reachable=["h3"]).reasons
+    (reason,) = select_bricks(state, reachable=["h3"]).reasons
     assert "h1:/srv/b1 or h2:/srv/b1" in reason
     assert "h3" not in reason
 
 
 def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
-    reasons = choose_way(DISTRIBUTE, reachable=["h1"], unreachable={"h2": "host h2 cannot be reached"}).reasons
+    reasons = select_bricks(DISTRIBUTE, reachable=["h1"], unreachable={"h2": "host h2 cannot be reached"}).reasons
     assert len(reasons) == 4
     assert sum("host h2 cannot be reached" in reason for reason in reasons) == 2
     assert sum('[source.hosts."h3"]' in reason for reason in reasons) == 2
@@ -253,7 +253,7 @@ def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
     ],
 )
 def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, object], said: str) -> None:
-    way = choose_way(replace(DISTRIBUTE, **changes), reachable=HOSTS)
+    way = select_bricks(replace(DISTRIBUTE, **changes), reachable=HOSTS)
     assert way.bricks == ()
     assert any(said in reason for reason in way.reasons), way.reasons
 
@@ -371,7 +371,7 @@ def judged(globs_found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
 
 
 @pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting", "twins", "unlike"])
-def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
+def test_facts_that_a_quiet_volume_lacks_make_the_scan_incomplete(fact: str) -> None:
     (doubt,) = judged(BrickFindings(**{fact: SOME})).doubts
     assert doubt.startswith("5 ")
     assert r"home/a, home/\xff, home/c, ..." in doubt
@@ -404,7 +404,7 @@ def test_bits_that_the_mount_hides_are_told() -> None:
     assert judged(hidden_marks=2).findings[0].startswith("2 files have both the setgid and the sticky bit")
 
 
-def test_what_vanished_is_told() -> None:
+def test_vanished_paths_are_reported() -> None:
     assert "3 paths vanished" in judged(vanished=3).findings[0]
 
 
@@ -420,7 +420,7 @@ FOUND = StrangeFiles(brick="gl3:/b", files=5, paths=(b"a", b"b\n", b"c", b"d"))
         (StrangeFiles(brick="b", files=2, paths=(b"a", b"b")), {b"b"}, 1),
     ],
 )
-def test_what_was_taken_away_counts_no_more(known: StrangeFiles, still: set[bytes], left: int) -> None:
+def test_removed_strange_files_no_longer_count(known: StrangeFiles, still: set[bytes], left: int) -> None:
     globs_found = still_strange(known, still)
     assert globs_found is not None
     assert (globs_found.files, set(globs_found.paths)) == (left, still)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from migrator.core.errors import ToolFailed
 from migrator.fs.kinds.hdfs import HDFS
 from migrator.fs.kinds.lustre import LUSTRE
-from migrator.fs.kinds.model import Answer, Kind, Place, Question
+from migrator.fs.kinds.model import FileSystemKind, FileSystemReport, MountedDirectory, Question
 from migrator.fs.model import Capacity, Mount
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
@@ -33,7 +33,7 @@ ANYWHERE = replace(LUSTRE, types=())
 def tool(tmp_path: Path) -> Tool:
     """A tool whose `lfs` is a script, and what it is asked."""
 
-    def make(script: str, kind: Kind = ANYWHERE, *, timeout_s: float = 20.0) -> FileSystemCommand:
+    def make(script: str, kind: FileSystemKind = ANYWHERE, *, timeout_s: float = 20.0) -> FileSystemCommand:
         program = tmp_path / "bin" / "lfs"
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\n{script}\n")
@@ -56,7 +56,7 @@ HEALTHY = f'case "$2" in -i) cat {FIXTURES}/lustre-df-i.txt;; *) cat {FIXTURES}/
 
 def test_room_and_state_are_the_commands(tool: Tool, tmp_path: Path) -> None:
     asked = tool(HEALTHY)
-    assert asyncio.run(asked.state()) == Answer()
+    assert asyncio.run(asked.state()) == FileSystemReport()
     told, shown = room(tmp_path, asked), room(tmp_path, None)
     assert told.total_bytes == 2 * 529449792 * 1024
     assert told.free_inodes == min(1310189, shown.free_inodes or 0)
@@ -84,14 +84,16 @@ def test_unknown_output_is_a_doubt_and_statfs_is_used(tool: Tool, tmp_path: Path
 
 def test_a_command_that_is_missing_or_of_another_file_system(tool: Tool, tmp_path: Path) -> None:
     assert "no Lustre is mounted" in asyncio.run(tool(HEALTHY, LUSTRE).state()).doubts[0]
-    missing = Question(commands=(lambda _: ("no-such-command", b"\xff"),), parse=lambda _outputs, _place: Answer())
+    missing = Question(
+        commands=(lambda _: ("no-such-command", b"\xff"),), parse=lambda _outputs, _place: FileSystemReport()
+    )
     with pytest.raises(ToolFailed, match=r"`no-such-command \\xff`: this command is not installed"):
         asyncio.run(tool(HEALTHY).ask(missing))
-    asked: list[Place] = []
+    asked: list[MountedDirectory] = []
 
-    def parse(outputs: object, place: Place) -> Answer:
+    def parse(outputs: object, place: MountedDirectory) -> FileSystemReport:
         asked.append(place)
-        return Answer(notes=(str(outputs),))
+        return FileSystemReport(notes=(str(outputs),))
 
     failing = Question(commands=(lambda _: ("lfs", "df"), lambda _: ("false",)), parse=parse, last_may_fail=True)
     assert asyncio.run(tool("printf x").ask(failing)).notes == ("[b'x', b'']",)

@@ -16,7 +16,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import beside
 from migrator.core.units import several
-from migrator.gluster.model import Brick, DirectoryFacts, ListedDirectory, VolumeState
+from migrator.gluster.model import Brick, BrickDirectory, ListedDirectory, VolumeState
 from migrator.gluster.rules import is_on, subvolumes
 from migrator.operations.engine import reason_of
 
@@ -160,17 +160,17 @@ class _Suspect:
     """`copy` is what one copy has where the others have what is known: the mount may show either."""
 
     verdict: rules_directories.DirectoryVerdict
-    known: DirectoryFacts | None
-    seen: DirectoryFacts
-    copy: DirectoryFacts | None = None
-    above: DirectoryFacts | None = None
+    known: BrickDirectory | None
+    seen: BrickDirectory
+    copy: BrickDirectory | None = None
+    above: BrickDirectory | None = None
 
     @property
     def later(self) -> bool:
         """Whether its ctime has changed since it was last known to be right."""
         return self.known is not None and self.seen.changed_ns != self.known.changed_ns
 
-    def is_as(self, shown: DirectoryFacts) -> bool:
+    def is_as(self, shown: BrickDirectory) -> bool:
         """Whether the mount shows the owner and mode that the walk found."""
         return rules_directories.shown_as(shown, self.seen, self.above) or (
             self.copy is not None and same_owner(shown, self.copy)
@@ -183,11 +183,11 @@ class _Sweep:
 
     known: KnownDirectoryFile
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
-    copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
+    copies: dict[bytes, BrickDirectory] = field(default_factory=dict)
 
-    def take(self, found: Sequence[DirectoryFacts]) -> None:
+    def take(self, found: Sequence[BrickDirectory]) -> None:
         before = dict(self.known.of(list({gfid for one in found for gfid in (one.gfid, one.above) if gfid})))
-        right: list[DirectoryFacts] = []
+        right: list[BrickDirectory] = []
         for one in found:
             known = before.get(one.gfid)
             above = before.get(one.above)
@@ -199,7 +199,7 @@ class _Sweep:
                 right.append(one)
         self.known.keep(right)
 
-    def take_copies(self, found: Sequence[DirectoryFacts]) -> None:
+    def take_copies(self, found: Sequence[BrickDirectory]) -> None:
         """Collect copies on a new brick that differ from the recorded facts. Called after the walk of the older bricks."""
         right = self.known.of([one.gfid for one in found])
         for one in found:
@@ -209,7 +209,7 @@ class _Sweep:
             if not same_owner(known, one):
                 self.copies[one.path] = one
 
-    def take_again(self, found: Sequence[DirectoryFacts]) -> None:
+    def take_again(self, found: Sequence[BrickDirectory]) -> None:
         """Check directories again on the older brick if their new copies differ."""
         right = self.known.of([one.gfid for one in found])
         for one in found:
@@ -225,7 +225,7 @@ class _Sweep:
             one.seen.path for one in self.suspects.values() if one.verdict in rules_directories.UNDECIDED and one.later
         ]
 
-    def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
+    def take_other_copies(self, found: Sequence[BrickDirectory]) -> None:
         """Decide such directories by their copies on another brick."""
         for copy in found:
             one = self.suspects.get(copy.gfid)
@@ -245,8 +245,8 @@ class _Found:
     wait for an admin.
     """
 
-    mended: list[DirectoryFacts] = field(default_factory=list)
-    outdated: list[DirectoryFacts] = field(default_factory=list)
+    mended: list[BrickDirectory] = field(default_factory=list)
+    outdated: list[BrickDirectory] = field(default_factory=list)
     waiting: list[ListedDirectory] = field(default_factory=list)
 
 
@@ -315,7 +315,7 @@ def _warn(call: AdditionCall, record: AdditionRecord, words: str) -> None:
 # Reading directories from bricks while others are added to the volume.
 
 
-Take = Callable[[Sequence[DirectoryFacts]], None]
+Take = Callable[[Sequence[BrickDirectory]], None]
 _ASKED_AT_ONCE = 1000
 
 

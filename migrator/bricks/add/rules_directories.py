@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from migrator.bricks.directory_owners import beyond_mode, same_owner
 from migrator.core.paths import parent, shell_quoted, show
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl, show_acl
-from migrator.gluster.model import DirectoryFacts, ListedDirectory
+from migrator.gluster.model import BrickDirectory, ListedDirectory
 
 
 class DirectoryVerdict(StrEnum):
@@ -40,7 +40,7 @@ UNDECIDED = frozenset({_V.OUTDATED, _V.DOUBTFUL})
 """Another copy may show that no user has changed the directory: then it is `taken`."""
 
 
-def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFacts | None) -> DirectoryVerdict:
+def judge(known: BrickDirectory | None, seen: BrickDirectory, above: BrickDirectory | None) -> DirectoryVerdict:
     """Judge one copy of a directory. `known` is the last record of the same copy that was right (None: the directory
     did not exist). `above` is its parent (None: unknown).
     """
@@ -65,7 +65,7 @@ def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFa
     return _V.DOUBTFUL if by_gluster else _V.CHANGED
 
 
-def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
+def untouched_since(known: BrickDirectory, copy: BrickDirectory) -> bool:
     """Return whether a copy shows that no user has changed the directory since it was known to be right. A change by a
     user sets the same ctime on all copies. False if the times are unknown.
     """
@@ -74,7 +74,7 @@ def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
     return copy.gfid == known.gfid and copy.changed_ns <= known.changed_ns
 
 
-def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
+def shown_as(shown: BrickDirectory, seen: BrickDirectory, above: BrickDirectory | None) -> bool:
     """Return whether the mount shows the attributes of this copy. Its ACLs may be those of another copy, which has
     inherited them.
     """
@@ -82,7 +82,7 @@ def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts 
     return same_owner(shown, replace(seen, access=shown.access, default=shown.default) if inherits else seen)
 
 
-def restored(known: DirectoryFacts) -> str:
+def restored(known: BrickDirectory) -> str:
     """Report an `outdated` directory that was restored to what is recorded."""
     return (
         f"{show(known.path)}: GlusterFS had made it root's with mode 0000; it is {_attributes(known)} again. It was used after that "
@@ -91,7 +91,7 @@ def restored(known: DirectoryFacts) -> str:
 
 
 def listed(
-    verdict: DirectoryVerdict, known: DirectoryFacts | None, seen: DirectoryFacts, *, root: bytes, failure: str = ""
+    verdict: DirectoryVerdict, known: BrickDirectory | None, seen: BrickDirectory, *, root: bytes, failure: str = ""
 ) -> ListedDirectory:
     """Describe a directory that was not restored, for the admin. `root` is the mount of the volume. `failure` is the
     reason if a restore was tried and failed.
@@ -118,18 +118,18 @@ def listed(
     )
 
 
-def _owned(one: DirectoryFacts) -> tuple[object, ...]:
+def _owned(one: BrickDirectory) -> tuple[object, ...]:
     return (one.mode, one.uid, one.gid, beyond_mode(one.access), one.default)
 
 
-def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
+def _set_by_people(known: BrickDirectory, seen: BrickDirectory) -> bool:
     """Return whether the last change seems to be one of attributes. A rename sets ctime too."""
     if seen.changed_ns is None or seen.modified_ns is None or seen.path != known.path:
         return False
     return seen.changed_ns != known.changed_ns and seen.changed_ns > seen.modified_ns
 
 
-def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
+def _as_if_made_anew(known: BrickDirectory, seen: BrickDirectory, above: BrickDirectory | None) -> bool:
     """Return whether its attributes are the former ones, or those of a new directory in the same place."""
     modes, groups = {known.mode}, {known.gid, 0}
     acls = {beyond_mode(known.access), b""}
@@ -142,7 +142,7 @@ def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: Directo
     return alike and seen.mode in modes and seen.uid in (known.uid, 0) and seen.gid in groups
 
 
-def _given_away(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
+def _given_away(known: BrickDirectory, seen: BrickDirectory, above: BrickDirectory | None) -> bool:
     """Return whether it belongs to root now, or to the group of a new directory in that place, whatever its mode is
     now.
     """
@@ -160,12 +160,12 @@ def _left_by(default: bytes | None) -> int:
     return by_tag.get(USER_OBJ, 7) << 6 | group << 3 | by_tag.get(OTHER, 7)
 
 
-def _attributes(one: DirectoryFacts) -> str:
+def _attributes(one: BrickDirectory) -> str:
     acl = ", with an ACL" if one.access else ""
     return f"{one.uid}:{one.gid} {one.mode:04o}{acl}"
 
 
-def _as_before(root: bytes, seen: DirectoryFacts, known: DirectoryFacts) -> str:
+def _as_before(root: bytes, seen: BrickDirectory, known: BrickDirectory) -> str:
     place = shell_quoted(root + b"/" + seen.path)
     commands = [f"chown {known.uid}:{known.gid} {place}"]
     entries = parse_acl(known.access) if known.access and known.access != seen.access else None

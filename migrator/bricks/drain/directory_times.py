@@ -9,8 +9,8 @@ from migrator.bricks.drain.rules_times import is_latest
 from migrator.bricks.known_directories import DirectoryFiles, KnownDirectoryFile, MountedDirectories
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import Blocking
-from migrator.gluster.looks import HostDirectories
-from migrator.gluster.model import Brick, DirectoryFacts, VolumeState
+from migrator.gluster.model import Brick, BrickDirectory, VolumeState
+from migrator.gluster.probes import HostDirectories
 from migrator.gluster.rules import CTIME_OPTION, is_on, subvolumes
 
 _TIMEOUT_S = 24 * 3600.0
@@ -54,7 +54,7 @@ class DirectoryTimes(Struct, frozen=True, kw_only=True):
         return kept
 
     async def _walk_one(
-        self, bricks: Sequence[Brick], state: VolumeState, take: Callable[[Sequence[DirectoryFacts]], None]
+        self, bricks: Sequence[Brick], state: VolumeState, take: Callable[[Sequence[BrickDirectory]], None]
     ) -> None:
         """Walk the first brick of a replica set that can be read, since its copies have the same times. Raises
         MigratorError if there is none.
@@ -87,7 +87,7 @@ class DirectoryTimes(Struct, frozen=True, kw_only=True):
         return KeptTimes(kept=kept, lost=lost)
 
 
-def _drop(known: KnownDirectoryFile, copies: Sequence[DirectoryFacts]) -> None:
+def _drop(known: KnownDirectoryFile, copies: Sequence[BrickDirectory]) -> None:
     """Forget the directories of which a staying brick has as late an mtime."""
     leaving = known.of([one.gfid for one in copies])
     known.drop([one.gfid for one in copies if one.gfid in leaving and not is_latest(leaving[one.gfid], one)])

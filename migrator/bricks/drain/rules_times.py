@@ -6,10 +6,10 @@ whose last entry was made on a drained brick shows an earlier mtime after the co
 brick of six. A utimes, chmod or chown sets the times of every copy.
 """
 
-from migrator.gluster.model import DirectoryFacts
+from migrator.gluster.model import BrickDirectory
 
 
-def is_latest(leaving: DirectoryFacts, staying: DirectoryFacts) -> bool:
+def is_latest(leaving: BrickDirectory, staying: BrickDirectory) -> bool:
     """Whether the copy on a brick that stays has an earlier mtime than the copy that leaves."""
     if leaving.modified_ns is None:
         return False

@@ -4,7 +4,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, member, number
+from migrator.fs.kinds.model import (
+    FileSystemKind,
+    FileSystemReport,
+    Malformed,
+    MountedDirectory,
+    Question,
+    member,
+    number,
+)
 from migrator.fs.model import Capacity
 
 _BROKEN = frozenset(
@@ -16,7 +24,7 @@ _BROKEN = frozenset(
 """Health checks with which names or content are missing, or writes block. Others (a daemon less, slow requests, old
 clients) do not change what is shown."""
 _DEGRADED = frozenset({"OSD_DOWN", "OSD_HOST_DOWN"})
-"""Placement groups without a copy that is up are told some seconds later."""
+"""Ceph reports placement groups without a running copy some seconds later."""
 _ENDLESS = 1 << 62
 _JSON = ("--connect-timeout", "10", "--format", "json")
 
@@ -28,7 +36,7 @@ def _document(output: bytes) -> Any:  # noqa: ANN401 -- any JSON
         raise Malformed("the answer is no JSON") from None
 
 
-def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """`max_avail` of the pool that new files of the directory go to, after copies and for its fullest OSD; without a layout
     the first data pool of the only file system. Inodes are not limited.
     """
@@ -42,45 +50,45 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
     if pool is None:
         raise Malformed(f"`ceph df` names no pool {name}")
     free, stored = (number(str(member(pool, "stats", key)), key) for key in ("max_avail", "stored"))
-    return Answer(
+    return FileSystemReport(
         room=Capacity(total_bytes=free + stored, free_bytes=free, total_inodes=_ENDLESS, free_inodes=_ENDLESS),
         notes=(f"new files go to the pool {name}; inodes are not limited",),
     )
 
 
-def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The checks that make the view partial. Raises Malformed."""
     document = _document(outputs[0])
     checks = member(document, "checks")
     if not isinstance(checks, dict):
         raise Malformed("the checks of `ceph health` are no table")
     words = {name: f"Ceph {name}: {member(one, 'summary', 'message')}" for name, one in checks.items()}
-    return Answer(
+    return FileSystemReport(
         problems=tuple(text for name, text in words.items() if name in _BROKEN),
         doubts=tuple(text for name, text in words.items() if name in _DEGRADED),
         notes=tuple(text for name, text in words.items() if name not in _BROKEN | _DEGRADED),
     )
 
 
-def parse_layout(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_layout(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The layout of a directory, as `getfattr` shows it."""
     said = outputs[0].decode("utf-8", "replace").strip()
-    return Answer(notes=(f"new files get the layout {said}",) if said else ())
+    return FileSystemReport(notes=(f"new files get the layout {said}",) if said else ())
 
 
-def _layout(attribute: str, place: Place) -> tuple[str | bytes, ...]:
+def _layout(attribute: str, place: MountedDirectory) -> tuple[str | bytes, ...]:
     return ("getfattr", "--absolute-names", "--only-values", "-n", attribute, place.root)
 
 
-def _pool(place: Place) -> tuple[str | bytes, ...]:
+def _pool(place: MountedDirectory) -> tuple[str | bytes, ...]:
     return _layout("ceph.dir.layout.pool", place)
 
 
-def _whole(place: Place) -> tuple[str | bytes, ...]:
+def _whole(place: MountedDirectory) -> tuple[str | bytes, ...]:
     return _layout("ceph.dir.layout", place)
 
 
-CEPHFS = Kind(
+CEPHFS = FileSystemKind(
     name="cephfs",
     title="CephFS",
     types=("ceph", "fuse.ceph-fuse", "fuse.ceph"),

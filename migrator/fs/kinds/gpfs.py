@@ -5,15 +5,23 @@ from urllib.parse import unquote_to_bytes
 
 from migrator.core.paths import is_beneath
 from migrator.core.units import KIB
-from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, number, rows
+from migrator.fs.kinds.model import (
+    FileSystemKind,
+    FileSystemReport,
+    Malformed,
+    MountedDirectory,
+    Question,
+    number,
+    rows,
+)
 from migrator.fs.model import Capacity
 
 
-def _device(place: Place) -> bytes:
+def _device(place: MountedDirectory) -> bytes:
     return place.mounted_from.rpartition(b"/")[2]
 
 
-def parse_room(outputs: Sequence[bytes], place: Place) -> Answer:
+def parse_room(outputs: Sequence[bytes], place: MountedDirectory) -> FileSystemReport:
     """Bytes of the data disks, before replication; inodes that can still be allocated, in the inode space of the fileset of
     the directory. Raises Malformed.
     """
@@ -37,25 +45,25 @@ def parse_room(outputs: Sequence[bytes], place: Place) -> Answer:
     if own_most:  # 0: as many as the file system has
         most, used = own_most, allocated - unused
         notes = (f"inodes are those of the fileset {fileset['filesetName']}",)
-    return Answer(
+    return FileSystemReport(
         room=Capacity(total_bytes=total, free_bytes=free, total_inodes=most, free_inodes=max(most - used, 0)),
         notes=(*notes, "free bytes are before replication (`mmlsfs DEVICE -r`)"),
     )
 
 
-def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Disks that are not up: with a second replica nothing is missing. Raises Malformed."""
     disks = rows(outputs[0], ":", "mmlsdisk")
     if not disks or any("availability" not in one or "nsdName" not in one for one in disks):
         raise Malformed("`mmlsdisk` names no disk, or no availability")
-    return Answer(
+    return FileSystemReport(
         doubts=tuple(
             f"GPFS disk {one['nsdName']} is {one['availability']}" for one in disks if one["availability"] != "up"
         )
     )
 
 
-GPFS = Kind(
+GPFS = FileSystemKind(
     name="gpfs",
     title="IBM Storage Scale (GPFS)",
     types=("gpfs",),

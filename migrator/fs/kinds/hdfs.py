@@ -4,7 +4,15 @@ import re
 from collections.abc import Sequence
 
 from migrator.core.units import format_count, format_size, several
-from migrator.fs.kinds.model import Answer, Fact, Kind, Malformed, Place, Question, number
+from migrator.fs.kinds.model import (
+    FileSystemKind,
+    FileSystemReport,
+    Malformed,
+    MountedDirectory,
+    Property,
+    Question,
+    number,
+)
 from migrator.fs.model import Capacity
 
 _LINE = re.compile(r"^\t?([A-Za-z][A-Za-z ()0-9]*): (\d+)(?: |$)", re.ASCII | re.MULTILINE)
@@ -18,7 +26,7 @@ def _summary(output: bytes) -> dict[str, int]:
     return {name.strip(): int(value) for name, value in _LINE.findall(text)}
 
 
-def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Bytes by replication, within the space quota of the directory; names within its quota. Raises Malformed."""
     told = _summary(outputs[0])
     if not {"Present Capacity", "DFS Remaining"} <= told.keys():
@@ -41,7 +49,7 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
         total_inodes=None if names is None else number(quota[0], "the quota"),
         free_inodes=names,
     )
-    return Answer(room=room, notes=tuple(notes))
+    return FileSystemReport(room=room, notes=tuple(notes))
 
 
 def _left(column: bytes) -> int:
@@ -49,14 +57,14 @@ def _left(column: bytes) -> int:
     return 0 if column.startswith(b"-") else number(column, "what a quota leaves")
 
 
-def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Blocks without a replica. Raises Malformed."""
     told = _summary(outputs[0])
     counts = [told[name] for name in _MISSING if name in told]
     if not counts:
         raise Malformed("`hdfs dfsadmin -report` names no missing blocks")
     missing, dead = max(counts), re.search(rb"^Dead datanodes \((\d+)\)", outputs[0], re.MULTILINE)
-    return Answer(
+    return FileSystemReport(
         problems=(f"HDFS: {several(missing, 'block has', 'blocks have')} no replica",) if missing else (),
         doubts=(f"HDFS: {several(int(dead[1]), 'datanode is', 'datanodes are')} dead",)
         if dead and int(dead[1])
@@ -66,16 +74,16 @@ def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
 
 _REPORT = ("hdfs", "dfsadmin", "-report")
 
-HDFS = Kind(
+HDFS = FileSystemKind(
     name="hdfs",
     title="HDFS (FUSE)",
     types=("fuse.fuse_dfs", "fuse.hdfs"),
     fuse_source="fuse_dfs",
-    inodes=Fact(holds=False, why="the FUSE client makes up inode numbers: they change, and are given anew"),
-    ctimes=Fact(
+    inodes=Property(holds=False, why="the FUSE client makes up inode numbers: they change, and are given anew"),
+    ctimes=Property(
         holds=False, why="the FUSE client shows the mtime as the ctime: changed owners and modes leave no trace"
     ),
-    links=Fact(holds=False, why="HDFS has no hard links"),
+    links=Property(holds=False, why="HDFS has no hard links"),
     partial="a file whose blocks have no replica is listed with its size, and gives EIO",
     layouts="block size and replication are those of the client's configuration; those of each file are not copied",
     statfs_inodes=False,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from migrator.core.units import KIB
-from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question
+from migrator.fs.kinds.model import FileSystemKind, FileSystemReport, Malformed, MountedDirectory, Question
 from migrator.fs.model import Capacity
 
 _TARGET = re.compile(r"^(\S+-(MDT|OST)[0-9a-f]{4})_UUID\s+(\d+)\s+(\d+)\s+(\d+)\s+\S+\s+.*\[(?:MDT|OST):\d+\]\s*(\S*)$")
@@ -48,7 +48,7 @@ def _targets(output: bytes) -> tuple[list[_Target], list[str]]:
     return found, ill
 
 
-def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Bytes: the sum over the OSTs that answer and take new objects. Inodes: the fewest free of any MDT times their number,
     because a directory stays on its MDT; no more than objects of the OSTs.
     """
@@ -68,37 +68,37 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
         for one in space
         if 100 * one.free < (100 - _FULL_PERCENT) * one.total
     ]
-    flagged = [f"{one.name}: {_flag_words(one.flags)}" for one in space if _FLAGS.keys() & set(one.flags)]
-    return Answer(
+    flagged = [f"{one.name}: {_explain_flags(one.flags)}" for one in space if _FLAGS.keys() & set(one.flags)]
+    return FileSystemReport(
         room=room, notes=(*full, *flagged, *(f"{one}: files with objects on it cannot be read" for one in ill))
     )
 
 
-def _flag_words(flags: str) -> str:
+def _explain_flags(flags: str) -> str:
     return ", ".join(_FLAGS[flag] for flag in flags if flag in _FLAGS)
 
 
-def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """A target that is inactive or does not answer. A newer `lfs df` shows those that are deactivated on this client only by
     `-v` (an older one does not know it): retired or lost it cannot tell, so they are notes to the room.
     """
     _, ill = _targets(outputs[0])
-    return Answer(problems=tuple(f"Lustre target {one}" for one in ill))
+    return FileSystemReport(problems=tuple(f"Lustre target {one}" for one in ill))
 
 
-def parse_layout(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_layout(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The default layout of a directory. Raises Malformed."""
     said = " ".join(outputs[0].decode("utf-8", "replace").split())
     if "lcm_" in said:
-        return Answer(notes=("new files get a composite layout (PFL)",))
+        return FileSystemReport(notes=("new files get a composite layout (PFL)",))
     count, size = (re.search(rf"stripe_{word}:\s*(-?\d+)", said) for word in ("count", "size"))
     if count is None or size is None:
         raise Malformed("`lfs getstripe` names no stripe count or size")
     spread = "all OSTs" if count[1] == "-1" else f"{count[1]} OST(s)"
-    return Answer(notes=(f"new files get stripes of {int(size[1]) // KIB} KiB over {spread}",))
+    return FileSystemReport(notes=(f"new files get stripes of {int(size[1]) // KIB} KiB over {spread}",))
 
 
-LUSTRE = Kind(
+LUSTRE = FileSystemKind(
     name="lustre",
     title="Lustre",
     types=("lustre",),

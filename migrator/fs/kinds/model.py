@@ -13,14 +13,14 @@ class Malformed(ValueError):
     """The output of a command has another form than this program knows."""
 
 
-class Fact(NamedTuple):
+class Property(NamedTuple):
     """Whether something holds; if not, `why`."""
 
     holds: bool
     why: str = ""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class MountedDirectory(Struct, frozen=True, kw_only=True):
     """A mounted directory: the mount's point and source, and the directory itself, all absolute."""
 
     point: bytes
@@ -33,8 +33,8 @@ class Place(Struct, frozen=True, kw_only=True):
         return b"/" + self.root[len(self.point.rstrip(b"/")) :].strip(b"/")
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """What a command told. `problems`: parts of the file system cannot be read now; `doubts`: that may be so. `notes` are
+class FileSystemReport(Struct, frozen=True, kw_only=True):
+    """The answer of a file system's own command. `problems`: parts of the file system cannot be read now; `doubts`: that may be so. `notes` are
     worth knowing.
     """
 
@@ -44,8 +44,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-Words = Callable[[Place], Sequence[str | bytes]]
-Parse = Callable[[Sequence[bytes], Place], Answer]
+Words = Callable[[MountedDirectory], Sequence[str | bytes]]
+Parse = Callable[[Sequence[bytes], MountedDirectory], FileSystemReport]
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -58,8 +58,8 @@ class Question(Struct, frozen=True, kw_only=True):
     last_may_fail: bool = False
 
 
-class Kind(Struct, frozen=True, kw_only=True):
-    """One kind. `types` are its types in mountinfo; a FUSE mount without a subtype is told by the beginning of its source,
+class FileSystemKind(Struct, frozen=True, kw_only=True):
+    """One kind. `types` are its types in mountinfo; a FUSE mount without a subtype is recognised by the beginning of its source,
     `fuse_source`. `partial` is how an incomplete view looks, `layouts` what a copy does with stripes and layouts. `statfs_inodes` False:
     statfs makes up the number of free inodes. `groups` are the most groups of a user that a client sends to the servers.
     """
@@ -68,9 +68,9 @@ class Kind(Struct, frozen=True, kw_only=True):
     title: str
     types: tuple[str, ...] = ()
     fuse_source: str = ""
-    inodes: Fact = Fact(holds=True)
-    ctimes: Fact = Fact(holds=True)
-    links: Fact = Fact(holds=True)
+    inodes: Property = Property(holds=True)
+    ctimes: Property = Property(holds=True)
+    links: Property = Property(holds=True)
     partial: str = ""
     layouts: str = ""
     statfs_inodes: bool = True

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from migrator.core.units import several
-from migrator.fs.kinds.model import Answer, Kind, Malformed, Place, Question, number
+from migrator.fs.kinds.model import FileSystemKind, FileSystemReport, Malformed, MountedDirectory, Question, number
 from migrator.fs.model import Capacity
 
 
-def _asked(place: Place, *questions: str) -> Sequence[str | bytes]:
+def _asked(place: MountedDirectory, *questions: str) -> Sequence[str | bytes]:
     """A mount's source is `mfs#HOST:PORT`, in MooseFS 4 `HOST:PORT`."""
     host, _, port = place.mounted_from.rpartition(b"#")[2].partition(b":")
     return (
@@ -33,7 +33,7 @@ def _values(output: bytes, heading: str) -> dict[str, str]:
     return {fields[1]: fields[2] for fields in lines if fields[0] == heading and len(fields) == 3}
 
 
-def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The space by the master is that of all copies: it is divided by the goal of the directory. Raises Malformed."""
     told = _values(outputs[0], "master info:")
     total, free = (number(told.get(key), key) for key in ("total space", "avail space"))
@@ -42,13 +42,13 @@ def parse_room(outputs: Sequence[bytes], _place: Place) -> Answer:
         raise Malformed("`mfsgetgoal` names no goal")
     room = Capacity(total_bytes=total, free_bytes=free, total_inodes=None, free_inodes=None)
     copies = int(goal[1])
-    return Answer(
+    return FileSystemReport(
         room=replace(room, total_bytes=total // copies, free_bytes=free // copies),
         notes=(f"new files have {copies} {'copy' if copies == 1 else 'copies'}",),
     )
 
 
-def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
+def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Chunks without any copy, and chunkservers that are gone. Raises Malformed."""
     missing = number(_values(outputs[0], "all chunks matrix:").get("chunkclass missing:"), "chunkclass missing")
     lines = [line.split("|") for line in outputs[1].decode("utf-8", "replace").split("\n")]
@@ -56,13 +56,13 @@ def parse_health(outputs: Sequence[bytes], _place: Place) -> Answer:
     if not any(fields[0] == "chunk servers:" for fields in lines) and not gone:
         raise Malformed("`mfscli -SCS` names no chunkserver")
     problems = [f"MooseFS: {several(missing, 'chunk has', 'chunks have')} no copy"] if missing else []
-    return Answer(
+    return FileSystemReport(
         problems=tuple(problems),
         doubts=tuple(f"MooseFS: chunkserver {name} is disconnected" for name in gone),
     )
 
 
-MOOSEFS = Kind(
+MOOSEFS = FileSystemKind(
     name="moosefs",
     title="MooseFS",
     types=("fuse.mfs", "fuse.mfsmount"),

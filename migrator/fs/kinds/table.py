@@ -7,11 +7,11 @@ from migrator.fs.kinds.eos import EOS
 from migrator.fs.kinds.gpfs import GPFS
 from migrator.fs.kinds.hdfs import HDFS
 from migrator.fs.kinds.lustre import LUSTRE
-from migrator.fs.kinds.model import Fact, Kind
+from migrator.fs.kinds.model import FileSystemKind, Property
 from migrator.fs.kinds.moosefs import MOOSEFS
 from migrator.fs.model import Mount, mount_of
 
-GLUSTER = Kind(
+GLUSTER = FileSystemKind(
     name="gluster",
     title="GlusterFS",
     types=("fuse.glusterfs",),
@@ -21,14 +21,14 @@ GLUSTER = Kind(
 """Groups: "at most ~93" (docs.gluster.org, Handling of users that belong to many groups): 95 words of an RPC header (xdr-common.h),
 less the 2 that FUSE's lock owner takes.
 """
-BEEGFS = Kind(
+BEEGFS = FileSystemKind(
     name="beegfs",
     title="BeeGFS",
     types=("beegfs",),
     partial="a file on a storage target that is offline is listed, and gives EIO or hangs",
     layouts="new files get the stripe settings of their directory, or of [target] stripe_count and chunk_size",
 )
-NFS = Kind(
+NFS = FileSystemKind(
     name="nfs",
     title="NFS",
     types=("nfs", "nfs4"),
@@ -37,7 +37,7 @@ NFS = Kind(
     groups=16,
 )
 """Groups: `gids<16>` of AUTH_SYS (RFC 5531, appendix A); Kerberos sends none."""
-POSIX = Kind(
+POSIX = FileSystemKind(
     name="posix",
     title="a file system that is not known",
     partial="its inode numbers, ctimes and hard links are trusted, and it is not asked whether it shows all files",
@@ -51,22 +51,22 @@ KINDS = {
         CEPHFS,
         GPFS,
         MOOSEFS,
-        Kind(
+        FileSystemKind(
             name="orangefs",
             title="OrangeFS",
             types=("pvfs2", "fuse.pvfs2fuse"),
-            inodes=Fact(holds=False, why="inode numbers are hashes of longer handles: two files can share one"),
-            links=Fact(holds=False, why="OrangeFS has no hard links"),
+            inodes=Property(holds=False, why="inode numbers are hashes of longer handles: two files can share one"),
+            links=Property(holds=False, why="OrangeFS has no hard links"),
             partial="a file with data on a server that is down is listed, and gives EIO; names of a lost server give EIO",
             layouts="new files get the distribution of their directory; that of each file is not copied",
         ),
         HDFS,
         EOS,
         NFS,
-        Kind(name="ocfs2", title="OCFS2", types=("ocfs2",)),
-        Kind(name="gfs2", title="GFS2", types=("gfs2",)),
-        Kind(name="xfs", title="XFS", types=("xfs",)),
-        Kind(name="ext4", title="ext4", types=("ext4",)),
+        FileSystemKind(name="ocfs2", title="OCFS2", types=("ocfs2",)),
+        FileSystemKind(name="gfs2", title="GFS2", types=("gfs2",)),
+        FileSystemKind(name="xfs", title="XFS", types=("xfs",)),
+        FileSystemKind(name="ext4", title="ext4", types=("ext4",)),
         POSIX,
     )
 }

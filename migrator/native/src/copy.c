@@ -164,22 +164,22 @@ void report(struct copier *copier, size_t index, enum result result) {
     case RESULT_LATER:
         return;
     case RESULT_VANISHED:
-        tell_problem(copier, index, PROBLEM_VANISHED);
+        report_problem(copier, index, PROBLEM_VANISHED);
         return;
     case RESULT_MOVED:
-        tell_problem(copier, index, PROBLEM_MOVED);
+        report_problem(copier, index, PROBLEM_MOVED);
         return;
     case RESULT_CHANGED:
-        tell_problem(copier, index, PROBLEM_CHANGED);
+        report_problem(copier, index, PROBLEM_CHANGED);
         return;
     case RESULT_NOT_A_FILE:
         /* A file at one check and another type at the next, every time. */
         errno = EAGAIN;
         failed(copier, SIDE_SOURCE, "stat");
-        tell_problem(copier, index, PROBLEM_BAD);
+        report_problem(copier, index, PROBLEM_BAD);
         return;
     case RESULT_FAILED:
-        tell_problem(copier, index, PROBLEM_BAD);
+        report_problem(copier, index, PROBLEM_BAD);
         return;
     }
 }

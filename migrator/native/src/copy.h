@@ -171,10 +171,10 @@ void start_events(const struct options *options);
 void tick(void);
 void count_file(void);
 void pace(size_t bytes);
-void tell_problem(const struct copier *copier, size_t index, enum problem problem);
+void report_problem(const struct copier *copier, size_t index, enum problem problem);
 bool is_stopped(void);
 void end_events(void);
-__attribute__((format(printf, 1, 2))) void tell(const char *format, ...);
+__attribute__((format(printf, 1, 2))) void print_event(const char *format, ...);
 int failed(struct copier *copier, enum side side, const char *operation);
 
 /* digest.c */

@@ -30,12 +30,12 @@
 
 static _Atomic uint64_t files;
 static _Atomic uint64_t bytes_written;
-static _Atomic int64_t told_at_ns;
+static _Atomic int64_t printed_at_ns;
 static _Atomic bool stopped;
 static sigset_t urgent;
 
 /* Of the output. */
-static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
 static char waiting[1 << 15];
 static size_t waiting_length;
 
@@ -71,17 +71,17 @@ static void add_line(const char *format, va_list arguments) {
 }
 
 /* Write a line, of less than 512 bytes, at the next flush. */
-void tell(const char *format, ...) {
+void print_event(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    pthread_mutex_lock(&telling);
+    pthread_mutex_lock(&printing);
     add_line(format, arguments);
-    pthread_mutex_unlock(&telling);
+    pthread_mutex_unlock(&printing);
     va_end(arguments);
 }
 
-/* As tell, for the holder of `telling`. */
-__attribute__((format(printf, 1, 2))) static void tell_more(const char *format, ...) {
+/* As print_event, for the holder of `printing`. */
+__attribute__((format(printf, 1, 2))) static void print_event_held(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     add_line(format, arguments);
@@ -92,26 +92,26 @@ void count_file(void) { atomic_fetch_add(&files, 1); }
 
 void start_events(const struct options *options) {
     limit_bytes_per_s = options->bwlimit_bytes_per_s;
-    paced_from_ns = told_at_ns = now_ns();
+    paced_from_ns = printed_at_ns = now_ns();
     sigemptyset(&urgent);
     sigaddset(&urgent, SIGURG);
     sigprocmask(SIG_BLOCK, &urgent, NULL);
 }
 
-static void tell_progress(void) {
-    tell_more("P %" PRIu64 " %" PRIu64 "\n", atomic_load(&files), atomic_load(&bytes_written));
+static void print_progress(void) {
+    print_event_held("P %" PRIu64 " %" PRIu64 "\n", atomic_load(&files), atomic_load(&bytes_written));
     flush_lines();
 }
 
 /* Report progress, at intervals. */
 void tick(void) {
     int64_t now = now_ns();
-    int64_t told = atomic_load(&told_at_ns);
-    if (now - told < TICK_NS || !atomic_compare_exchange_strong(&told_at_ns, &told, now))
+    int64_t printed = atomic_load(&printed_at_ns);
+    if (now - printed < TICK_NS || !atomic_compare_exchange_strong(&printed_at_ns, &printed, now))
         return;
-    pthread_mutex_lock(&telling);
-    tell_progress();
-    pthread_mutex_unlock(&telling);
+    pthread_mutex_lock(&printing);
+    print_progress();
+    pthread_mutex_unlock(&printing);
 }
 
 /* Bytes that are ahead of the limit, or behind it, stay so under a new one. */
@@ -169,7 +169,7 @@ void pace(size_t bytes) {
     pthread_mutex_unlock(&pacing);
 }
 
-/* Record the error of a system call for tell_problem. Always returns -1. */
+/* Record the error of a system call for report_problem. Always returns -1. */
 int failed(struct copier *copier, enum side side, const char *operation) {
     copier->failed_errno = errno;
     copier->failed_side = side;
@@ -214,27 +214,27 @@ static bool concerns_all(const struct copier *copier) {
 bool is_stopped(void) { return atomic_load(&stopped); }
 
 /* After an error that concerns all, others are not reported: nobody counts on this list any more. */
-void tell_problem(const struct copier *copier, size_t index, enum problem problem) {
+void report_problem(const struct copier *copier, size_t index, enum problem problem) {
     static const char *const words[] = {"vanished", "moved", "changed", "bad"};
     bool by_call = problem == PROBLEM_VANISHED || problem == PROBLEM_BAD;
-    pthread_mutex_lock(&telling);
+    pthread_mutex_lock(&printing);
     if (is_stopped()) {
-        pthread_mutex_unlock(&telling);
+        pthread_mutex_unlock(&printing);
         return;
     }
-    tell_more("F %zu %s %s %d %s\n", index, words[problem], by_call && copier->failed_side == SIDE_TARGET ? "target" : "source",
+    print_event_held("F %zu %s %s %d %s\n", index, words[problem], by_call && copier->failed_side == SIDE_TARGET ? "target" : "source",
          by_call ? copier->failed_errno : 0, by_call ? copier->failed_operation : "-");
     if (problem == PROBLEM_BAD && concerns_all(copier)) {
-        tell_progress();
+        print_progress();
         fprintf(stderr, "migrator-native copy: %s on the %s: %s\n", copier->failed_operation,
                 copier->failed_side == SIDE_TARGET ? "target" : "source", strerror(copier->failed_errno));
         atomic_store(&stopped, true);
     }
-    pthread_mutex_unlock(&telling);
+    pthread_mutex_unlock(&printing);
 }
 
 void end_events(void) {
-    pthread_mutex_lock(&telling);
-    tell_progress();
-    pthread_mutex_unlock(&telling);
+    pthread_mutex_lock(&printing);
+    print_progress();
+    pthread_mutex_unlock(&printing);
 }

@@ -107,13 +107,13 @@ void add_hole_to_digest(struct copier *copier, off_t length) {
     }
 }
 
-static void tell_digest(const struct copier *copier, const struct facts *facts) {
+static void print_digest(const struct copier *copier, const struct facts *facts) {
     XXH128_canonical_t digest;
     char hexadecimal[2 * sizeof digest.digest + 1];
     XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(copier->digest));
     for (size_t at = 0; at < sizeof digest.digest; at++)
         snprintf(hexadecimal + 2 * at, 3, "%02x", digest.digest[at]);
-    tell("D %zu %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %s\n", (size_t)(copier->record - copier->list->records),
+    print_event("D %zu %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %s\n", (size_t)(copier->record - copier->list->records),
          facts->ino, facts->size, facts->mtime_ns, facts->ctime_ns, hexadecimal);
 }
 
@@ -125,7 +125,7 @@ void end_digest(struct copier *copier, int in) {
 /* Report the digest of the current file, which has not changed until after end_digest. */
 void report_digest(const struct copier *copier) {
     if (copier->digested)
-        tell_digest(copier, &copier->digested_facts);
+        print_digest(copier, &copier->digested_facts);
 }
 
 /* Whether [from, end) could be read. */
@@ -176,7 +176,7 @@ static void digest_file(struct copier *copier, int fd) {
         (!read_facts(copier, fd, &after) || memcmp(&before, &after, sizeof before) != 0))
         return;
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    tell_digest(copier, &before);
+    print_digest(copier, &before);
 }
 
 static bool take_words(int argc, char **argv, struct options *options) {

@@ -21,7 +21,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.units import several
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, trash_place
-from migrator.fs.moving import MovingTarget, Standing
+from migrator.fs.moving import MovingTarget, TargetEntry
 from migrator.fs.rules import shows_time
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.delta.model import Gone, Rename
@@ -219,7 +219,7 @@ class _MoveList:
         if self._moves.trash(rename.new, self._place) is not None:
             self.moved.displaced += 1
 
-    def _is_as_listed(self, seen: Standing, rename: Rename) -> bool:
+    def _is_as_listed(self, seen: TargetEntry, rename: Rename) -> bool:
         if seen.type is not rename.type:
             return False
         if seen.type is not EntryType.FILE:

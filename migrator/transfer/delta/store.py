@@ -20,7 +20,7 @@ from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries, listed
-from migrator.catalog.rules_packing import Listing
+from migrator.catalog.rules_packing import PathSequence
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
@@ -561,7 +561,7 @@ class CatalogComparison:
         for tree, path in self._rows(_GONE_PATHS):
             yield Gone(tree=tree, path=path)
 
-    def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
+    def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[PathSequence]:
         """The entries to send of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
 
         A changed file adds all names of its link group. A new, renamed or removed entry adds its directories, because

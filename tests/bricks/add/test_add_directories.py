@@ -26,7 +26,7 @@ from migrator.bricks.add.rules_directories import DirectoryVerdict, judge, liste
 from migrator.bricks.directory_owners import same_owner
 from migrator.bricks.known_directories import DirectoryFiles
 from migrator.core.errors import ToolFailed
-from migrator.gluster.model import Brick, DirectoryFacts
+from migrator.gluster.model import Brick, BrickDirectory
 from tests.support.entries import acl
 from tests.support.fakes import VirtualClock, inline
 from tests.support.volumes import brick
@@ -34,9 +34,9 @@ from tests.support.volumes import brick
 OLD, NEW, ARBITER = "gl1:/b", "gl9:/b", "gl3:/b"
 
 
-def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001) -> DirectoryFacts:
+def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001) -> BrickDirectory:
     above = path.rpartition(b"/")[0]
-    return DirectoryFacts(
+    return BrickDirectory(
         path=path,
         gfid=path.ljust(16, b"."),
         above=above.ljust(16, b".") if above else b"",
@@ -48,7 +48,7 @@ def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001) -> DirectoryFa
     )
 
 
-def shut(one: DirectoryFacts) -> DirectoryFacts:
+def shut(one: BrickDirectory) -> BrickDirectory:
     return replace(one, mode=0, uid=0, gid=0)
 
 
@@ -59,9 +59,9 @@ HOME, ONE, TWO = directory(b"home"), directory(b"home/one", mode=0o2750), direct
 class Volume:
     """Its directories; where they differ, `copies` on the new brick, and what the mount has `shown`."""
 
-    directories: dict[bytes, DirectoryFacts]
-    copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
-    shown: dict[bytes, DirectoryFacts] = field(default_factory=dict)
+    directories: dict[bytes, BrickDirectory]
+    copies: dict[bytes, BrickDirectory] = field(default_factory=dict)
+    shown: dict[bytes, BrickDirectory] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     walked: list[str] = field(default_factory=list)
     refuses: OSError | None = None
@@ -69,7 +69,7 @@ class Volume:
     between: Callable[[], None] = lambda: None
     bricks: tuple[Brick, ...] = (brick(ARBITER, arbiter=True), brick(OLD), brick(NEW))
 
-    def set(self, *found: DirectoryFacts) -> None:
+    def set(self, *found: BrickDirectory) -> None:
         self.directories |= {one.gfid: one for one in found}
 
     async def state_and_tasks(self) -> tuple[Any, tuple[()]]:
@@ -82,7 +82,7 @@ class Volume:
         brick: Brick,
         *,
         volume_id: str,
-        take: Callable[[Sequence[DirectoryFacts]], None],
+        take: Callable[[Sequence[BrickDirectory]], None],
         only: Sequence[bytes] | None = None,
     ) -> int:
         assert volume_id == "v"
@@ -100,11 +100,11 @@ class Volume:
         self.between()
         return 0
 
-    def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+    def look(self, path: bytes, gfid: bytes) -> BrickDirectory | None:
         one = self.shown.get(gfid) or self.directories.get(gfid)
         return one if one is not None and one.path == path else None
 
-    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+    def put_back(self, seen: BrickDirectory, wanted: BrickDirectory) -> BrickDirectory | None:
         if self.refuses is not None:
             raise self.refuses
         mended = replace(wanted, path=seen.path, changed_ns=99, modified_ns=seen.modified_ns)
@@ -157,7 +157,7 @@ class Site:
     def knows(self) -> None:
         asyncio.run(record_directories(self.call, self.record))
 
-    def known(self, gfid: bytes) -> DirectoryFacts | None:
+    def known(self, gfid: bytes) -> BrickDirectory | None:
         with self.memory.opened(own_name(self.record)) as known:
             return known.of([gfid]).get(gfid)
 
@@ -377,7 +377,7 @@ def test_of_an_addition_that_is_over_what_is_shut_stays_listed(site: Site) -> No
 
 
 V = DirectoryVerdict
-MADE = DirectoryFacts(
+MADE = BrickDirectory(
     path=b"home/a/d", gfid=b"g" * 16, above=b"a" * 16, mode=0o755, uid=1001, gid=1001, changed_ns=100, modified_ns=90
 )
 ABOVE = replace(MADE, path=b"home/a", gfid=b"a" * 16, above=b"")
@@ -388,12 +388,12 @@ SHUT = replace(MADE, mode=0, uid=0, gid=0)
 CLOSING = replace(ABOVE, default=acl(user=7, named=7, group=7, mask=7, other=0))
 
 
-def later(one: DirectoryFacts, *, changed_ns: int = 200, modified_ns: int = 200) -> DirectoryFacts:
+def later(one: BrickDirectory, *, changed_ns: int = 200, modified_ns: int = 200) -> BrickDirectory:
     """As where a file was made in it since."""
     return replace(one, changed_ns=changed_ns, modified_ns=modified_ns)
 
 
-def after_chmod(one: DirectoryFacts) -> DirectoryFacts:
+def after_chmod(one: BrickDirectory) -> BrickDirectory:
     return later(one, modified_ns=90)
 
 
@@ -418,13 +418,13 @@ ROOTS = replace(MADE, uid=0, gid=0)
         (MADE, after_chmod(replace(MADE, uid=0, gid=0, mode=0o711)), V.DOUBTFUL),
     ],
 )
-def test_the_verdict_on_a_directory(known: DirectoryFacts | None, seen: DirectoryFacts, verdict: V) -> None:
+def test_the_verdict_on_a_directory(known: BrickDirectory | None, seen: BrickDirectory, verdict: V) -> None:
     assert judge(known, seen, ABOVE) is verdict
 
 
 @pytest.mark.parametrize("known", [MADE, replace(MADE, mode=0), replace(MADE, gid=0), ROOTS])
 @pytest.mark.parametrize("above", [ABOVE, PROJECT, CLOSING, None])
-def test_a_shut_directory_was_shut_by_gluster(known: DirectoryFacts, above: DirectoryFacts | None) -> None:
+def test_a_shut_directory_was_shut_by_gluster(known: BrickDirectory, above: BrickDirectory | None) -> None:
     renamed = replace(later(SHUT, modified_ns=90), path=b"home/b")
     assert judge(known, SHUT, above) is V.TAKEN
     for seen in (later(SHUT), renamed):
@@ -446,7 +446,7 @@ MADE_ANEW = [
 
 @pytest.mark.parametrize(("known", "changes", "above"), MADE_ANEW)
 def test_attributes_of_a_new_directory_are_doubtful(
-    known: DirectoryFacts, changes: dict[str, int], above: DirectoryFacts
+    known: BrickDirectory, changes: dict[str, int], above: BrickDirectory
 ) -> None:
     seen = replace(known, **changes)
     assert judge(known, seen, above) is V.TAKEN

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import MigratorError, ToolFailed
-from migrator.gluster.looks import HostDirectories
-from migrator.gluster.model import Brick, DirectoryFacts
+from migrator.gluster.model import Brick, BrickDirectory
+from migrator.gluster.probes import HostDirectories
 from tests.conftest import MakeXfs
 from tests.support.hand_brick import MDATA, HandBrick
 from tests.support.one_host import OneHost
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.needs_root
 
 def walked(
     brick: HandBrick, *, volume: int = 1, only: Sequence[bytes] | None = None
-) -> tuple[list[DirectoryFacts], int]:
+) -> tuple[list[BrickDirectory], int]:
     at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(brick.root), online=True)
-    found: list[DirectoryFacts] = []
+    found: list[BrickDirectory] = []
     walks = HostDirectories(OneHost())
     unseen = asyncio.run(walks.walk(at, volume_id=str(uuid.UUID(int=volume)), take=found.extend, only=only))
     return found, unseen
@@ -88,8 +88,8 @@ def test_a_foreign_directory_is_not_read_as_one_of_the_volume(brick: HandBrick) 
         walked(brick, volume=2)
 
 
-def facts(number: int, **changes: object) -> DirectoryFacts:
-    made = DirectoryFacts(
+def facts(number: int, **changes: object) -> BrickDirectory:
+    made = BrickDirectory(
         path=b"home/\xff%d" % number,
         gfid=number.to_bytes(16, "big"),
         above=b"a" * 16,
@@ -141,7 +141,7 @@ def gfid_of(path: Path) -> bytes:
     return bytes(8) + path.stat().st_ino.to_bytes(8, "big")
 
 
-def look(root: Path, name: str, gfid: bytes | None = None) -> DirectoryFacts | None:
+def look(root: Path, name: str, gfid: bytes | None = None) -> BrickDirectory | None:
     mender = MountedDirectories(os.fsencode(root))
     return mender.look(os.fsencode(name), gfid_of(root / name) if gfid is None else gfid)
 

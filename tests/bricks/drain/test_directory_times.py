@@ -12,7 +12,7 @@ import pytest
 from migrator.bricks.drain.directory_times import DirectoryTimes, KeptTimes
 from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.core.errors import ToolFailed
-from migrator.gluster.model import Brick, DirectoryFacts, VolumeState
+from migrator.gluster.model import Brick, BrickDirectory, VolumeState
 from tests.support.fakes import inline
 from tests.support.volumes import brick, volume
 
@@ -47,7 +47,7 @@ class Volume:
             os.utime(self.root / name, ns=(0, at_s * S))
 
     async def walk(
-        self, brick: Brick, *, volume_id: str, take: Callable[[Sequence[DirectoryFacts]], None], only: Any = None
+        self, brick: Brick, *, volume_id: str, take: Callable[[Sequence[BrickDirectory]], None], only: Any = None
     ) -> int:
         assert (volume_id, only) == (self.state().volume_id, None)
         if brick.name in self.broken:
@@ -57,9 +57,9 @@ class Volume:
         take([self.facts(name, at_s * S) for name, at_s in times.items() if (self.root / name).exists()])
         return 0
 
-    def facts(self, name: str, modified_ns: int) -> DirectoryFacts:
+    def facts(self, name: str, modified_ns: int) -> BrickDirectory:
         gfid = bytes(8) + (self.root / name).stat().st_ino.to_bytes(8, "big")
-        return DirectoryFacts(
+        return BrickDirectory(
             path=os.fsencode(name), gfid=gfid, mode=0o755, uid=0, gid=0, changed_ns=1, modified_ns=modified_ns
         )
 

@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from migrator.bricks.drain.rules_preflight import unmark_command
-from migrator.gluster.looks import marks_on_bricks, still_strange_on
 from migrator.gluster.model import Brick, BrickMarks
+from migrator.gluster.probes import marks_on_bricks, still_strange_on
 from tests.support.hand_brick import LINKTO, HandBrick
 from tests.support.one_host import OneHost
 

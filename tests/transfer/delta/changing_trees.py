@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from migrator.catalog.rules_packing import Listing
+from migrator.catalog.rules_packing import PathSequence
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
 from migrator.core.states import ChunkKind
@@ -272,7 +272,7 @@ class Target:
         self._touch(rename.new)
         self.names |= {rename.new + rest: copy for rest, copy in held.items()}
 
-    def receive(self, source: Source, listings: Sequence[Listing]) -> None:
+    def receive(self, source: Source, listings: Sequence[PathSequence]) -> None:
         """Send lists: directories, files with their link groups, links, and the times of directories."""
         groups: dict[int, Copy] = {}
         directories: list[Path] = []

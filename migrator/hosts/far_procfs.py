@@ -19,7 +19,7 @@ _NEW_LOOKS_FOR_NONE = 400
 """The limit while nothing was found: a slow machine can miss several short-lived processes in a row."""
 
 
-class Look(NamedTuple):
+class ProcessStat(NamedTuple):
     """One reading of `/proc/PID/stat`. `environment_bytes` is None for kernel threads, for ended processes, during
     exec, and if the reader lacks permission.
     """
@@ -34,7 +34,7 @@ class Look(NamedTuple):
     environment_bytes: int | None
 
 
-def look_at(pid: int) -> Look | None:
+def process_stat(pid: int) -> ProcessStat | None:
     """One process; None if there is none with that pid."""
     try:
         content = read(b"/proc/%d/stat" % pid)
@@ -44,7 +44,7 @@ def look_at(pid: int) -> Look | None:
     fields = content[content.rfind(b")") + 2 :].split(b" ")
     # The kernel's load_elf_binary sets the start of the code last: before that, an environment is not complete.
     code_start, environment_start, environment_end = int(fields[23]), int(fields[47]), int(fields[48])
-    return Look(
+    return ProcessStat(
         pid=pid,
         parent_pid=int(fields[1]),
         session=int(fields[3]),
@@ -56,7 +56,7 @@ def look_at(pid: int) -> Look | None:
     )
 
 
-def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
+def living_processes(is_found: Callable[[], bool] = lambda: True) -> Iterator[ProcessStat]:
     """All living processes, then those that started meanwhile, until no new ones are found: a listed process may start
     another one and end before it is read. Until `is_found` is true, two listings in a row must find none: a listing
     goes upwards, and misses a low pid that is reused behind it. The number of rounds is limited, and higher until
@@ -73,12 +73,12 @@ def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
             return
         seen.update(new)
         for name in new:
-            look = look_at(int(name))
-            if look is not None and not look.ended:
-                yield look
+            stat = process_stat(int(name))
+            if stat is not None and not stat.ended:
+                yield stat
 
 
-def carriers(tokens: Iterable[str]) -> dict[str, list[Look]]:
+def carriers(tokens: Iterable[str]) -> dict[str, list[ProcessStat]]:
     """The living processes that carry one of the tokens in their environment, by token; tokens without any are left
     out.
 
@@ -86,104 +86,104 @@ def carriers(tokens: Iterable[str]) -> dict[str, list[Look]]:
     found, too.
     """
     wanted = {token.encode(): token for token in tokens if token}
-    found: dict[str, list[Look]] = {}
-    for look in looks(lambda: len(found) == len(wanted)) if wanted else ():
-        token = wanted.get(token_of(look))
+    found: dict[str, list[ProcessStat]] = {}
+    for stat in living_processes(lambda: len(found) == len(wanted)) if wanted else ():
+        token = wanted.get(token_of(stat))
         if token is not None:
-            found.setdefault(token, []).append(look)
+            found.setdefault(token, []).append(stat)
     return found
 
 
 def activity(tokens: Iterable[str], counts: Callable[[int], bool] = lambda _pid: True) -> dict[str, int]:
     """For every token with living processes the sum of bytes read and written, processor time, and the pids that count."""
     return {
-        token: sum(work_done(look) + look.pid for look in found if counts(look.pid))
+        token: sum(work_done(stat) + stat.pid for stat in found if counts(stat.pid))
         for token, found in carriers(tokens).items()
     }
 
 
-class Snapshot:
+class ProcessTable:
     """The living processes of this machine at the first query."""
 
     def __init__(self) -> None:
-        self._tokens: dict[bytes, list[Look]] | None = None
+        self._tokens: dict[bytes, list[ProcessStat]] | None = None
 
     @cached_property
-    def looks(self) -> list[Look]:
-        return list(looks())
+    def processes(self) -> list[ProcessStat]:
+        return list(living_processes())
 
-    def with_token(self, token: bytes) -> list[Look]:
+    def with_token(self, token: bytes) -> list[ProcessStat]:
         """The processes with this token in their environment."""
         if self._tokens is None:
-            found: dict[bytes, list[Look]] = {}
-            # Read anew: a process of `self.looks` that has ended since may have started another.
-            for look in looks(lambda: token in found):
-                value = token_of(look)
+            found: dict[bytes, list[ProcessStat]] = {}
+            # Read anew: a process of `self.living_processes` that has ended since may have started another.
+            for stat in living_processes(lambda: token in found):
+                value = token_of(stat)
                 if value:
-                    found.setdefault(value, []).append(look)
+                    found.setdefault(value, []).append(stat)
             self._tokens = found
         return self._tokens.get(token, [])
 
-    def of_session(self, session: int) -> list[Look]:
-        return [look for look in self.looks if look.session == session]
+    def of_session(self, session: int) -> list[ProcessStat]:
+        return [stat for stat in self.processes if stat.session == session]
 
-    def beneath(self, roots: Iterable[int]) -> list[Look]:
+    def beneath(self, roots: Iterable[int]) -> list[ProcessStat]:
         """The descendants of these processes, without themselves."""
         found: set[int] = set(roots)
-        beneath: list[Look] = []
-        left = self.looks
+        beneath: list[ProcessStat] = []
+        left = self.processes
         while True:
-            more = [look for look in left if look.parent_pid in found and look.pid not in found]
+            more = [stat for stat in left if stat.parent_pid in found and stat.pid not in found]
             if not more:
                 return beneath
             beneath += more
-            found.update(look.pid for look in more)
+            found.update(stat.pid for stat in more)
 
-    def still(self, looks: list[Look]) -> list[Look]:
+    def still(self, earlier: list[ProcessStat]) -> list[ProcessStat]:
         """The processes of an earlier search that are still alive."""
-        if not looks:
+        if not earlier:
             return []
-        now = {(look.pid, look.start_ticks) for look in self.looks}
-        return [look for look in looks if (look.pid, look.start_ticks) in now]
+        now = {(stat.pid, stat.start_ticks) for stat in self.processes}
+        return [stat for stat in earlier if (stat.pid, stat.start_ticks) in now]
 
 
-def token_of(look: Look) -> bytes:
+def token_of(stat: ProcessStat) -> bytes:
     """The token in a process's environment; empty if it has none, or if the environment cannot be read."""
-    variables = _environment(look).split(b"\0")
+    variables = _environment(stat).split(b"\0")
     token = next((v[len(TOKEN_VARIABLE) + 1 :] for v in variables if v.startswith(TOKEN_VARIABLE + b"=")), b"")
     # The pid may have been reused between the two reads: only the same start time confirms it.
-    again = look_at(look.pid) if token else None
-    return token if again is not None and again.start_ticks == look.start_ticks and not again.ended else b""
+    again = process_stat(stat.pid) if token else None
+    return token if again is not None and again.start_ticks == stat.start_ticks and not again.ended else b""
 
 
-def _environment(look: Look) -> bytes:
-    if look.kernel:
+def _environment(stat: ProcessStat) -> bytes:
+    if stat.kernel:
         return b""  # They are most processes of a server, and have none.
     for _ in range(_EXEC_LOOKS):
         try:
-            content = read(b"/proc/%d/environ" % look.pid)
+            content = read(b"/proc/%d/environ" % stat.pid)
         except OSError:
             return b""
         if content:
             return content
         # An empty environment is unreadable, also during exec, which may be over by now: only an environment of size 0
         # is none.
-        now = look_at(look.pid)
-        if now is None or now.ended or now.start_ticks != look.start_ticks or now.environment_bytes == 0:
+        now = process_stat(stat.pid)
+        if now is None or now.ended or now.start_ticks != stat.start_ticks or now.environment_bytes == 0:
             return b""
         if now.environment_bytes is None:
             time.sleep(_EXEC_PAUSE_S)
     return b""
 
 
-def work_done(look: Look) -> int:
+def work_done(stat: ProcessStat) -> int:
     """A number that grows whenever the process reads, writes or computes."""
     try:
-        lines = read(b"/proc/%d/io" % look.pid).split(b"\n")
+        lines = read(b"/proc/%d/io" % stat.pid).split(b"\n")
     except OSError:
         lines = []
     moved = (line.partition(b": ") for line in lines)
-    return look.used_ticks + sum(int(value) for name, _, value in moved if name in (b"rchar", b"wchar"))
+    return stat.used_ticks + sum(int(value) for name, _, value in moved if name in (b"rchar", b"wchar"))
 
 
 def arguments_of(pid: int) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import result_or_none
-from migrator.gluster.model import Brick, BrickMarks, DirectoryFacts, DiskFacts, NewPlace, PlaceSeen, VolumeState
+from migrator.gluster.model import Brick, BrickDirectory, BrickMarks, DiskFacts, NewPlace, PlaceSeen, VolumeState
 from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import ask_script, far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, OnOutput
@@ -67,13 +67,13 @@ async def _answer(
     and MigratorError if the host cannot be reached.
     """
     pieces: list[bytes] = []
-    said = await ask_brick(hosts, brick, modules, question, volume_id=volume_id, take=pieces.append)
-    if said is None:
+    failure = await ask_brick(hosts, brick, modules, question, volume_id=volume_id, take=pieces.append)
+    if failure is None:
         try:
             return parse(json.loads(b"".join(pieces)))
         except (ValueError, KeyError, TypeError):
-            said = "an answer was not understood"
-    raise ToolFailed(f"{brick.name} cannot be seen: {said}")
+            failure = "an answer cannot be parsed"
+    raise ToolFailed(f"{brick.name} cannot be read: {failure}")
 
 
 @cache
@@ -102,7 +102,7 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
 
 async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
     question, modules = {"volume": state.volume, "but": but}, ("far_blamed",)
-    answer = _answer(hosts, brick, modules, question, lambda said: dict(said["blamed"]), volume_id=state.volume_id)
+    answer = _answer(hosts, brick, modules, question, lambda answer: dict(answer["blamed"]), volume_id=state.volume_id)
     return await result_or_none(answer)
 
 
@@ -120,7 +120,7 @@ class HostDirectories:
         brick: Brick,
         *,
         volume_id: str,
-        take: Callable[[Sequence[DirectoryFacts]], None],
+        take: Callable[[Sequence[BrickDirectory]], None],
         only: Sequence[bytes] | None = None,
     ) -> int:
         """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents'
@@ -129,16 +129,18 @@ class HostDirectories:
         """
         question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
         lines = _Lines(brick.name, take)
-        said = await ask_brick(self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take)
-        if said is not None or lines.unseen is None:
-            raise ToolFailed(f"the directories of {brick.name} cannot be seen: {said or 'the answer has no end'}")
+        failure = await ask_brick(
+            self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take
+        )
+        if failure is not None or lines.unseen is None:
+            raise ToolFailed(f"the directories of {brick.name} cannot be read: {failure or 'the answer has no end'}")
         return lines.unseen
 
 
 class _Lines:
     """The output of one walk, in complete lines."""
 
-    def __init__(self, brick: str, take: Callable[[Sequence[DirectoryFacts]], None]) -> None:
+    def __init__(self, brick: str, take: Callable[[Sequence[BrickDirectory]], None]) -> None:
         self._brick = brick
         self._take = take
         self._rest = b""
@@ -147,29 +149,27 @@ class _Lines:
     def take(self, piece: bytes) -> None:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         try:
-            result_or_none = [json.loads(line) for line in lines]
-            if result_or_none and "unseen" in result_or_none[-1]:
-                self.unseen = int(result_or_none.pop()["unseen"])
-            found = [_facts(one) for one in result_or_none]
+            answer = [json.loads(line) for line in lines]
+            if answer and "unseen" in answer[-1]:
+                self.unseen = int(answer.pop()["unseen"])
+            found = [_facts(one) for one in answer]
         except (ValueError, KeyError, TypeError) as error:
-            raise ToolFailed(
-                f"the directories of {self._brick} cannot be seen: an answer was not understood"
-            ) from error
+            raise ToolFailed(f"the directories of {self._brick} cannot be read: an answer cannot be parsed") from error
         if found:
             self._take(found)
 
 
-def _facts(result_or_none: dict[str, Any]) -> DirectoryFacts:
-    times = result_or_none["times"]
-    return DirectoryFacts(
-        path=result_or_none["path"].encode("latin-1"),
-        gfid=bytes.fromhex(result_or_none["gfid"]),
-        above=bytes.fromhex(result_or_none["above"]),
-        mode=result_or_none["mode"],
-        uid=result_or_none["uid"],
-        gid=result_or_none["gid"],
-        access=bytes.fromhex(result_or_none["access"]),
-        default=bytes.fromhex(result_or_none["default"]),
+def _facts(answer: dict[str, Any]) -> BrickDirectory:
+    times = answer["times"]
+    return BrickDirectory(
+        path=answer["path"].encode("latin-1"),
+        gfid=bytes.fromhex(answer["gfid"]),
+        above=bytes.fromhex(answer["above"]),
+        mode=answer["mode"],
+        uid=answer["uid"],
+        gid=answer["gid"],
+        access=bytes.fromhex(answer["access"]),
+        default=bytes.fromhex(answer["default"]),
         changed_ns=None if times is None else int(times[0]),
         modified_ns=None if times is None else int(times[1]),
     )
@@ -187,30 +187,30 @@ async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str)
     """
 
     async def marks(brick: Brick) -> BrickMarks:
-        return await _answer(hosts, brick, _MARKS, {}, lambda said: _marks(brick.name, said), volume_id=volume_id)
+        return await _answer(hosts, brick, _MARKS, {}, lambda answer: _marks(brick.name, answer), volume_id=volume_id)
 
     found = await asyncio.gather(*(result_or_none(marks(brick)) for brick in bricks))
     known = tuple(one for one in found if one is not None)
     return known if len(known) == len(bricks) else None
 
 
-def _marks(brick: str, result_or_none: dict[str, Any]) -> BrickMarks:
-    lists: dict[str, Any] = {name: _paths(result_or_none.pop(name)) for name in ("examples", "strange_examples")}
-    return BrickMarks(brick=brick, **result_or_none, **lists)
+def _marks(brick: str, answer: dict[str, Any]) -> BrickMarks:
+    lists: dict[str, Any] = {name: _paths(answer.pop(name)) for name in ("examples", "strange_examples")}
+    return BrickMarks(brick=brick, **answer, **lists)
 
 
 async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
     """The paths that exist on the brick without a gfid; all of them if the brick cannot be read."""
     question = {"paths": [path.decode("latin-1") for path in paths]}
     answer = _answer(
-        hosts, brick, _MARKS, question, lambda said: frozenset(_paths(said["strange"])), volume_id=volume_id
+        hosts, brick, _MARKS, question, lambda answer: frozenset(_paths(answer["strange"])), volume_id=volume_id
     )
     still = await result_or_none(answer)
     return frozenset(paths) if still is None else still
 
 
-def _paths(result_or_none: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(path.encode("latin-1") for path in result_or_none)
+def _paths(answer: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(path.encode("latin-1") for path in answer)
 
 
 # The places of new and of removed bricks.
@@ -302,21 +302,19 @@ print(json.dumps({
 """
 
 
-async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
+async def probe_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
     """The place of each new brick, by brick name. If it cannot be read, `unread` has the reason."""
-    return await _of_each(partial(_look_at_new_place, hosts), bricks)
+    return await _of_each(partial(_probe_new_place, hosts), bricks)
 
 
-async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
+async def _probe_new_place(hosts: Hosts, name: str) -> NewPlace:
     address, _, path = name.partition(":/")
     try:
-        result_or_none = await _ask_script(hosts, address, _PLACE_SCRIPT, b"/" + os.fsencode(path))
-        del result_or_none["in_root"]
+        answer = await _ask_script(hosts, address, _PLACE_SCRIPT, b"/" + os.fsencode(path))
+        del answer["in_root"]
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
-    facts: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in result_or_none.items()
-    }
+    facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in answer.items()}
     return NewPlace(name=name, **facts)
 
 
@@ -336,47 +334,44 @@ async def _ask_script(
 # Removed bricks, disks, and the GlusterFS versions of hosts.
 
 
-async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: str) -> Mapping[str, PlaceSeen]:
+async def probe_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: str) -> Mapping[str, PlaceSeen]:
     """The place of each brick, by brick name; `unknown` if it cannot be read."""
-    by_brick = await _of_each(partial(_look_at_place, hosts, volume_id), bricks)
+    by_brick = await _of_each(partial(_probe_place, hosts, volume_id), bricks)
     return {brick.name: place for brick, place in by_brick.items()}
 
 
-async def _look_at_place(hosts: Hosts, volume_id: str, brick: Brick) -> PlaceSeen:
+async def _probe_place(hosts: Hosts, volume_id: str, brick: Brick) -> PlaceSeen:
     try:
-        said = await _ask_script(hosts, brick.host, _PLACE_SCRIPT, brick.path, b"follow")
+        found = await _ask_script(hosts, brick.host, _PLACE_SCRIPT, brick.path, b"follow")
     except MigratorError:
         return PlaceSeen.UNKNOWN
-    if said["volume_id"] == volume_id.replace("-", ""):
+    if found["volume_id"] == volume_id.replace("-", ""):
         return PlaceSeen.BRICK
     # Most bricks are a directory in the root of their file system; a new file system does not have it yet.
-    if not said["own"] or not (said["exists"] or said["in_root"]):
+    if not found["own"] or not (found["exists"] or found["in_root"]):
         return PlaceSeen.UNMOUNTED
     # mkfs of ext4 makes lost+found.
-    left = any(name != "lost+found" for name in said["entries"]) or said["others"] or said["has_gluster_directory"]
-    return PlaceSeen.OTHER if left or said["volume_id"] else PlaceSeen.EMPTY
+    left = any(name != "lost+found" for name in found["entries"]) or found["others"] or found["has_gluster_directory"]
+    return PlaceSeen.OTHER if left or found["volume_id"] else PlaceSeen.EMPTY
 
 
-async def look_at_disks(hosts: Hosts, names: Sequence[str], *, full: bool) -> Mapping[str, DiskFacts]:
+async def probe_disks(hosts: Hosts, names: Sequence[str], *, full: bool) -> Mapping[str, DiskFacts]:
     """The disk of each `HOST:/PATH`, by that name. The other paths may be on it too; if not `full`, they have to be
     empty.
     """
-    return await _of_each(partial(_look_at_disk, hosts, names, full=full), names)
+    return await _of_each(partial(_probe_disk, hosts, names, full=full), names)
 
 
-async def _look_at_disk(hosts: Hosts, mine: Sequence[str], name: str, *, full: bool) -> DiskFacts:
+async def _probe_disk(hosts: Hosts, mine: Sequence[str], name: str, *, full: bool) -> DiskFacts:
     address, _, path = name.partition(":")
     own = [one.partition(":")[2] for one in mine if one.partition(":")[0] == address]
     question = {"path": _latin(path), "mine": [_latin(one) for one in own], "full": full}
     try:
-        result_or_none = await _ask_script(hosts, address, far_source(__package__, ("far_disk",)), question=question)
+        answer = await _ask_script(hosts, address, far_source(__package__, ("far_disk",)), question=question)
     except MigratorError as error:
         return DiskFacts(name=name, unread=error.message)
     return DiskFacts(
-        name=name,
-        mount=result_or_none["mount"],
-        identity=result_or_none["identity"],
-        unexplained=tuple(result_or_none["unexplained"]),
+        name=name, mount=answer["mount"], identity=answer["identity"], unexplained=tuple(answer["unexplained"])
     )
 
 
