@@ -71,7 +71,7 @@ def test_a_heal_that_is_launched_or_refused_is_told_in_words_only() -> None:
     )
     for exit_code, stdout, stderr in ((1, refused, b""), (1, b"", refused), (0, b"", b"")):
         recorded = Recorded(Completed(exit_code=exit_code, stdout=stdout, stderr=stderr, timed_out=False))
-        with pytest.raises(ToolFailed, match=r"has been unsuccessful|nothing at all"):
+        with pytest.raises(ToolFailed, match=r"has been unsuccessful|printed nothing"):
             asyncio.run(commands(recorded).heal())
 
 
