@@ -30,10 +30,11 @@ from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
 from migrator.core.tasks import result_or_none
 from migrator.cutover.writers import brick_writers, open_on_bricks
-from migrator.gluster import probes
+from migrator.gluster import probes, reports
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
+from migrator.native.program import native_program
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -104,9 +105,9 @@ async def addition_ports(
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
             blamed=partial(probes.blamed_in_set, hosts),
-            strange=partial(probes.still_strange_on, hosts),
+            strange=partial(reports.still_strange_on, _reports(hosts)),
             directories=DirectoryPorts(
-                walks=probes.HostDirectories(hosts),
+                walks=reports.HostDirectories(_reports(hosts)),
                 memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
                 mender=MountedDirectories(wiring.source_root),
                 mount=wiring.source_root,
@@ -133,8 +134,14 @@ def _total(wiring: Wiring) -> int | None:
         return None
 
 
+def _reports(hosts: Hosts) -> reports.BrickReports:
+    return reports.BrickReports(hosts, native_program().place)
+
+
 def _shields(wiring: Wiring, hosts: Hosts) -> Shields:
-    return Shields(hosts=hosts, root=wiring.source_root, directory=wiring.site.shields_dir, blocking=wiring.blocking)
+    return Shields(
+        reports=_reports(hosts), root=wiring.source_root, directory=wiring.site.shields_dir, blocking=wiring.blocking
+    )
 
 
 def throttle_rules(site: Site) -> ThrottleRules:
@@ -176,11 +183,11 @@ async def drain_ports(
             probing=probe_world(wiring, ledger),
             **_ports(wiring, source, ledger, progress),
             retain_s=site.cutover.retain_s,
-            marks=partial(probes.marks_on_bricks, hosts),
-            strange=partial(probes.still_strange_on, hosts),
+            marks=partial(reports.marks_on_bricks, _reports(hosts)),
+            strange=partial(reports.still_strange_on, _reports(hosts)),
             names=VolumeNames(source.root),
             times=DirectoryTimes(
-                walks=probes.HostDirectories(hosts),
+                walks=reports.HostDirectories(_reports(hosts)),
                 memory=DirectoryFiles(site.site.state_dir / "drains"),
                 mount=MountedDirectories(wiring.source_root),
                 blocking=wiring.blocking,

@@ -26,9 +26,9 @@ from migrator.fs import acl
 from migrator.fs.beneath import Root, held
 from migrator.fs.reading import INO_MASK
 from migrator.gluster.model import Brick, VolumeState
-from migrator.gluster.probes import ask_brick
+from migrator.gluster.reports import BrickReports, files_without_acl, names_of
 from migrator.gluster.rules import subvolumes
-from migrator.hosts.ports import Hosts
+from migrator.gluster.walks import Finding
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _TIMEOUT_S = 24 * 3600.0
@@ -64,6 +64,10 @@ class Listed(Struct, frozen=True, array_like=True):
     path: str
     gfid: str
 
+    @classmethod
+    def at(cls, path: bytes, gfid: bytes) -> "Listed":
+        return cls(path.decode("latin-1"), gfid.hex())
+
 
 class AclChange(Protocol):
     """Changes the ACL of a file with this mode through an open descriptor's path; returns whether it did."""
@@ -77,7 +81,7 @@ class Shields(Struct, frozen=True, kw_only=True):
     its first shield is set. `inode_of` returns the inode number of a gfid in the mount.
     """
 
-    hosts: Hosts
+    reports: BrickReports
     root: bytes
     directory: Path
     blocking: Blocking
@@ -139,22 +143,16 @@ class Shields(Struct, frozen=True, kw_only=True):
 
     async def _renamed(self, missed: Sequence[Listed], state: VolumeState) -> list[Listed]:
         """Those that a brick has, with the names that they have now."""
-        gfids = sorted({one.gfid for one in missed})
+        gfids = sorted({bytes.fromhex(one.gfid) for one in missed})
         found = {one.gfid: one for one in missed}
         there = dict[str, Listed]()
 
         async def ask(brick: Brick) -> None:
-            pieces: list[bytes] = []
-            question = {"gfids": gfids}
-            said = await ask_brick(
-                self.hosts, brick, ("far_named",), question, volume_id=state.volume_id, take=pieces.append
-            )
-            if said is not None:
-                raise ToolFailed(f"the names of renamed files cannot be found on {brick.name}: {said}")
-            for line in b"".join(pieces).splitlines():
-                gfid, path = json.decode(line, type=tuple[str, str | None])
-                if path is not None or gfid not in there:
-                    there[gfid] = found[gfid] if path is None else Listed(path, gfid)
+            for gfid, path in (await names_of(self.reports, brick, state.volume_id, gfids)).items():
+                if path is not None:
+                    there[gfid.hex()] = Listed.at(path, gfid)
+                else:
+                    there.setdefault(gfid.hex(), found[gfid.hex()])
 
         await asyncio.gather(*map(ask, _walked(state)))
         return list(there.values())
@@ -165,14 +163,12 @@ class Shields(Struct, frozen=True, kw_only=True):
             # A list of a killed call may end within a line.
             opened.write(b"\n")
 
-            def take(piece: bytes) -> None:
-                opened.write(piece)
+            def take(found: Sequence[Finding]) -> None:
+                opened.writelines(json.encode(Listed.at(one.path, one.value)) + b"\n" for one in found)
 
-            said = await ask_brick(self.hosts, brick, ("far_bare",), {}, volume_id=volume_id, take=take)
+            await files_without_acl(self.reports, brick, volume_id, take)
         sync(file)
         sync(self.directory)
-        if said is not None:
-            raise ToolFailed(f"the files of {brick.name} that a move would open to others cannot be listed: {said}")
 
     def _lists(self) -> list[Path]:
         return sorted(self.directory.iterdir()) if self.directory.exists() else []

@@ -21,7 +21,6 @@ from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import MIB
 from migrator.fs.beneath import OTHER_MOUNT, HeldRoot, Root, entry_path, held, read_mounts, without_access_time
-from migrator.fs.far_xattrs import is_carried
 from migrator.fs.kinds.model import FileSystemReport
 from migrator.fs.model import (
     BENCH_NAME,
@@ -38,6 +37,7 @@ from migrator.fs.model import (
 )
 from migrator.fs.ports import Block, Digest, FileSystemTool, WalkedRoot
 from migrator.fs.rules_equality import FileState
+from migrator.fs.xattrs import is_carried
 
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
 

@@ -14,8 +14,6 @@ import re
 import sys
 from typing import Any
 
-from migrator.gluster.far_brick import open_root
-
 _AFR = b"trusted.afr."
 _INDEX = b".glusterfs/indices/xattrop"
 _GFID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -85,11 +83,21 @@ def _is_of_directory(place: bytes) -> bool:
         return False
 
 
+def require_brick(path: bytes, volume_id: str) -> None:
+    """Exit unless this is the root of a brick of this volume."""
+    try:
+        found = os.getxattr(path, b"trusted.glusterfs.volume-id", follow_symlinks=False).hex()
+    except OSError:
+        found = ""
+    if found != volume_id.replace("-", ""):
+        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
+
+
 def main() -> None:
     """Answer one question."""
     question: dict[str, Any] = json.load(sys.stdin)
     root = question["root"].encode("latin-1")
-    os.close(open_root(root, question["volume_id"]))
+    require_brick(root, question["volume_id"])
     try:
         answer = blamed(root, clients_of(question["volume"]), question["but"])
     except (OSError, ValueError) as error:

@@ -1,85 +1,25 @@
 """Questions about bricks and their hosts, each answered by a script on the brick's host. The scripts change nothing."""
 
 import asyncio
-import json
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
-from migrator.core.errors import MigratorError, ToolFailed
-from migrator.core.paths import show
+from migrator.core.errors import MigratorError
 from migrator.core.tasks import result_or_none
-from migrator.gluster.model import Brick, BrickDirectory, BrickMarks, DiskFacts, NewPlace, PlaceSeen, VolumeState
+from migrator.gluster.model import Brick, DiskFacts, NewPlace, PlaceSeen, VolumeState
 from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import ask_script, far_argv, far_source
-from migrator.hosts.ports import Command, Hosts, OnOutput
+from migrator.hosts.ports import Command, Hosts
 
-# Running a script about a brick: it is sent to the brick's host with every question.
-
-
-_SAID_BYTES = 300
+_TIMEOUT_S = 60.0
+_COUNTING_TIMEOUT_S = 24 * 3600.0
+"""An index of pending heals may have millions of entries, on busy disks."""
 
 T = TypeVar("T")
 Asked = TypeVar("Asked")
-
-
-async def ask_brick(
-    hosts: Hosts,
-    brick: Brick,
-    modules: tuple[str, ...],
-    question: Mapping[str, Any],
-    *,
-    volume_id: str,
-    take: OnOutput,
-) -> str | None:
-    """Run a script about a brick on its host: `far_brick` and these `modules`, each of which imports only earlier ones.
-
-    `take` receives its output as it arrives. Returns why the script failed, or None. Raises MigratorError if the host
-    cannot be reached, and the errors of `take`.
-    """
-    host = await hosts.reach(brick.host)
-    python = (await host.identity()).python
-    asked = {**question, "root": brick.path.decode("latin-1"), "volume_id": volume_id}
-    stderr: list[bytes] = []
-    completed = await host.processes.stream(
-        Command(argv=far_argv(python, _script(modules)), stdin=json.dumps(asked).encode(), timeout_s=None),
-        on_start=lambda _identity: None,
-        on_stdout=take,
-        on_stderr=stderr.append,
-    )
-    if completed.exit_code == 0:
-        return None
-    return show(b"".join(stderr).strip()[-_SAID_BYTES:]) or f"exit code {completed.exit_code}"
-
-
-async def _answer(
-    hosts: Hosts,
-    brick: Brick,
-    modules: tuple[str, ...],
-    question: Mapping[str, Any],
-    parse: Callable[[dict[str, Any]], T],
-    *,
-    volume_id: str,
-) -> T:
-    """The result of `parse` for the whole answer of a script. Raises ToolFailed, also if the answer cannot be parsed,
-    and MigratorError if the host cannot be reached.
-    """
-    pieces: list[bytes] = []
-    failure = await ask_brick(hosts, brick, modules, question, volume_id=volume_id, take=pieces.append)
-    if failure is None:
-        try:
-            return parse(json.loads(b"".join(pieces)))
-        except (ValueError, KeyError, TypeError):
-            failure = "an answer cannot be parsed"
-    raise ToolFailed(f"{brick.name} cannot be read: {failure}")
-
-
-@cache
-def _script(modules: tuple[str, ...]) -> bytes:
-    return far_source(__package__, ("migrator.fs.far_xattrs", "far_brick", *modules))
-
 
 # Pending heals of a replica set, as recorded by its online bricks.
 
@@ -101,122 +41,16 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
 
 
 async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
-    question, modules = {"volume": state.volume, "but": but}, ("far_blamed",)
-    answer = _answer(hosts, brick, modules, question, lambda answer: dict(answer["blamed"]), volume_id=state.volume_id)
-    return await result_or_none(answer)
-
-
-# Directories of a brick with owner, mode and ACLs.
-
-
-class HostDirectories:
-    """Lists directories of bricks on their hosts."""
-
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
-
-    async def walk(
-        self,
-        brick: Brick,
-        *,
-        volume_id: str,
-        take: Callable[[Sequence[BrickDirectory]], None],
-        only: Sequence[bytes] | None = None,
-    ) -> int:
-        """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents'
-        gfids. Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and the errors of
-        `take`.
-        """
-        question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
-        lines = _Lines(brick.name, take)
-        failure = await ask_brick(
-            self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take
-        )
-        if failure is not None or lines.unseen is None:
-            raise ToolFailed(f"the directories of {brick.name} cannot be read: {failure or 'the answer has no end'}")
-        return lines.unseen
-
-
-class _Lines:
-    """The output of one walk, in complete lines."""
-
-    def __init__(self, brick: str, take: Callable[[Sequence[BrickDirectory]], None]) -> None:
-        self._brick = brick
-        self._take = take
-        self._rest = b""
-        self.unseen: int | None = None
-
-    def take(self, piece: bytes) -> None:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        try:
-            answer = [json.loads(line) for line in lines]
-            if answer and "unseen" in answer[-1]:
-                self.unseen = int(answer.pop()["unseen"])
-            found = [_facts(one) for one in answer]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ToolFailed(f"the directories of {self._brick} cannot be read: an answer cannot be parsed") from error
-        if found:
-            self._take(found)
-
-
-def _facts(answer: dict[str, Any]) -> BrickDirectory:
-    times = answer["times"]
-    return BrickDirectory(
-        path=answer["path"].encode("latin-1"),
-        gfid=bytes.fromhex(answer["gfid"]),
-        above=bytes.fromhex(answer["above"]),
-        mode=answer["mode"],
-        uid=answer["uid"],
-        gid=answer["gid"],
-        access=bytes.fromhex(answer["access"]),
-        default=bytes.fromhex(answer["default"]),
-        changed_ns=None if times is None else int(times[0]),
-        modified_ns=None if times is None else int(times[1]),
+    question = {"root": brick.path.decode("latin-1"), "volume_id": state.volume_id, "volume": state.volume, "but": but}
+    script = far_source(__package__, ("far_blamed",))
+    answer = await result_or_none(
+        _ask_script(hosts, brick.host, script, question=question, timeout_s=_COUNTING_TIMEOUT_S)
     )
-
-
-# Marks of earlier drains, and files without a gfid.
-
-
-_MARKS = ("far_marks",)
-
-
-async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
-    """The marks on each brick, read from all bricks in parallel; None if one cannot be read. Reads every directory of
-    the bricks.
-    """
-
-    async def marks(brick: Brick) -> BrickMarks:
-        return await _answer(hosts, brick, _MARKS, {}, lambda answer: _marks(brick.name, answer), volume_id=volume_id)
-
-    found = await asyncio.gather(*(result_or_none(marks(brick)) for brick in bricks))
-    known = tuple(one for one in found if one is not None)
-    return known if len(known) == len(bricks) else None
-
-
-def _marks(brick: str, answer: dict[str, Any]) -> BrickMarks:
-    lists: dict[str, Any] = {name: _paths(answer.pop(name)) for name in ("examples", "strange_examples")}
-    return BrickMarks(brick=brick, **answer, **lists)
-
-
-async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
-    """The paths that exist on the brick without a gfid; all of them if the brick cannot be read."""
-    question = {"paths": [path.decode("latin-1") for path in paths]}
-    answer = _answer(
-        hosts, brick, _MARKS, question, lambda answer: frozenset(_paths(answer["strange"])), volume_id=volume_id
-    )
-    still = await result_or_none(answer)
-    return frozenset(paths) if still is None else still
-
-
-def _paths(answer: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(path.encode("latin-1") for path in answer)
+    return None if answer is None else answer["blamed"]
 
 
 # The places of new and of removed bricks.
 
-
-_TIMEOUT_S = 60.0
 
 # Plain Python 3.9. Names are printed escaped; the process of a brick has its path as an argument. The `f_fsid` of XFS
 # is only its device number, so the script reads the UUID (XFS_IOC_FSGEOMETRY_V1).
@@ -323,12 +157,12 @@ async def _of_each(look: Callable[[Asked], Awaitable[T]], asked: Collection[Aske
 
 
 async def _ask_script(
-    hosts: Hosts, address: str, script: bytes, *words: bytes, question: object = None
+    hosts: Hosts, address: str, script: bytes, *words: bytes, question: object = None, timeout_s: float = _TIMEOUT_S
 ) -> dict[str, Any]:
     """The answer of a script on a host. Raises MigratorError with the reason as its message."""
     host = await hosts.reach(address)
     argv = far_argv((await host.identity()).python, script, *words)
-    return await ask_script(host.processes, argv, dict[str, Any], question=question)
+    return await ask_script(host.processes, argv, dict[str, Any], question=question, timeout_s=timeout_s)
 
 
 # Removed bricks, disks, and the GlusterFS versions of hosts.

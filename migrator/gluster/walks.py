@@ -67,6 +67,13 @@ class WalkProblems(Struct, frozen=True, kw_only=True):
     marked: tuple[ScanProblem, ...] = ()
 
 
+class Finding(NamedTuple):
+    """An entry that a walk reports, with a value that depends on the report."""
+
+    path: bytes
+    value: bytes
+
+
 class BrickListener(Protocol):
     """Receives the results of a walk, one call at a time; the walk waits for each, so memory stays bounded."""
 
@@ -101,6 +108,7 @@ _LIMIT_BYTES = 512 * 1024 * 1024
 _HELLO = struct.Struct("<II16s16s8xQ")
 _PROBLEM = struct.Struct("<Iiiii")
 _COUNT = struct.Struct("<Q")
+_FINDING = struct.Struct("<II")
 _END = struct.Struct("<12Q")
 _HAS_VOLUME_ID, _HAS_ROOT_GFID = 2, 4
 
@@ -114,6 +122,7 @@ class FrameKind(IntEnum):
     PROBLEMS = 4
     END = 5
     LISTINGS = 6
+    FINDINGS = 7
 
 
 class WalkFrames:
@@ -199,6 +208,27 @@ def decode_problems(payload: memoryview) -> WalkProblems:
     return WalkProblems(unreadable=unreadable, to_ask=to_ask, strange=strange, marked=marked)
 
 
+def decode_findings(payload: memoryview) -> list[Finding]:
+    """A frame of findings. Raises MigratorError."""
+    findings: list[Finding] = []
+    try:
+        (count,) = _COUNT.unpack_from(payload)
+        position = _COUNT.size
+        for _ in range(count):
+            lengths = _FINDING.unpack_from(payload, position)
+            position += _FINDING.size
+            if sum(lengths) > len(payload) - position:
+                raise malformed("a finding is longer than its frame")
+            path_end, end = position + lengths[0], position + sum(lengths)
+            findings.append(Finding(bytes(payload[position:path_end]), bytes(payload[path_end:end])))
+            position = end
+    except struct.error as error:
+        raise malformed("a finding is cut off") from error
+    if position != len(payload):
+        raise malformed("a frame of findings is longer than its findings")
+    return findings
+
+
 def decode_end(payload: memoryview) -> BrickTotals:
     """The last frame. Raises MigratorError."""
     return BrickTotals(*_unpack(_END, payload))
@@ -260,7 +290,7 @@ class HostBrickWalks:
             *(b"--times", b"mdata" if rules.times_from_mdata else b"file"),
             *(flag for flag, wanted in flags if wanted),
         )
-        return await _walk(host.processes, argv, trees, f"brick {brick.name}", listener)
+        return await run_walk(host.processes, argv, trees, f"brick {brick.name}", listener)
 
 
 MOUNT_WORKERS = 16
@@ -272,7 +302,7 @@ async def walk_mount(
 ) -> BrickTotals:
     """Walk trees of a mounted file system by the program at this path, as `HostBrickWalks.walk` walks a brick."""
     argv = (program, b"walk", b"--mount", root, b"--only-trees", b"--workers", b"%d" % MOUNT_WORKERS)
-    return await _walk(processes, argv, trees, f"the mount {show(root)}", listener)
+    return await run_walk(processes, argv, trees, f"the mount {show(root)}", listener)
 
 
 async def walk_whole_mount(
@@ -298,13 +328,22 @@ async def walk_whole_mount(
         *(word for option, paths in counted if paths for word in (option, b"%d" % len(paths))),
     )
     paths = (*trees, *(path for _, paths in counted for path in paths))
-    return await _walk(processes, argv, paths, f"the mount {show(root.path)}", listener)
+    return await run_walk(processes, argv, paths, f"the mount {show(root.path)}", listener)
 
 
-async def _walk(
-    processes: Processes, argv: Sequence[bytes], paths: Sequence[bytes], where: str, listener: BrickListener
+async def run_walk(
+    processes: Processes,
+    argv: Sequence[bytes],
+    paths: Sequence[bytes],
+    where: str,
+    listener: BrickListener,
+    *,
+    take_findings: Callable[[Sequence[Finding]], None] | None = None,
 ) -> BrickTotals:
-    stream = _Stream(where, listener)
+    """Run the program's walk; `paths` is its input, NUL-separated. Returns after the last call of the listener. Raises
+    BrickLost, HostLost, and the errors of the callees.
+    """
+    stream = _Stream(where, listener, take_findings)
     completed = await processes.stream(
         Command(argv=tuple(argv), stdin=b"".join(path + b"\0" for path in paths), timeout_s=None),
         on_start=lambda _identity: None,
@@ -317,9 +356,12 @@ async def _walk(
 class _Stream:
     """Passes the output of one walk to its listener, frame by frame. `where`: what it walks, in words."""
 
-    def __init__(self, where: str, listener: BrickListener) -> None:
+    def __init__(
+        self, where: str, listener: BrickListener, take_findings: Callable[[Sequence[Finding]], None] | None
+    ) -> None:
         self._where = where
         self._listener = listener
+        self._take_findings = take_findings
         self._reader = WalkFrames()
         self._greeted = False
         self._totals: BrickTotals | None = None
@@ -369,5 +411,9 @@ class _Stream:
                 await self._listener.problems(decode_problems(payload))
             case FrameKind.LISTINGS:
                 await self._listener.listings(payload)
+            case FrameKind.FINDINGS:
+                if self._take_findings is None:
+                    raise malformed("it has findings, and no report was asked for")
+                self._take_findings(decode_findings(payload))
             case FrameKind.END:
                 self._totals = decode_end(payload)

@@ -22,10 +22,10 @@ from migrator.core.tasks import DaemonThreads
 from migrator.fs.acl import owning_group_bits, parse_acl
 from migrator.gluster.model import Brick, VolumeState
 from tests.bricks.drain.real_drains import SETTINGS
+from tests.support.brick_reports import brick_reports
 from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.site import lab_site
 from tests.support.hand_brick import HandBrick
-from tests.support.one_host import OneHost
 from tests.support.volumes import volume
 
 
@@ -83,7 +83,9 @@ def shielded(brick: HandBrick, tmp_path: Path) -> Shielded:
     setfacl("-m", "u:20501:r", brick.root / "home/open/own")
     setfacl("-d", "-m", "u:20500:rwx", brick.root / "home/open")
     brick.adopt()
-    made = Shielded(brick, Shields(hosts=OneHost(), root=b"", directory=tmp_path / "shields", blocking=DaemonThreads()))
+    made = Shielded(
+        brick, Shields(reports=brick_reports(), root=b"", directory=tmp_path / "shields", blocking=DaemonThreads())
+    )
     made.shields = replace(made.shields, root=os.fsencode(brick.root), inode_of=made.inode)
     return made
 
@@ -176,7 +178,7 @@ def test_a_shield_that_was_not_reached_stays_listed_and_is_named(shielded: Shiel
 @pytest.mark.needs_root
 def test_a_brick_that_cannot_be_read_is_refused(shielded: Shielded) -> None:
     shielded.brick.seed += 1
-    with pytest.raises(ToolFailed, match="would open to others cannot be listed"):
+    with pytest.raises(ToolFailed, match="no brick of this volume"):
         shielded.put_on()
 
 

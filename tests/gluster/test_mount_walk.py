@@ -62,8 +62,8 @@ def frames(
                 yield kind, [problem.path for problem in decode_problems(payload).unreadable]
             case FrameKind.END:
                 assert decode_end(payload).problems == 0
-            case FrameKind.HELLO:
-                pass
+            case FrameKind.HELLO | FrameKind.FINDINGS:
+                assert kind is FrameKind.HELLO
     reader.finish()
 
 

@@ -25,6 +25,7 @@ class Walked:
     strange: list[ScanProblem] = field(default_factory=list)
     marked: list[ScanProblem] = field(default_factory=list)
     listings: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[walks.Finding] = field(default_factory=list)
     end: walks.BrickTotals | None = None
     blocks: list[int] = field(default_factory=list)
 
@@ -84,6 +85,8 @@ def run_walk(
                 walked.marked += found.marked
             case walks.FrameKind.LISTINGS:
                 walked.listings += decode_listings(payload, brick=BRICK).to_pylist()
+            case walks.FrameKind.FINDINGS:
+                walked.findings += walks.decode_findings(payload)
             case walks.FrameKind.END:
                 walked.end = walks.decode_end(payload)
     reader.finish()

@@ -16,7 +16,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import DiskFacts, NewPlace, VolumeState
-from migrator.gluster.probes import HostDirectories
+from migrator.gluster.reports import HostDirectories
 from migrator.hooks.model import HookStep
 from migrator.hooks.stage import HookedStep
 from migrator.operations.call import Call

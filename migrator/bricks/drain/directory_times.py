@@ -10,7 +10,7 @@ from migrator.bricks.known_directories import DirectoryFiles, KnownDirectoryFile
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import Blocking
 from migrator.gluster.model import Brick, BrickDirectory, VolumeState
-from migrator.gluster.probes import HostDirectories
+from migrator.gluster.reports import HostDirectories
 from migrator.gluster.rules import CTIME_OPTION, is_on, subvolumes
 
 _TIMEOUT_S = 24 * 3600.0

@@ -16,6 +16,7 @@ enum frame_kind {
     FRAME_PROBLEMS = 4,
     FRAME_END = 5,
     FRAME_LISTINGS = 6,
+    FRAME_FINDINGS = 7,
 };
 
 /* Write one whole frame to stdout, one thread at a time; blocks until the reader takes it. `pieces[0]` is reserved for

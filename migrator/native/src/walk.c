@@ -40,6 +40,7 @@ static _Noreturn void usage(const char *what)
             "migrator-native walk: %s\n"
             "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--distributed] [--listings]\n"
             "                            [--marks] [--marks-only] [--own] [--workers N] [--block-rows N]\n"
+            "       migrator-native walk --brick PATH --report directories|without-acl|link-marks|strange|names [--wanted N] [--only N]\n"
             "       migrator-native walk --mount PATH [--only-trees] [--distributed] [--listings] [--workers N] [--block-rows N]\n"
             "                            [--begin N] [--hidden N] [--mounted N]\n",
             what);
@@ -91,7 +92,7 @@ static bool say_hello(struct walk *walk)
 
 /* The numbers of paths of each kind on stdin, after the user trees. */
 struct counts {
-    uint32_t begin, hidden, mounted;
+    uint32_t begin, hidden, mounted, wanted, only;
 };
 
 static struct walk *sorted_for;
@@ -141,9 +142,9 @@ static void read_paths(struct walk *walk, struct counts counts)
     size_t trees = 0;
     for (size_t at = 0; at < length; at += strlen(data + at) + 1)
         trees++;
-    size_t others = (size_t)counts.begin + counts.hidden + counts.mounted;
+    size_t others = (size_t)counts.begin + counts.hidden + counts.mounted + counts.wanted + counts.only;
     if (trees < others)
-        usage("there are fewer paths on stdin than --begin, --hidden and --mounted announce");
+        usage("there are fewer paths on stdin than the options announce");
     trees -= others;
     char *at = data;
     walk->tree_count = trees;
@@ -154,6 +155,8 @@ static void read_paths(struct walk *walk, struct counts counts)
     walk->begin = paths_read(&at, walk->begin_count = counts.begin);
     walk->hidden = paths_read(&at, walk->hidden_count = counts.hidden);
     walk->mounted = paths_read(&at, walk->mounted_count = counts.mounted);
+    walk->gfids = paths_read(&at, counts.wanted);
+    walk->only = paths_read(&at, walk->only_count = counts.only);
     qsort(walk->hidden, walk->hidden_count, sizeof *walk->hidden, by_path);
     qsort(walk->mounted, walk->mounted_count, sizeof *walk->mounted, by_path);
     sorted_for = walk;
@@ -196,7 +199,7 @@ static void walk_with(struct walk *walk, unsigned count)
     struct totals sum = {0};
     memset(workers, 0, count * sizeof *workers);
     queue_start(&walk->queue, count);
-    if (walk->begin_count == 0)
+    if (walk->only_count == 0 && walk->begin_count == 0)
         queue_push(&walk->queue, 0, task_made("", 0, "", NO_TREE), 1);
     for (size_t index = 0; index < walk->begin_count; index++) {
         const char *path = walk->begin[index];
@@ -215,6 +218,8 @@ static void walk_with(struct walk *walk, unsigned count)
     }
     for (unsigned index = 0; index < count; index++)
         pthread_join(threads[index], NULL);
+    if (walk->report == REPORT_NAMES)
+        wanted_end(walk);
     for (unsigned index = 0; index < count; index++) {
         const uint64_t *counted = (const uint64_t *)&workers[index].totals;
         for (size_t field = 0; field < sizeof sum / sizeof(uint64_t); field++)
@@ -239,6 +244,9 @@ int walk_main(int argc, char **argv)
         {"listings", no_argument, NULL, 'l'},
         {"marks", no_argument, NULL, 'g'},
         {"marks-only", no_argument, NULL, 'k'},
+        {"report", required_argument, NULL, 'R'},
+        {"wanted", required_argument, NULL, 'W'},
+        {"only", required_argument, NULL, 'O'},
         {"begin", required_argument, NULL, 'B'},
         {"hidden", required_argument, NULL, 'H'},
         {"mounted", required_argument, NULL, 'M'},
@@ -262,6 +270,12 @@ int walk_main(int argc, char **argv)
         case 'l': walk.listings = true; break;
         case 'g': walk.marks = true; break;
         case 'k': walk.marks = walk.marks_only = true; break;
+        case 'R':
+            if (!report_named(optarg, &walk.report))
+                usage("--report is not known");
+            break;
+        case 'W': counts.wanted = number(optarg, "--wanted", INT32_MAX); break;
+        case 'O': counts.only = number(optarg, "--only", INT32_MAX); break;
         case 'B': counts.begin = number(optarg, "--begin", INT32_MAX); break;
         case 'H': counts.hidden = number(optarg, "--hidden", INT32_MAX); break;
         case 'M': counts.mounted = number(optarg, "--mounted", INT32_MAX); break;
@@ -270,7 +284,7 @@ int walk_main(int argc, char **argv)
         default: usage("an option is not known");
         }
     }
-    if (walk.plain && times == NULL)
+    if ((walk.plain || walk.report != REPORT_ROWS) && times == NULL)
         times = "file";
     if (root == NULL || times == NULL || optind != argc)
         usage("--brick and --times are needed, or --mount, and nothing else");
@@ -279,6 +293,8 @@ int walk_main(int argc, char **argv)
     walk.times_from_mdata = strcmp(times, "mdata") == 0;
     if (!walk.plain && counts.begin + counts.hidden + counts.mounted > 0)
         usage("--begin, --hidden and --mounted are for mounts");
+    if (walk.report != REPORT_ROWS ? walk.plain : counts.wanted + counts.only > 0)
+        usage("--report is for bricks, --wanted and --only for reports");
     read_paths(&walk, counts);
 
     struct rlimit files;
@@ -296,12 +312,19 @@ int walk_main(int argc, char **argv)
         fprintf(stderr, "migrator-native: %s is not a brick's root: is its file system mounted?\n", root);
         return 3;
     }
+    if (walk.report == REPORT_NAMES)
+        wanted_start(&walk, walk.gfids, counts.wanted);
+    /* A directory is reported after the one above it: one worker reads them. */
+    if (walk.report == REPORT_DIRECTORIES || walk.only_count > 0)
+        workers = 1;
     if (workers == 0)
         workers = cores() < WORKERS_LIMIT ? cores() : WORKERS_LIMIT;
     walk_with(&walk, workers);
     free(walk.begin);
     free(walk.hidden);
     free(walk.mounted);
+    free(walk.gfids);
+    free(walk.only);
     free(walk.tree_names);
     free(walk.trees);
     free(walk.tree_numbers);

@@ -11,6 +11,7 @@
 
 #include "walk_names.h"
 #include "walk_queue.h"
+#include "walk_reports.h"
 #include "walk_rows.h"
 
 #define NO_TREE (-1)
@@ -44,6 +45,13 @@ struct walk {
     bool marks;      /* report the marks by which Gluster makes the mount differ from a brick */
     bool marks_only; /* of files, report marks and no rows: another copy is read */
     bool listings;   /* report the names in each directory as a sum, for comparison with other copies */
+    enum report report; /* what is written of each entry */
+    char **gfids; /* of the wanted files */
+    struct wanted *wanted; /* of REPORT_NAMES, in order of inodes */
+    size_t wanted_count;
+    atomic_size_t wanted_left;
+    char **only; /* report these paths alone; none: walk */
+    size_t only_count;
     uint32_t block_rows;
     char *tree_names;
     char **trees; /* pointers into them, in order of bytes */
@@ -85,7 +93,11 @@ struct worker {
     struct rows directories;
     struct listings listings;
     struct problems problems;
+    struct findings findings;
     struct totals totals;
+    /* Of the current directory, for reports. */
+    bool inherits_acl;
+    uint8_t gfid_above[16];
     /* Directories above the last one, kept open: the next one is usually in one of them. */
     struct {
         size_t path_length;
@@ -124,6 +136,9 @@ void worker_run(struct worker *worker);
 
 /* Read one entry of the current directory and store it as a row; `tree` is its directory's. */
 void entry_read(struct worker *worker, const struct task *directory, const char *name);
+
+/* Queue a directory of the current one, to be read later; returns the tree that it is or is in. */
+int32_t directory_found(struct worker *worker, const struct task *directory, const char *name);
 
 /* Report the marks of the brick's root, which is the current directory. */
 void root_marks_read(struct worker *worker, const struct task *root);

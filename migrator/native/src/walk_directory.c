@@ -264,8 +264,12 @@ static void read_directory(struct worker *worker, const struct task *task, int f
     while ((length = piece_read(worker, task, fd)) > 0) {
         int64_t next = 0;
         size_t count = names_listed(worker, task, length, &next);
-        for (size_t index = 0; index < count; index++)
-            entry_read(worker, task, worker->places[index].name);
+        for (size_t index = 0; index < count; index++) {
+            if (worker->walk->report == REPORT_ROWS)
+                entry_read(worker, task, worker->places[index].name);
+            else
+                entry_report(worker, task, worker->places[index].name);
+        }
         if (worker->found_count >= FOUND_LIMIT) {
             put_off(worker, task, inode, next);
             return;
@@ -303,6 +307,8 @@ static void read_task(struct worker *worker, const struct task *task, int fd, in
     worker->names_read = (struct listing){0};
     if (task->path_length == 0 && task->inode == 0 && worker->walk->marks)
         root_marks_read(worker, task);
+    if (worker->walk->report != REPORT_ROWS)
+        report_begin(worker, task);
     read_directory(worker, task, fd, inode);
     if (worker->walk->listings)
         listings_add(&worker->listings, task->path, task->path_length, worker->names_read);
@@ -315,9 +321,11 @@ static void read_all(struct worker *worker)
     while ((task = queue_take(&worker->walk->queue, worker->number)) != NULL) {
         int fd;
         struct stat facts;
-        if (directory_enter(worker, task, &fd, &facts))
+        /* The tasks that are left when every wanted file is found are only taken off. */
+        bool is_over = wanted_are_found(worker->walk);
+        if (!is_over && directory_enter(worker, task, &fd, &facts))
             read_task(worker, task, fd, facts.st_ino);
-        if (fd >= 0 && task->path_length == 0)
+        if (!is_over && fd >= 0 && task->path_length == 0)
             close(fd);
         queue_done(&worker->walk->queue, task);
     }
@@ -332,6 +340,8 @@ void worker_run(struct worker *worker)
     worker->patience = PATIENCE;
     if (worker->walk->plain)
         worker_run_in_order(worker);
+    else if (worker->walk->only_count > 0)
+        paths_report(worker, worker->walk->only, worker->walk->only_count);
     else
         read_all(worker);
     directories_close(worker);
@@ -339,10 +349,12 @@ void worker_run(struct worker *worker)
     rows_flush(&worker->directories);
     listings_flush(&worker->listings);
     problems_flush(&worker->problems);
+    findings_flush(&worker->findings);
     rows_free(&worker->files);
     rows_free(&worker->directories);
     listings_free(&worker->listings);
     free(worker->problems.data);
+    free(worker->findings.data);
     free(worker->held_path);
     free(worker->listing);
     free(worker->places);

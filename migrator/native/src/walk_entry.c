@@ -258,8 +258,7 @@ static enum entry_type type_of(mode_t mode)
     }
 }
 
-/* Store a directory, to be read later; returns the tree that it is or is in. */
-static int32_t found(struct worker *worker, const struct task *directory, const char *name)
+int32_t directory_found(struct worker *worker, const struct task *directory, const char *name)
 {
     struct task *child = task_made(directory->path, directory->path_length, name, directory->tree);
     if (child->tree == NO_TREE)
@@ -389,7 +388,7 @@ static enum outcome read_entry(struct worker *worker, const struct task *directo
         nameless->changed_s = facts.stx_ctime.tv_sec;
         return NAMELESS;
     }
-    row.tree = row.type == TYPE_DIRECTORY ? found(worker, directory, name) : directory->tree;
+    row.tree = row.type == TYPE_DIRECTORY ? directory_found(worker, directory, name) : directory->tree;
     if (read_times(worker, directory, entry, &facts, &row) != 0)
         return failed(worker, directory, name, "xattrs");
     if (listed.carried > 0 && read_carried(worker, entry, &row, digest) != 0) {
@@ -456,7 +455,7 @@ void entry_read(struct worker *worker, const struct task *directory, const char 
         outcome = look(worker, directory, name, &nameless);
     if (outcome == NAMELESS) {
         if (nameless.directory)
-            found(worker, directory, name);
+            directory_found(worker, directory, name);
         worker_strange(worker, directory, name);
     } else if (outcome == VANISHED)
         worker_vanished(worker, directory, name);

@@ -7,6 +7,7 @@
 #define POOL_LIMIT_BYTES (16u << 20)
 #define PROBLEMS_LIMIT 1000u
 #define LISTINGS_LIMIT 4096u
+#define FINDINGS_LIMIT 1000u
 
 enum bitmap { HAS_TREE, HAS_GFID, HAS_LINK_GROUP, HAS_TARGET, HAS_DIGEST };
 enum pool_number { PATHS, GFIDS, TARGETS, DIGESTS };
@@ -238,4 +239,41 @@ void problems_flush(struct problems *problems)
     frame_write(FRAME_PROBLEMS, pieces, 3);
     problems->length = 0;
     problems->count = 0;
+}
+
+void findings_add(struct findings *findings, const char *directory, size_t directory_length, const char *name,
+                  const void *value, size_t value_length)
+{
+    size_t name_length = name ? strlen(name) : 0;
+    size_t slash = directory_length > 0 && name != NULL;
+    size_t path_length = directory_length + slash + name_length;
+    const uint32_t head[2] = {(uint32_t)path_length, (uint32_t)value_length};
+    size_t needed = sizeof head + path_length + value_length;
+    if (findings->length + needed > findings->capacity) {
+        findings->capacity = 2 * findings->capacity + needed + 4096;
+        findings->data = reallocated(findings->data, findings->capacity);
+    }
+    uint8_t *place = findings->data + findings->length;
+    memcpy(place, head, sizeof head);
+    place += sizeof head;
+    memcpy(place, directory, directory_length);
+    if (slash)
+        place[directory_length] = '/';
+    if (name != NULL)
+        memcpy(place + directory_length + slash, name, name_length);
+    memcpy(place + path_length, value, value_length);
+    findings->length += needed;
+    if (++findings->count == FINDINGS_LIMIT || findings->length > POOL_LIMIT_BYTES)
+        findings_flush(findings);
+}
+
+void findings_flush(struct findings *findings)
+{
+    if (findings->count == 0)
+        return;
+    struct iovec pieces[3] = {
+        {NULL, 0}, {&findings->count, sizeof findings->count}, {findings->data, findings->length}};
+    frame_write(FRAME_FINDINGS, pieces, 3);
+    findings->length = 0;
+    findings->count = 0;
 }

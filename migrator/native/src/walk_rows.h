@@ -105,4 +105,18 @@ void problems_add(struct problems *problems, enum problem_kind kind, const char 
 
 void problems_flush(struct problems *problems);
 
+/* Entries that a walk reports, each with a value. */
+struct findings {
+    uint8_t *data;
+    size_t length;
+    size_t capacity;
+    uint64_t count;
+};
+
+/* Add a finding; `name` NULL: the directory itself. Writes the frame when it is full. */
+void findings_add(struct findings *findings, const char *directory, size_t directory_length, const char *name,
+                  const void *value, size_t value_length);
+
+void findings_flush(struct findings *findings);
+
 #endif

@@ -16,10 +16,10 @@ from migrator.bricks.known_directories import DirectoryFiles, MountedDirectories
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.gluster.model import Brick, BrickDirectory
-from migrator.gluster.probes import HostDirectories
+from migrator.gluster.reports import HostDirectories
 from tests.conftest import MakeXfs
+from tests.support.brick_reports import brick_reports
 from tests.support.hand_brick import MDATA, HandBrick
-from tests.support.one_host import OneHost
 
 pytestmark = pytest.mark.needs_root
 
@@ -29,7 +29,7 @@ def walked(
 ) -> tuple[list[BrickDirectory], int]:
     at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(brick.root), online=True)
     found: list[BrickDirectory] = []
-    walks = HostDirectories(OneHost())
+    walks = HostDirectories(brick_reports())
     unseen = asyncio.run(walks.walk(at, volume_id=str(uuid.UUID(int=volume)), take=found.extend, only=only))
     return found, unseen
 

@@ -9,9 +9,9 @@ import pytest
 
 from migrator.bricks.drain.rules_preflight import unmark_command
 from migrator.gluster.model import Brick, BrickMarks
-from migrator.gluster.probes import marks_on_bricks, still_strange_on
+from migrator.gluster.reports import marks_on_bricks, still_strange_on
+from tests.support.brick_reports import brick_reports
 from tests.support.hand_brick import LINKTO, HandBrick
-from tests.support.one_host import OneHost
 
 pytestmark = pytest.mark.needs_root
 
@@ -32,7 +32,7 @@ def made(brick: HandBrick) -> HandBrick:
 def marks(brick: HandBrick) -> tuple[BrickMarks, ...] | None:
     at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(brick.root), online=True)
     volume_id = str(uuid.UUID(int=brick.seed))
-    return asyncio.run(marks_on_bricks(OneHost(), (at,), volume_id))
+    return asyncio.run(marks_on_bricks(brick_reports(), (at,), volume_id))
 
 
 @pytest.mark.guarantee("drain-marks")
@@ -51,9 +51,9 @@ def test_of_what_a_scan_found_it_is_seen_what_is_left(made: HandBrick) -> None:
             file.write(b"past Gluster")
     at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(made.root), online=True)
     volume_id = str(uuid.UUID(int=made.seed))
-    assert asyncio.run(still_strange_on(OneHost(), at, volume_id, names)) == frozenset(names[:2])
+    assert asyncio.run(still_strange_on(brick_reports(), at, volume_id, names)) == frozenset(names[:2])
     # What cannot be looked at counts as left.
-    assert asyncio.run(still_strange_on(OneHost(), at, str(uuid.uuid4()), names)) == frozenset(names)
+    assert asyncio.run(still_strange_on(brick_reports(), at, str(uuid.uuid4()), names)) == frozenset(names)
 
 
 @pytest.mark.guarantee("drain-marks")

@@ -1,9 +1,7 @@
-"""Which extended attributes are user data, on a mount and on a brick. Plain Python 3.9."""
+"""Which extended attributes are user data, on a mount and on a brick. Pure."""
 
-from __future__ import annotations
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 
-ACL_ACCESS = b"system.posix_acl_access"
-ACL_DEFAULT = b"system.posix_acl_default"
 _INTERNAL_PREFIXES = (
     b"trusted.gfid",
     b"trusted.glusterfs.",
