@@ -147,7 +147,7 @@ class Attempt(Stream):
             result = await self._synced(result)
             if quiet is not None and (not await quiet or self._routes.closings_of(self.chunk.brick) != self._closings):
                 result.message = "the volume did not stay as it was while its brick was read"
-                result.verdict, result.told = model.AttemptVerdict.INTERRUPTED, True
+                result.verdict, result.reported = model.AttemptVerdict.INTERRUPTED, True
         finally:
             if quiet is not None:
                 quiet.cancel()

@@ -23,7 +23,7 @@ _AT_ONCE = 256
 @dataclass(slots=True, kw_only=True)
 class Result:
     """The judged result of one attempt. `bad` and `vanished` are final; `again` is worth another try (of files from a
-    brick, through the mount); `changed` files arrived while a user wrote to them. `told`: its message has been reported
+    brick, through the mount); `changed` files arrived while a user wrote to them. `reported`: its message has been reported
     already, for all chunks that it concerns. `stop`: a reason that concerns more than one file.
     """
 
@@ -33,7 +33,7 @@ class Result:
     bad: list[model.FileProblem] = field(default_factory=list)
     again: list[model.FileProblem] = field(default_factory=list)
     changed: list[model.FileProblem] = field(default_factory=list)
-    told: bool = False
+    reported: bool = False
     stop: Stop | None = None
 
     def stop_for(self, reason: model.StopReason, detail: str) -> "Result":

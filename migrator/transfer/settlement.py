@@ -54,7 +54,7 @@ class Settlement:
             count = self._pass.interruptions[chunk.id] = self._pass.interruptions.get(chunk.id, 0) + 1
             if count <= MOST_INTERRUPTIONS:
                 await self.interrupted(attempt)
-                if not result.told:
+                if not result.reported:
                     self._retried(chunk, f"its stream was ended by something else: {result.message}")
                 return delay_s(count)
         if result.verdict is not AttemptVerdict.DONE:
@@ -76,11 +76,11 @@ class Settlement:
         if rest and apart:
             parts = ((rest, chunk.brick), (apart, None))
             in_rest = {listed.path for listed in rest}
-            told = [problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest]
+            problems = [problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest]
 
             def record() -> Sequence[ChunkRecord]:
                 done, waiting = self._divide_after(attempt, AttemptState.SUCCEEDED, parts)
-                self._without_stream(done).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, told)
+                self._without_stream(done).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, problems)
                 return done, waiting
 
             done, waiting = await self._world.ledger.write(record)

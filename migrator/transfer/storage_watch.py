@@ -79,10 +79,10 @@ class StorageWatch:
         # The text changes with every poll, since it has the time of the last contact. The set of targets does not.
         names = frozenset(words.partition(":")[0] for words in self.lost)
         new = tuple(words for words in self.lost if words.partition(":")[0] not in self._names)
-        told, self._names = self._names, names
+        before, self._names = self._names, names
         if new:
             message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
             self._report(EventKind.STORAGE_LOST, Severity.ERROR, self._subject, message)
-        elif told and not names:
+        elif before and not names:
             message = "all storage targets of the target answer again"
             self._report(EventKind.STORAGE_BACK, Severity.INFO, self._subject, message)

@@ -51,20 +51,22 @@ _GROUP_FILES, _GROUP_BYTES = 1000, GIB
 
 
 class Readers(Struct, frozen=True, kw_only=True):
-    """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
-    lists trees from the bricks, and raises Refused if that cannot be, and `marks` reads those on all copies; None: no host reads
-    bricks. `governing` has the limits of streams; None: there are none. `copy_digests` has the digests of what streams copied;
-    None: all content of the source is read. `frozen`: a user waits for the result, so pauses and windows do not hold.
-    """
+    """The hosts that read content, and the chunk lists of the batch's passes."""
 
     lanes: Sequence[HostLane]
     guard: VolumeGuard | None
+    """None: the source has no bricks."""
     chunk_lists: "ChunkListFiles"
     copy_digests: "CopyDigests | None" = None
+    """The digests of what streams copied; None: all content of the source is read."""
     governing: Governing | None = None
+    """The limits of streams; None: there are none."""
     scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
+    """Lists trees from the bricks; raises Refused if it cannot. None: no host reads bricks."""
     marks: ReadMarks | None = None
+    """Reads the marks on all copies; None as for `scan`."""
     frozen: bool = False
+    """A user waits for the result, so pauses and windows do not hold."""
 
 
 class _Listed(Struct, frozen=True):
@@ -293,10 +295,10 @@ class ContentReader:
         self.read_bytes += known.size_bytes
         return True
 
-    def _known_of(self, listed_chunks: Sequence[_Listed]) -> Known:
+    def _known_of(self, chunks: Sequence[_Listed]) -> Known:
         """The paths to compare, and what the streams that copied them digested."""
-        known: list[pa.RecordBatch] = []
-        for listed in listed_chunks:
+        reported: list[pa.RecordBatch] = []
+        for listed in chunks:
             chunk, copied = listed.chunk, listed.copied
             try:
                 paths = self.readers.chunk_lists.paths(chunk.list_path or listed.of_pass.chunk_list, chunk.number)
@@ -308,8 +310,8 @@ class ContentReader:
             if copied.token is not None and self.readers.copy_digests is not None:
                 digests = self.readers.copy_digests.read(copied.token)
             begun_ns = int(listed.of_pass.started_at_s * NS_PER_S)
-            known.append(reported_of(paths.columns, digests, tree=chunk.tree, clock_ns=begun_ns))
-        return known_of(known, self.policy)
+            reported.append(reported_of(paths.columns, digests, tree=chunk.tree, clock_ns=begun_ns))
+        return known_of(reported, self.policy)
 
     async def _sync(self, lane: HostLane, connected: ConnectedHost) -> None:
         """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""

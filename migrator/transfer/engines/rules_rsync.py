@@ -532,5 +532,5 @@ def _shown(ended: EndedRsync, message: Message) -> str:
 
 
 def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
-    told = [message for message in messages if message.kind is not MessageKind.NOISE][-_SHOWN_LINES:]
-    return "; ".join([f"rsync ended with {ended.exit_code}", *(_shown(ended, message) for message in told)])
+    shown = [message for message in messages if message.kind is not MessageKind.NOISE][-_SHOWN_LINES:]
+    return "; ".join([f"rsync ended with {ended.exit_code}", *(_shown(ended, message) for message in shown)])
