@@ -395,11 +395,11 @@ async def purge_ports(
 
 
 def _skipped(wiring: Wiring, ledger: MigrationLedger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
-    def look(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
+    def rows(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
         plan, _ = wiring.plans(ledger.site.read()).read(record.plan)
         return reap_rows(wiring, plan, ReapAction.SKIP)(record.tree.path)
 
-    return look
+    return rows
 
 
 def _carried(sites: RollbackSites) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
@@ -419,14 +419,14 @@ def _link(wiring: Wiring) -> Callable[[UserTree], LinkState]:
     if links is None:
         return lambda _tree: LinkState.BY_HOOK
 
-    def look(tree: UserTree) -> LinkState:
+    def side_of(tree: UserTree) -> LinkState:
         found = links.read_link(tree)
         if found.unread:
             raise OSError(0, found.unread, found.path)
         if found.leads_to is not None:
-            return links.seen(tree, found)
+            return links.side_of(tree, found)
         # During a purge the tree's path on the source is gone, but a link may still name it.
         named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
         return LinkState.SOURCE if named == join(wiring.source_root, tree.path) else LinkState.OTHER
 
-    return look
+    return side_of

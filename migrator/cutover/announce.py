@@ -226,7 +226,7 @@ async def _tell(
         started_at_s=now_s,
     )
     try:
-        told = await calls.tell(step, facts)
+        told = await calls.call_all(step, facts)
     except HookSkipped as skipped:
         return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
     if not told:

@@ -318,15 +318,15 @@ def _refused(found: CutoverOutcome, problem: str) -> CutoverOutcome:
 
 
 def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> CutoverOutcome:
-    words = f"{record.tree.user} stays on the target: {problem}"
-    return outcome_of(record, CutoverEnding.REFUSED, words, hint=hint, problems=(problem,))
+    message = f"{record.tree.user} stays on the target: {problem}"
+    return outcome_of(record, CutoverEnding.REFUSED, message, hint=hint, problems=(problem,))
 
 
-def _first_step(record: model.CutoverRecord, step: model.Step, words: str) -> CutoverOutcome:
+def _first_step(record: model.CutoverRecord, step: model.Step, message: str) -> CutoverOutcome:
     if isinstance(step, Act):
         why = f" ({step.reason})" if step.reason else ""
-        words = f"{words}: the first step is `{step.step.value}`{why}"
-        return outcome_of(record, CutoverEnding.PLANNED, words)
+        message = f"{message}: the first step is `{step.step.value}`{why}"
+        return outcome_of(record, CutoverEnding.PLANNED, message)
     hint = step.hint if isinstance(step, Halt) else ""
     return outcome_of(record, CutoverEnding.HALTED, step.words, hint=hint, problems=(step.words,))
 
@@ -339,8 +339,8 @@ def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -
             CutoverEnding.MOVED,
             f"{tree.user} works on the source already ({describe_state(record.state)})",
         )
-    words = f"{tree.user} was never moved: there is nothing to go back from"
-    return CutoverOutcome(tree=tree, batch=batch, ending=CutoverEnding.REFUSED, words=words, problems=(words,))
+    message = f"{tree.user} was never moved: there is nothing to go back from"
+    return CutoverOutcome(tree=tree, batch=batch, ending=CutoverEnding.REFUSED, words=message, problems=(message,))
 
 
 # Hooks not yet called for an attempt that has ended.
@@ -361,11 +361,11 @@ async def call_owed_hooks(procedure: TreeCutover, record: model.CutoverRecord) -
 def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.CutoverStep, bool]]:
     """The steps that hooks are called around, in order, and whether each was done."""
     state = record.state
-    for way, stays in (
+    for direction, stays in (
         (rules_directions.FORWARD, state is model.CutoverState.REVERTED),
         (rules_directions.BACK, state is not model.CutoverState.ROLLED_BACK),
     ):
-        for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
+        for step in (direction.freeze, direction.switch, direction.revert if stays else direction.thaw):
             hooked = HOOKED[step]
             done = hooked is HookStep.THAW or model.STEP_STATES[step][1] in record.times
-            yield CutoverPlace(step=hooked, record=record, back=not way.forward), step, done
+            yield CutoverPlace(step=hooked, record=record, back=not direction.forward), step, done

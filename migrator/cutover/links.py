@@ -74,7 +74,7 @@ class SymlinkedPaths:
         self.place = place
         self._exchange = exchange
 
-    def seen(self, tree: UserTree, found: LinkReading) -> LinkState:
+    def side_of(self, tree: UserTree, found: LinkReading) -> LinkState:
         """The side to which a link leads."""
         place = self.place
         for root, side in ((place.source_root, LinkState.SOURCE), (place.target_root, LinkState.TARGET)):
@@ -82,9 +82,9 @@ class SymlinkedPaths:
                 return side
         return LinkState.OTHER
 
-    def problem(self, look: LinkReading) -> LinkProblem | None:
+    def problem(self, link: LinkReading) -> LinkProblem | None:
         """Why a link cannot be switched."""
-        return link_problem(look, real_place(self.place), os.geteuid())
+        return link_problem(link, real_place(self.place), os.geteuid())
 
     def read_link(self, tree: UserTree) -> LinkReading:
         """Read the link. Changes nothing. Raises Refused for a tree whose link cannot be named; read errors are in the
@@ -94,7 +94,7 @@ class SymlinkedPaths:
         way = TracedPath()
         try:
             with walk(os.path.dirname(path), way) as fd:
-                return _look(path, way, fd)
+                return _read_link(path, way, fd)
         except (FileNotFoundError, NotADirectoryError):
             return LinkReading(path=path, way=tuple(way.looks))
         except OSError as error:
@@ -125,14 +125,14 @@ class SymlinkedPaths:
                     )
                 )
                 _recover(fd, name, new, (old_real, new_real))
-                look = _look(path, way, fd)
-                _raise(self.problem(look))
-                if look.leads_to == new_real:
+                found = _read_link(path, way, fd)
+                _raise(self.problem(found))
+                if found.leads_to == new_real:
                     _sync(fd)
                     return False
-                _raise(leads_elsewhere(look, (old_real,)))
+                _raise(leads_elsewhere(found, (old_real,)))
                 judged = _link(fd, name)
-                if judged is None or judged.text != look.text:
+                if judged is None or judged.text != found.text:
                     raise _replaced(path)
                 _exchange_links(fd, path, judged, new, self._exchange)
                 return True
@@ -168,7 +168,7 @@ class SymlinkedPaths:
         return real
 
 
-def _look(path: bytes, way: TracedPath, directory_fd: int) -> LinkReading:
+def _read_link(path: bytes, way: TracedPath, directory_fd: int) -> LinkReading:
     """The link, and where it leads."""
     name = os.path.basename(path)
     found: EntryType | None = None

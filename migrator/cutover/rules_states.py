@@ -70,11 +70,11 @@ def check_frozen(users: Sequence[FrozenUser], *, now_s: float) -> list[Finding]:
     """A finding for each frozen user: a failure if no command thaws them."""
     findings = []
     for one in users:
-        words = f"{one.tree.user} has been frozen for {format_duration(max(now_s - one.since_s, 0.0))}: {describe_state(one.state)}"
+        message = f"{one.tree.user} has been frozen for {format_duration(max(now_s - one.since_s, 0.0))}: {describe_state(one.state)}"
         if one.at_work:
-            findings.append(warning(FROZEN_CHECK, words, "a command is running: see `migrator status`"))
+            findings.append(warning(FROZEN_CHECK, message, "a command is running: see `migrator status`"))
         else:
-            findings.append(failure(FROZEN_CHECK, f"{words}; no command is running for it", one.hint))
+            findings.append(failure(FROZEN_CHECK, f"{message}; no command is running for it", one.hint))
     return findings
 
 
@@ -135,7 +135,7 @@ def newest_attempts(records: Sequence[model.CutoverRecord]) -> tuple[model.Cutov
 def outcome_of(
     record: model.CutoverRecord,
     ending: CutoverEnding,
-    words: str,
+    message: str,
     *,
     hint: str = "",
     problems: tuple[str, ...] = (),
@@ -146,7 +146,7 @@ def outcome_of(
         batch=record.batch,
         ending=ending,
         cutover=record,
-        words=words,
+        words=message,
         hint=hint,
         problems=problems,
     )

@@ -20,8 +20,8 @@ _THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.
 
 async def take_snapshot(session: CutoverSession, record: model.CutoverRecord) -> TreeSnapshot:
     """Take the snapshot: every fact that the next step depends on."""
-    way, phase = rules_directions.PLACES.get(record.state, (None, None))
-    back = way is rules_directions.BACK
+    direction, phase = rules_directions.PLACES.get(record.state, (None, None))
+    back = direction is rules_directions.BACK
     async with task_group() as group:
         searched = phase in _SEARCHED
         writing = group.create_task(session.write_problems(record.tree.path, back=back)) if searched else None
@@ -50,14 +50,14 @@ async def _source_top(session: CutoverSession, record: model.CutoverRecord) -> t
             await session.blocking(lambda: freezer.read_top(tree))
             return TopState.OPEN, ()
         top = rules_tops.read_top(noted)
-        top_now = await session.blocking(lambda: freezer.look(tree, top))
+        compared = await session.blocking(lambda: freezer.compare(tree, top))
     except OSError:
         return TopState.UNKNOWN, ()
-    if top_now.state is TopState.OTHER and record.state in _THAWING_BACK and not top_now.another:
+    if compared.state is TopState.OTHER and record.state in _THAWING_BACK and not compared.another:
         # The thaw applies the attributes that the user changed on the target, so such a top counts as partly
         # thawed.
         return TopState.PARTLY, ()
-    return top_now.state, top_now.differences
+    return compared.state, compared.differences
 
 
 async def _target_top(session: CutoverSession, record: model.CutoverRecord) -> tuple[TopState, tuple[str, ...]]:
@@ -82,7 +82,7 @@ async def _link(session: CutoverSession, record: model.CutoverRecord) -> tuple[L
             return LinkState.UNKNOWN, None
         if found.unread or links.problem(found) is not None:
             return LinkState.UNKNOWN, found.text
-        return links.seen(record.tree, found), found.text
+        return links.side_of(record.tree, found), found.text
 
     try:
         return await session.blocking(read)

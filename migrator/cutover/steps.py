@@ -59,12 +59,12 @@ SEARCHES = 2
 
 HOOKED = {
     step: hooked
-    for way in (rules_directions.FORWARD, rules_directions.BACK)
+    for direction in (rules_directions.FORWARD, rules_directions.BACK)
     for step, hooked in (
-        (way.freeze, HookStep.FREEZE),
-        (way.switch, HookStep.SWITCH),
-        (way.thaw, HookStep.THAW),
-        (way.revert, HookStep.THAW),
+        (direction.freeze, HookStep.FREEZE),
+        (direction.switch, HookStep.SWITCH),
+        (direction.thaw, HookStep.THAW),
+        (direction.revert, HookStep.THAW),
     )
 }
 """The steps around which hooks are called; the final pass calls the hooks of passes."""
@@ -166,8 +166,12 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         """The seconds until a freeze has to end; None if there is no limit: after the switch, of a rollback, and where
         the command accepts any.
         """
-        way, _ = rules_directions.PLACES.get(record.state, (None, None))
-        if way is not rules_directions.FORWARD or record.frozen_at_s is None or self.session.call.request.accept_freeze:
+        direction, _ = rules_directions.PLACES.get(record.state, (None, None))
+        if (
+            direction is not rules_directions.FORWARD
+            or record.frozen_at_s is None
+            or self.session.call.request.accept_freeze
+        ):
             return None
         return record.frozen_at_s + self.session.call.request.max_freeze_s - self.session.now_s()
 
@@ -255,35 +259,35 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         )
         # A rollback that was given up leaves the user on the target, which is what `cutover` asks for.
         moved = record.state in good
-        words = step.words
+        message = step.words
         if self.session.call.request.back and not moved:
-            words += f": {record.failure or 'no reason was recorded'}"
+            message += f": {record.failure or 'no reason was recorded'}"
         if not self.session.call.request.back and (frozen := rules_freezes.describe_freeze(record)):
-            words += f". {frozen}"
+            message += f". {frozen}"
         if not self.session.call.request.back and (late := record.notes.late) is not None:
-            words += f" {late.words}."
+            message += f" {late.words}."
         if moved:
-            self.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
+            self.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record, message)
         else:
             # The reason was reported when it was given up.
             where = f"{record.tree.user} works {rules_states.describe_state(record.state)}"
             self.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "fix that, then run the same command again"
         outcome = rules_states.outcome_of(
-            record, CutoverEnding.MOVED if moved else CutoverEnding.GIVEN_UP, words, hint=hint
+            record, CutoverEnding.MOVED if moved else CutoverEnding.GIVEN_UP, message, hint=hint
         )
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s, freeze_parts_s=self._parts_s(record))
 
     def _halted(self, record: model.CutoverRecord, step: Halt) -> CutoverOutcome:
-        words = f"{record.tree.user} is not touched ({rules_states.describe_state(record.state)}): {step.words}"
-        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return rules_states.outcome_of(record, CutoverEnding.HALTED, words, hint=step.hint)
+        message = f"{record.tree.user} is not touched ({rules_states.describe_state(record.state)}): {step.words}"
+        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, message)
+        return rules_states.outcome_of(record, CutoverEnding.HALTED, message, hint=step.hint)
 
     def _stuck(self, record: model.CutoverRecord) -> CutoverOutcome:
-        words = f"{record.tree.user} is {rules_states.describe_state(record.state)}: {record.failure}"
-        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
+        message = f"{record.tree.user} is {rules_states.describe_state(record.state)}: {record.failure}"
+        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, message)
         hint = "fix that, then run the same command again: it resumes"
-        return rules_states.outcome_of(record, CutoverEnding.STUCK, words, hint=hint)
+        return rules_states.outcome_of(record, CutoverEnding.STUCK, message, hint=hint)
 
     # Steps.
 
@@ -393,8 +397,8 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
             case model.CutoverStep.RETAIN:
                 done = await retain_source(session, record)
                 # After late writes, which it may refuse; the user works on the target already and does not wait.
-                for severity, words in await set_confirmed(session.ledger, run.storage, tree):
-                    self.emit(EventKind.QUOTA_LIMIT, severity, record, words)
+                for severity, message in await set_confirmed(session.ledger, run.storage, tree):
+                    self.emit(EventKind.QUOTA_LIMIT, severity, record, message)
                 return done
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
@@ -408,9 +412,9 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
                 return Done(words="its top is closed on the target")
             case model.CutoverStep.CARRY_BACK:
                 changes = await world.rollbacks.carry(record)
-                words = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
-                words += f"{several(changes.gone, 'path')} taken away"
-                return Done(notes=model.CutoverNotes(target_changes=changes), words=words)
+                message = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
+                message += f"{several(changes.gone, 'path')} taken away"
+                return Done(notes=model.CutoverNotes(target_changes=changes), words=message)
             case model.CutoverStep.ROLLBACK_VERIFY:
                 return Done(words=_verified_words(await world.rollbacks.compare(record)))
             case model.CutoverStep.ROLLBACK_THAW:
@@ -430,8 +434,8 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         session, files, size_bytes, made_id = self.session, 0, 0, None
         async for summary, made in session.final_passes(record.tree, record.batch):
             files, size_bytes, made_id = files + summary.files, size_bytes + summary.size_bytes, made.id
-        words = f"{several(files, 'file')} with {format_size(size_bytes)} copied by the final pass"
-        return Done(notes=model.CutoverNotes(final_pass_id=made_id), words=words)
+        message = f"{several(files, 'file')} with {format_size(size_bytes)} copied by the final pass"
+        return Done(notes=model.CutoverNotes(final_pass_id=made_id), words=message)
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> CutoverDone:
         world, side = self.session.call, "source" if back else "target"

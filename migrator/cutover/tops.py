@@ -38,7 +38,7 @@ class MountedTops:
         with self._top(tree) as fd:
             return _read(fd, tree)
 
-    def look(self, tree: bytes, top: FrozenTop) -> TopComparison:
+    def compare(self, tree: bytes, top: FrozenTop) -> TopComparison:
         """Compare the top with the recorded one. Changes nothing."""
         return judge_top(top, self.read_top(tree))
 
@@ -97,10 +97,10 @@ def _read(fd: int, tree: bytes) -> FrozenTop:
 
 def _check(fd: int, tree: bytes, top: FrozenTop) -> None:
     """Raise TopChanged if the top is not the recorded one, or is in a state that this program cannot have left."""
-    look = judge_top(top, _read(fd, tree))
-    if look.state is TopState.OTHER:
+    found = judge_top(top, _read(fd, tree))
+    if found.state is TopState.OTHER:
         raise TopChanged(
-            f"the top of {show(tree)} has changed since, and is left unchanged: {'; '.join(look.differences)}",
+            f"the top of {show(tree)} has changed since, and is left unchanged: {'; '.join(found.differences)}",
             cause="another program or person changed it, or replaced it by another directory",
             hint="check it on the source; give it the owner, mode and ACLs that it should have, and run the command again",
         )

@@ -74,8 +74,8 @@ class TreeComparison:
             visited = await self._visit(comparing, record.tree, Side.TARGET, files)
             self._speed_ups.add(record.id, visited.measurements)
             found = speed_ups(self._speed_ups.of(record.id))
-            if words := describe_user(record.tree.user, found):
-                self.session.emit(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
+            if message := describe_user(record.tree.user, found):
+                self.session.emit(EventKind.TREE_COMPARED, Severity.INFO, record.tree, message)
         except asyncio.CancelledError:
             machine.cancellation.defer()
             return outcome

@@ -27,8 +27,8 @@ def frozen_blocks(users: Sequence[FrozenUser], *, now_s: float) -> Iterator[docu
         (document.wide("ended by"), lambda one: "the running command" if one.at_work else one.hint),
     )
     if left := sum(not one.at_work for one in users):
-        words = f"{several(left, 'user is', 'users are')} frozen, and no running command thaws them"
-        yield document.paragraph(f"{words}.", alert=True)
+        message = f"{several(left, 'user is', 'users are')} frozen, and no running command thaws them"
+        yield document.paragraph(f"{message}.", alert=True)
     yield document.records("", cells, users)
 
 
@@ -52,8 +52,8 @@ def cutover_blocks(
     ordered = sorted(cutovers, key=lambda one: (one.state not in model.UNDER_WAY_STATES, -one.since_s))
     yield document.records("", cells, ordered, limit=limit)
     sentences = (describe_sides(cutovers), describe_freezes(cutovers), describe_purged(cutovers))
-    if cutovers and (said := " ".join(words for words in sentences if words)):
-        yield document.paragraph(said)
+    if cutovers and (summary := " ".join(sentence for sentence in sentences if sentence)):
+        yield document.paragraph(summary)
 
 
 def _freeze(one: model.CutoverRecord, now_s: float) -> str:
@@ -167,8 +167,8 @@ _ENDINGS_BACK = _ENDINGS | {
 def moving_document(summary: CutoverSummary) -> document.Document:
     """One row per user, and the problems of users who were not moved."""
     title = "Rollback" if summary.back else "Cutover"
-    words = f"{title}, a dry run: nothing was changed" if summary.dry_run else title
-    return document.page(words, ("Users", _blocks(summary)), subtitle=f"plan {summary.plan}")
+    message = f"{title}, a dry run: nothing was changed" if summary.dry_run else title
+    return document.page(message, ("Users", _blocks(summary)), subtitle=f"plan {summary.plan}")
 
 
 def _blocks(summary: CutoverSummary) -> Iterator[document.Block]:
@@ -208,19 +208,19 @@ def _spent(one: CutoverOutcome) -> FreezeSpent | None:
 
 def _told(outcomes: Sequence[CutoverOutcome]) -> Iterator[document.Block]:
     """Each sentence once, with its users if there are several."""
-    said: dict[tuple[str, bool], list[str]] = {}
+    users_by_sentence: dict[tuple[str, bool], list[str]] = {}
     hints: dict[str, list[str]] = {}
     for one in outcomes:
-        for words in one.problems or (one.words,):
-            said.setdefault((words, one.ending not in (CutoverEnding.MOVED, CutoverEnding.PLANNED)), []).append(
-                one.tree.user
-            )
+        for message in one.problems or (one.words,):
+            users_by_sentence.setdefault(
+                (message, one.ending not in (CutoverEnding.MOVED, CutoverEnding.PLANNED)), []
+            ).append(one.tree.user)
         if one.hint:
             hints.setdefault(one.hint, []).append(one.tree.user)
-    for (words, alert), users in said.items():
+    for (message, alert), users in users_by_sentence.items():
         # A sentence that begins with the user's name needs no prefix.
-        named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
-        yield document.paragraph(f"{first_of(users, _USERS_NAMED)}: {words}" if named else words, alert=alert)
+        named = len(outcomes) > 1 and not (len(users) == 1 and message.startswith(users[0]))
+        yield document.paragraph(f"{first_of(users, _USERS_NAMED)}: {message}" if named else message, alert=alert)
     for hint, users in hints.items():
         yield document.paragraph(
             f"Next: {hint}." if len(hints) == 1 else f"{first_of(users, _USERS_NAMED)}, next: {hint}."
@@ -256,8 +256,8 @@ def announce_document(summary: AnnounceSummary) -> document.Document:
         (document.paths("why"), lambda one: one.reason or document.NONE),
     )
     told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
-    words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
-    words += "their users would be notified." if summary.dry_run else "their users were notified."
-    blocks = (document.records("", cells, summary.announcements), document.paragraph(words))
+    message = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
+    message += "their users would be notified." if summary.dry_run else "their users were notified."
+    blocks = (document.records("", cells, summary.announcements), document.paragraph(message))
     subtitle = f"plan {summary.plan}: the move begins at {document.when(summary.begins_at_s)}"
     return document.page("Announcement", ("Announcements", blocks), subtitle=subtitle)

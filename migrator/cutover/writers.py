@@ -166,10 +166,10 @@ async def _search_here(processes: Processes, question: _Question, *, asked: asyn
     return Writers(unseen=(found.message,)) if isinstance(found, ToolFailed) else found
 
 
-def _joined(looks: Sequence[Writers], *unseen: str) -> Writers:
+def _joined(searches: Sequence[Writers], *unseen: str) -> Writers:
     return Writers(
-        open_files=tuple(one for look in looks for one in look.open_files),
-        unseen=(*unseen, *(one for look in looks for one in look.unseen)),
+        open_files=tuple(one for search in searches for one in search.open_files),
+        unseen=(*unseen, *(one for search in searches for one in search.unseen)),
     )
 
 
@@ -216,15 +216,15 @@ async def own_clients(
             return OwnClients(unseen=(f"{machine}: {error.message}",))
         return OwnClients(ends=frozenset(found.ends), keeping_names=(machine,) if any(found.entry_timeouts_s) else ())
 
-    looks = await asyncio.gather(*map(of, ("", *sorted(names))))
+    found = await asyncio.gather(*map(of, ("", *sorted(names))))
     return OwnClients(
-        ends=frozenset().union(*(look.ends for look in looks)),
-        keeping_names=tuple(chain.from_iterable(look.keeping_names for look in looks)),
-        unseen=tuple(chain.from_iterable(look.unseen for look in looks)),
+        ends=frozenset().union(*(one.ends for one in found)),
+        keeping_names=tuple(chain.from_iterable(one.keeping_names for one in found)),
+        unseen=tuple(chain.from_iterable(one.unseen for one in found)),
     )
 
 
-_CLIENT_LOOKS = 3
+_CLIENT_TRIES = 3
 _CLIENT_PAUSE_S = 1.0
 """The query of pending heals is briefly a client of the volume itself."""
 
@@ -235,8 +235,8 @@ async def other_clients(
     """The clients of the volume that are neither this site's mount nor Gluster's (None: not known), and those that are."""
     others: tuple[ClientSeen, ...] | None = None
     own = OwnClients()
-    for look in range(_CLIENT_LOOKS):
-        if look:
+    for attempt in range(_CLIENT_TRIES):
+        if attempt:
             await clock.sleep(_CLIENT_PAUSE_S)
         found = await result_or_none(clients())
         own = await endpoints()
@@ -375,7 +375,7 @@ async def brick_writers(
             by_host.setdefault(brick.host, {})[subject] = _on_brick(brick, trees)
         else:
             unseen.append(f"{subject}: site.toml has no section for its host")
-    here, looks = await asyncio.gather(
+    here, searches = await asyncio.gather(
         _search_here(processes, _Question(way="client", root=source.root, trees=trees), asked=asked),
         asyncio.gather(
             *(_search_host(hosts, host, bricks, gate=gate, asked=asked) for host, bricks in by_host.items())
@@ -383,7 +383,7 @@ async def brick_writers(
     )
     # Gaps in the search of this machine's processes do not count: their files show on the bricks, as for any other
     # client.
-    return _joined([replace(here, unseen=()), *chain(*looks)], *unseen, *unopened_unseen(state))
+    return _joined([replace(here, unseen=()), *chain(*searches)], *unseen, *unopened_unseen(state))
 
 
 async def client_writers(
@@ -406,8 +406,8 @@ async def client_writers(
     gate, here = asyncio.Semaphore(_AT_ONCE), _Question(way="source", root=target.root, trees=trees)
     there = replace(here, filesystem=identity.filesystem)
     async with connect(others) as hosts:
-        own, looks = await asyncio.gather(
+        own, searches = await asyncio.gather(
             _search_here(processes, here),
             asyncio.gather(*(_search_host(hosts, name, {f"client {name}": there}, gate=gate) for name in others)),
         )
-    return _joined([own, *chain(*looks)])
+    return _joined([own, *chain(*searches)])

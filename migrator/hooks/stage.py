@@ -326,7 +326,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         await self._finish(replace(opened, facts=replace(facts, started_at_s=opened.facts.started_at_s)))
         return result
 
-    async def tell(self, step: HookedStep, facts: model.HookFacts) -> bool:
+    async def call_all(self, step: HookedStep, facts: model.HookFacts) -> bool:
         """A step that consists of its hooks: the `pre` ones may stop it, the `post` ones do it. Returns whether all
         `post` hooks succeeded; those that a killed run has called are not called again. Raises as `around`.
         """

@@ -258,7 +258,7 @@ async def send_report(world: CallPorts, directory: bytes, plan: str | None, *, n
     ) as (calls, run):
         facts = HookFacts(run_id=run.id, plan=plan, report=directory, notices=notices, started_at_s=world.clock.now_s())
         try:
-            sent = await calls.tell(_step(directory), facts)
+            sent = await calls.call_all(_step(directory), facts)
             problem = "" if sent else "a hook failed: see the events in `migrator status`"
         except HookSkipped as skipped:
             problem = skipped.message

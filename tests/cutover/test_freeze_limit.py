@@ -112,10 +112,23 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
 
 
 def predicted(seconds: float) -> Callable[[], None]:
-    """The prediction of the call, whatever the machine does."""
+    """The prediction of the call, without the load of the machine."""
 
     def patch() -> None:
         preflight.Preflight.predicted_freeze_s = lambda *_: seconds  # type: ignore[method-assign]
+
+    return patch
+
+
+def predicted_under_load(seconds: float) -> Callable[[], None]:
+    """The prediction of the call, whatever the load of the machine."""
+
+    async def under_load(*_: object) -> tuple[float, float]:
+        return seconds, 1.0
+
+    def patch() -> None:
+        predicted(seconds)()
+        preflight.Preflight.predicted_under_load = under_load  # type: ignore[method-assign, assignment]
 
     return patch
 
@@ -132,7 +145,7 @@ def test_a_freeze_that_reaches_its_limit_is_reverted_with_its_parts(site: CutSit
     site.hook(hook, f'test "$(stat -c %u {site.source()})" = 0 || exit 0\nread _ < {gate}')
     before, top = site.snapshot(), top_facts(site.source())
 
-    done = site.start("cutover", "--user", "ann", "--json", before=predicted(0.5)).end()
+    done = site.start("cutover", "--user", "ann", "--json", before=predicted_under_load(0.5)).end()
 
     assert done.code == 4, done.err
     assert done.outcome["ending"] == "given-up"

@@ -118,7 +118,7 @@ def test_a_freeze_or_thaw_that_was_killed_can_be_completed_or_reverted(
             for name in CHANGES:
                 patch.setattr(os, name, ticking(getattr(os, name), death))
             getattr(tops, first)(ANN, kept)
-        assert tops.look(ANN, kept).state is not TopState.OTHER
+        assert tops.compare(ANN, kept).state is not TopState.OTHER
         getattr(tops, next_call)(ANN, kept)
         if next_call == "freeze":
             assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
@@ -143,7 +143,7 @@ def test_a_top_that_was_changed_is_reported_and_stays(source: Path, tops: Mounte
             act(ANN, kept)
         assert caught.value.hint
         assert facts(top) == changed
-    assert tops.look(ANN, kept).state is TopState.OTHER
+    assert tops.compare(ANN, kept).state is TopState.OTHER
 
 
 @pytest.mark.parametrize("swapped", ["home/ann", "home"])
@@ -152,7 +152,7 @@ def test_a_symlink_in_place_of_a_directory_is_not_followed(source: Path, tops: M
     (source / swapped).rename(source / "elsewhere")
     (source / swapped).symlink_to(source / "elsewhere")
     before = facts(source / "home/ann")
-    for act in (tops.freeze, tops.thaw, tops.look):
+    for act in (tops.freeze, tops.thaw, tops.compare):
         with pytest.raises(OSError, match=LEADS_NOWHERE):
             act(ANN, kept)
     assert facts(source / "home/ann") == before
