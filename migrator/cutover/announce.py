@@ -35,7 +35,7 @@ class AnnounceRequest(Struct, frozen=True, kw_only=True):
     """The trees of one plan to announce, by batch, and when their move begins.
 
     `link` is the path of site.toml that is switched, with `{user}` in it; None if a hook makes the switch. `times`: when freezes
-    may begin. `again`: also announce to users who were told of the same time before.
+    may begin. `again`: also announce to users who were notified of the same time before.
     """
 
     plan: str
@@ -49,7 +49,7 @@ class AnnounceRequest(Struct, frozen=True, kw_only=True):
 
 
 class Notices(Protocol):
-    """Writes what users are told."""
+    """Writes the notices to users."""
 
     def write(self, tree: UserTree, told: Sequence[AnnouncementRecord]) -> Path | None:
         """The mail text of the tree's user, with these announcements; None if there is none. Raises OSError."""
@@ -83,7 +83,7 @@ class AnnouncePorts(CallPorts, frozen=True, kw_only=True):
 
 async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Notices) -> AnnounceSummary:
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
-    users who were told of the same time, unless the request says `again`.
+    users who were notified of the same time, unless the request has `again`.
 
     Raises UsageError (a time in the past or outside of the windows, a site without `init`), Refused (a user without a plain name,
     no announce hook, a hook refuses), LockHeld, Interrupted, and MigratorError if a notice cannot be written.
@@ -144,7 +144,7 @@ async def _require_hooks(world: CallPorts) -> None:
 
 
 def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[Announcement]:
-    """Every tree, and whether its user is to be told. Raises Refused before any hook is called."""
+    """Every tree, and its user's announcement if it is due. Raises Refused before any hook is called."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():
         predictions = ledger.predictions.of_batch(request.plan, batch)

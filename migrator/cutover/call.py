@@ -101,7 +101,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> World:
-        """What a run touches."""
+        """The world of the migration."""
         return self.call.migration.world
 
     @property
@@ -139,7 +139,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
 
     async def acl_problems(self, tree: UserTree, catalog: str) -> tuple[str, ...] | None:
         """Why new files on the target would be open to users whom default ACLs of the tree keep out on the source, by a
-        catalog of the source. None: not known.
+        catalog of the source. None: unknown.
         """
         if self.capabilities.inherits_default_acls or not self.call.request.require_acl_inheritance:
             return ()
@@ -148,13 +148,13 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
         return None if found is None else rules_preflight.acl_problems(tree, *found)
 
     async def write_problems(self, tree: bytes, *, back: bool) -> tuple[str, ...] | None:
-        """Reasons why somebody may still write to the tree; None if that cannot be checked."""
+        """Reasons why processes may still write to the tree; None if that cannot be checked."""
         search = self.call.target_writers if back else self.call.source_writers
         found = await result_or_none(search([tree]))
         return None if found is None else rules_writers.writing_problems(found, vouched=self.call.request.vouched)
 
     async def search_gaps(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
-        """What a search for writers cannot see, with or without a freeze; None if the search fails."""
+        """The gaps of a search for writers, with or without a freeze; None if the search fails."""
         found = await result_or_none(search(trees))
         return None if found is None else rules_writers.search_gaps(found, vouched=self.call.request.vouched)
 
@@ -172,7 +172,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
         return self.call.request.wants_backup and self.ledger.backups.lack(tree, since_s=max(ended, default=0.0))
 
     def wanted_top(self, record: model.CutoverRecord, source: Entry | None, target: Entry | None) -> FrozenTop | None:
-        """The top on the target when it is open; None while that is not known."""
+        """The top on the target when it is open; None while that is unknown."""
         if record.notes.frozen_target_top is not None:
             return rules_tops.read_top(record.notes.frozen_target_top)
         if record.notes.frozen_top is None or source is None or target is None:
@@ -183,7 +183,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def tree_migration(self, record: model.CutoverRecord, *, back: bool) -> Iterator[TreeMigration | None]:
-        """The tree on the way there or `back`; None before a rollback."""
+        """The tree in its cutover, or (`back`) in its rollback; None before a rollback."""
         if back:
             with self.call.rollbacks.sites.read(record) as rollback:
                 yield rollback
@@ -191,7 +191,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
             yield TreeMigration(ledger=self.ledger, plan=record.plan, batch=record.batch, tree=record.tree.path)
 
     def numbers(self, record: model.CutoverRecord, *, back: bool) -> tuple[int, int]:
-        """The numbers of the newest pass over the tree on this way and of the newest verification; 0 if there is none.
+        """The numbers of the newest pass over the tree in that direction, and of the newest verification; 0 if there is none.
         Blocking.
         """
         with self.tree_migration(record, back=back) as tree:

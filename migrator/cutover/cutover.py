@@ -15,13 +15,14 @@ from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_duration
-from migrator.cutover import model, rules, rules_directions, rules_preflight
+from migrator.cutover import model, rules, rules_preflight
 from migrator.cutover.call import OWN_STEPS, ActiveSession, CutoverCall, CutoverSession
 from migrator.cutover.late import open_block
 from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome, CutoverRequest, CutoverSummary
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.preflight import Preflight
 from migrator.cutover.retained_source import change_directories, final_catalog, retained_source_problem
+from migrator.cutover.rules_directions import BACK, FORWARD
 from migrator.cutover.rules_states import describe_state, outcome_of
 from migrator.cutover.snapshot import take_snapshot
 from migrator.cutover.steps import HOOKED, TreeCutover
@@ -362,8 +363,8 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
     """The steps that hooks are called around, in order, and whether each was done."""
     state = record.state
     for direction, stays in (
-        (rules_directions.FORWARD, state is model.CutoverState.REVERTED),
-        (rules_directions.BACK, state is not model.CutoverState.ROLLED_BACK),
+        (FORWARD, state is model.CutoverState.REVERTED),
+        (BACK, state is not model.CutoverState.ROLLED_BACK),
     ):
         for step in (direction.freeze, direction.switch, direction.revert if stays else direction.thaw):
             hooked = HOOKED[step]

@@ -1,4 +1,4 @@
-"""Where the seconds of freezes went, by the ledger."""
+"""The parts of freezes, by the ledger."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def parts_of_freeze(ledger: "CutoverLedger", record: CutoverRecord, *, now_s: float) -> Mapping[FreezePart, float]:
-    """The parts of a freeze of the way there, up to now if it lasts; empty before it."""
+    """The parts of the freeze of a cutover, up to now if it lasts; empty before it."""
     if record.frozen_at_s is None:
         return {}
     end_s = now_s if record.thawed_at_s is None else record.thawed_at_s

@@ -33,7 +33,7 @@ from migrator.fs.writing import copy_entry, shut
 
 # Closing the directories of a kept source.
 #
-# A closed top keeps nobody out who is inside already: a process of another client whose working directory lies below it
+# A closed top does not stop processes that are inside already: a process of another client whose working directory lies below it
 # makes files there unseen. So each directory is given to root with mode 0700: such a process gets an error then. ACLs
 # stay; setting the mode again restores their mask.
 

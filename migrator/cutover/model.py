@@ -89,7 +89,7 @@ SETTLED_STATES = frozenset({_S.THAWED, _S.RETAINED, _S.PURGING, _S.PURGED})
 """The user works on the target."""
 
 UNDER_WAY_STATES = frozenset(_S) - ENDED_STATES - SETTLED_STATES - {_S.PLANNED}
-"""The user may be frozen, and the cutover or rollback has to be resumed."""
+"""The user may be frozen, and the cutover or rollback must be resumed."""
 
 
 class Phase(Enum):
@@ -179,7 +179,7 @@ class LateSum(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What happened to them, as a clause."""
+        """A clause about them."""
         changed = f"{several(self.paths, 'path')} of the source changed after the freeze began"
         listed = f" (listed in {self.list_file})" if self.list_file else ""
         return f"{changed}; {f'{self.left:,} of these' if self.left else 'none'} could not be carried over{listed}"
@@ -294,7 +294,7 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
 
     @property
     def frozen_since_s(self) -> float | None:
-        """The begin of the present freeze, on the way there or back; None if the user can work."""
+        """The begin of the present freeze, of a cutover or rollback; None if the user can work."""
         if self.state in ROLLBACK_STATES:
             # A user who was not yet thawed on the target has been frozen since the cutover.
             begun = self.frozen_at_s if self.thawed_at_s is None else None

@@ -10,7 +10,7 @@ from migrator.core.errors import ExitCode
 
 class Announced(StrEnum):
     """The result of one announcement. `would-tell`: a dry run. `before`: an earlier command announced the same time.
-    `skipped`: a `pre` hook said so. `not-due`: the user has been moved already or is being moved. `failed`: a hook
+    `skipped`: a `pre` hook skipped it. `not-due`: the user has been moved already or is being moved. `failed`: a hook
     failed.
     """
 
@@ -23,8 +23,8 @@ class Announced(StrEnum):
 
 
 class Announcement(Struct, frozen=True, kw_only=True):
-    """Whether the user of one tree was told. `freeze_s` is the prediction, None if there is none. `reason` says why the
-    user was not told; empty if they were.
+    """The announcement to the user of one tree. `freeze_s` is the prediction, None if there is none. `reason` is why the
+    user was not notified; empty if they were.
     """
 
     tree: UserTree
@@ -50,7 +50,7 @@ class AnnounceSummary(Struct, frozen=True, kw_only=True):
 
 
 class AnnouncementRecord(Struct, frozen=True, kw_only=True):
-    """A user was told at `at_s` that the cutover of their tree begins at `begins_at_s`."""
+    """A user was notified at `at_s` that the cutover of their tree begins at `begins_at_s`."""
 
     plan: str
     tree: bytes

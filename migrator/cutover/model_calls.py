@@ -17,7 +17,7 @@ from migrator.transfer.model import RunRequest
 class CutoverRequest(Struct, frozen=True, kw_only=True):
     """The trees to move, by batch; `back`: by a rollback. `run` has the plan and the options of passes.
 
-    `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`:
+    `vouched`: the site's freeze hook guarantees that no process writes where this program cannot search. `accept_freeze`:
     move users even if the freeze is predicted or found to exceed `max_freeze_s`, or there is no prediction. `settle_s`: how long
     clients on other machines may pass a closed top by their caches. `wants_backup`: a backup of the target must be
     recorded before the switch. `require_rollback`: move only users who could be moved back. `require_acl_inheritance`:
@@ -63,8 +63,8 @@ class CutoverEnding(StrEnum):
 
 class CutoverOutcome(Struct, frozen=True, kw_only=True):
     """The result for one tree. `cutover` is the newest attempt, None if there is none. `words` are the reason or
-    result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `freeze_parts_s` tells where the seconds
-    of the freeze went; empty if there was none. `speed_ups` are those that this call has measured.
+    result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `freeze_parts_s` are the parts of the
+    freeze in seconds; empty if there was none. `speed_ups` are those that this call has measured.
     """
 
     tree: UserTree

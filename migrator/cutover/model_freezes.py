@@ -1,4 +1,4 @@
-"""Frozen users, and where the seconds of a freeze went. Pure."""
+"""Frozen users, and the parts of a freeze. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -66,10 +66,10 @@ class TreeProof(Struct, frozen=True, kw_only=True):
 class TreeSnapshot(Struct, frozen=True, kw_only=True):
     """A snapshot, taken after the record was read.
 
-    `writing`, `copied` and `proof` belong to the way in flight: the final pass on the source, or the carrying back from
-    the target. `writing` lists the reasons why somebody may still write to the frozen tree; None if that was not
+    `writing`, `copied` and `proof` belong to the direction in flight: the final pass on the source, or the carrying back from
+    the target. `writing` lists the reasons why processes may still write to the frozen tree; None if that was not
     checked, which counts as a reason too. In other attributes None means that the thing is missing. `lacks_backup`: the
-    site requires a backup of the target, and none is recorded. `too_long` says that the freeze has reached its limit, and
+    site requires a backup of the target, and none is recorded. `too_long` reports that the freeze has reached its limit, and
     what took the time.
 
     For messages: `link_holds` is the present content of the path, `top_differences` explain a top that is `other`.

@@ -42,7 +42,7 @@ class TreeMeasurement(Struct, frozen=True, kw_only=True):
 
 
 class TreeVisited(Struct, frozen=True, kw_only=True):
-    """The measurements, in order; `files` are those that were read. `problem` says what failed; the measurements before
+    """The measurements, in order; `files` are those that were read. `problem` is the failure; the measurements before
     it still count.
     """
 

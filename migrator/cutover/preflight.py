@@ -71,7 +71,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
                 f"the path of {tree.user}": await self._link(tree),
                 "the room on the target": capacity,
                 "the mounts": await self._mounts(),
-                "the way to freeze": await self._freeze(tree),
+                "the freeze": await self._freeze(tree),
                 f"the default ACLs of {tree.user}": await session.acl_problems(
                     tree, session.plan.catalog if newest is None else newest.catalog
                 ),

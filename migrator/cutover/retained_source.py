@@ -64,7 +64,7 @@ async def retained_source_problem(session: ActiveSession, record: model.CutoverR
 
 
 async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> CutoverDone:
-    """Close the kept source, then look for what was written there since the freeze began, and carry it over."""
+    """Close the kept source, then search it for late writes since the freeze began, and carry them over."""
     manifest = record.notes.manifest
     if model.CutoverState.ROLLBACK_FREEZING in record.times or manifest is None:
         # What a rollback carried back was not verified, so the source has to stay comparable.

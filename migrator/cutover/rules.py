@@ -18,7 +18,7 @@ from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
 from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
 from migrator.cutover.rules_agreement import unexplained, unexplained_start
-from migrator.cutover.rules_directions import BACK, PLACES, Direction
+from migrator.cutover.rules_directions import BACK, POSITIONS, Direction
 from migrator.cutover.rules_preflight import NO_BACKUP
 from migrator.cutover.rules_states import describe_state
 from migrator.operations.model import Finished, Halt
@@ -32,7 +32,7 @@ _SHOWN = 3
 
 def next_step(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model.Step:
     """The next step of a cutover, or of a rollback that has begun."""
-    place = PLACES.get(record.state)
+    place = POSITIONS.get(record.state)
     if place is None:
         return _finished(record)
     direction, phase = place
@@ -56,7 +56,7 @@ def next_step(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model.Step
 
 
 def begin_rollback(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model.Step:
-    """The first steps of a rollback. Call it until the record is on the way back (`turned_back`) or finished, then call
+    """The first steps of a rollback. Call it until the record has turned back (`turned_back`) or finished, then call
     `next_step`: otherwise a rollback that was given up would begin again.
 
     Before the switch this gives up the cutover. A switch or a thaw that has begun is finished first.
@@ -71,7 +71,7 @@ def begin_rollback(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model
         if halt := unexplained_start(BACK, record, snapshot):
             return halt
         return model.act_of(BACK.freeze)
-    place = PLACES.get(state)
+    place = POSITIONS.get(state)
     if place is None or turned_back(state) or state is State.THAWING:
         return next_step(record, snapshot)
     direction, phase = place
@@ -83,7 +83,7 @@ def begin_rollback(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model
 
 
 def turned_back(state: model.CutoverState) -> bool:
-    """Whether a user in this state is on the way back to the source, or back there."""
+    """Whether a user in this state moves back to the source, or is back there."""
     return state in model.ROLLBACK_STATES or state in (
         model.CutoverState.REVERTING,
         model.CutoverState.REVERTED,
@@ -101,7 +101,7 @@ def _revert(direction: Direction, snapshot: TreeSnapshot, reason: str) -> model.
 
 
 def _why_revert(direction: Direction, phase: Phase, record: model.CutoverRecord, snapshot: TreeSnapshot) -> str:
-    """Why the way is reverted; empty if it continues."""
+    """Why the cutover or rollback is reverted; empty if it continues."""
     if record.failure:
         return record.failure
     if phase is not Phase.START and snapshot.too_long:

@@ -11,7 +11,7 @@ from migrator.cutover.model_snapshot import LinkState, TopState, TreeSnapshot
 
 
 class Direction(Struct, frozen=True, kw_only=True):
-    """The steps of the way from one side, on which the user works before, to the other; their path leads to `side`
+    """The steps from one side, on which the user works before, to the other. The user's path leads to `side`
     before the switch, and to `other_side` after it.
     """
 
@@ -26,11 +26,11 @@ class Direction(Struct, frozen=True, kw_only=True):
     revert: model.CutoverStep
 
     def top_here(self, snapshot: TreeSnapshot) -> TopState:
-        """The top directory on the side that the way leaves."""
+        """The top directory on the side that the user leaves."""
         return snapshot.source_top if self.forward else snapshot.target_top
 
     def top_there(self, snapshot: TreeSnapshot) -> TopState:
-        """The top directory on the side that the way leads to."""
+        """The top directory on the side to which the user moves."""
         return snapshot.target_top if self.forward else snapshot.source_top
 
 
@@ -58,7 +58,7 @@ BACK = Direction(
     revert=model.CutoverStep.ROLLBACK_REVERT,
 )
 
-PLACES: Mapping[State, tuple[Direction, Phase]] = {
+POSITIONS: Mapping[State, tuple[Direction, Phase]] = {
     State.PLANNED: (FORWARD, Phase.START),
     State.THAWED: (FORWARD, Phase.ARRIVED),
 } | {
@@ -66,4 +66,4 @@ PLACES: Mapping[State, tuple[Direction, Phase]] = {
     for phase, states in model.PHASES.items()
     for direction, state in zip((FORWARD, BACK), states, strict=True)
 }
-"""The way and phase of every state that has a next step."""
+"""The direction and phase of every state that has a next step."""

@@ -1,4 +1,4 @@
-"""Where the seconds of a freeze went. Pure."""
+"""The parts of a freeze. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def freeze_parts(
     scan_s: float | None,
     until_s: float,
 ) -> Mapping[FreezePart, float]:
-    """Where the seconds of a freeze went, until the thaw or `until_s`; empty before a freeze. `scan_s` is how long the
+    """The parts of a freeze in seconds, until the thaw or `until_s`; empty before a freeze. `scan_s` is how long the
     scans of the final passes took, None if the first has not ended.
     """
     if record.frozen_at_s is None:
@@ -70,7 +70,7 @@ def freeze_parts(
 
 
 def limit_problem(parts_s: Mapping[FreezePart, float], *, limit_s: float) -> str:
-    """Why a freeze that has reached its limit must not go on, with what took the time, the longest first."""
+    """Why a freeze that has reached its limit must end, with its parts, the longest first."""
     longest = sorted(parts_s.items(), key=lambda one: -one[1])
     spent = ", ".join(f"{describe_part(part)} {format_duration(seconds)}" for part, seconds in longest)
     return f"the freeze reached [cutover] max_freeze ({format_duration(limit_s)}): {spent}"

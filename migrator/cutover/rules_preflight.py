@@ -45,7 +45,7 @@ def cutover_problems(
 
     `before` is the newest attempt of this tree by any plan, `beside` the attempts in flight of other trees of the batch
     that this command does not include: they could not resume while it holds the batch. `checked` maps the name of each
-    other check to its problems; None: not known.
+    other check to its problems; None: unknown.
     """
     again = f"`migrator run --user-batch {batch}`"
     yield from _before(tree, before, plan=request.run.plan, batch=batch)
@@ -133,7 +133,7 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
 
 
 def not_closed(tree: UserTree, top: Entry | None, *, uid: int, gid: int) -> tuple[str, ...]:
-    """Why somebody may have changed the tree on the target before its user is moved. `uid` and `gid` are those of this
+    """Why the tree on the target may have been changed before its user is moved. `uid` and `gid` are those of this
     program.
     """
     name = f"the tree {show(tree.path)} on the target"

@@ -1,4 +1,4 @@
-"""Who can still write below a tree whose top is closed. Pure."""
+"""The processes that can still write below a tree whose top is closed. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _FREEZING_SHOWN = 5
 
 
 def writing_problems(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
-    """Why somebody may still write below the trees, as sentences; empty if nobody can. Readers do not count.
+    """Why processes may still write below the trees, as sentences; empty if none can. Readers do not count.
 
     `vouched`: the site's freeze hook guarantees what the search could not see. It does not cover writers that the
     search did see.
@@ -77,7 +77,7 @@ def settle_s(filesystem: str, asked_s: float) -> float:
 
 
 def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
-    """What a search on this machine cannot see of a source that is not a Gluster volume; empty if only this machine can
+    """The gaps of a search on this machine in a source that is not a Gluster volume; empty if only this machine can
     mount it. `filesystem` is the type in mountinfo.
     """
     if not has_clients_elsewhere(filesystem):
@@ -114,7 +114,7 @@ _EXPORTS = (
 
 def exports_unseen(state: VolumeState) -> tuple[str, ...]:
     """The servers that export the volume to clients of their own. Those reach a file by its handle, past a closed top, and
-    nobody can see what they have open.
+    their open files cannot be listed.
     """
     options = dict(state.options)
     return tuple(
@@ -125,7 +125,7 @@ def exports_unseen(state: VolumeState) -> tuple[str, ...]:
 
 
 def others_unseen(clients: Sequence[ClientSeen] | None, unseen: Sequence[str]) -> tuple[str, ...]:
-    """What other clients of the volume may do unseen. `clients` None: they are not known; `unseen` says why."""
+    """The undetected writes that other clients of the volume may make. `clients` None: they are unknown; `unseen` is why."""
     found = [f"the clients of the bricks are unknown: {sentence}" for sentence in unseen]
     if clients is None and not unseen:
         found.append("the clients of the bricks are unknown: see `gluster volume status VOLUME clients`")
@@ -138,7 +138,7 @@ def others_unseen(clients: Sequence[ClientSeen] | None, unseen: Sequence[str]) -
 
 
 def names_kept(machines: Sequence[str]) -> tuple[str, ...]:
-    """What users of these machines may do past a closed top, because the site's mount there keeps names.
+    """The accesses past a closed top that users of these machines have, because the site's mount there keeps names.
 
     Gluster's FUSE client does not check permissions; bricks do, when a name is looked up. While root looks up the names
     below a closed top through the same mount, others open files by them.

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.core.tasks import task_group
-from migrator.cutover import model, rules_directions, rules_tops
+from migrator.cutover import model, rules_tops
 from migrator.cutover.call import CutoverSession
 from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
+from migrator.cutover.rules_directions import BACK, POSITIONS
 
 _SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWITCHING})
 """The phases that require a search for writers: before the final pass, and immediately before the switch."""
@@ -20,8 +21,8 @@ _THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.
 
 async def take_snapshot(session: CutoverSession, record: model.CutoverRecord) -> TreeSnapshot:
     """Take the snapshot: every fact that the next step depends on."""
-    direction, phase = rules_directions.PLACES.get(record.state, (None, None))
-    back = direction is rules_directions.BACK
+    direction, phase = POSITIONS.get(record.state, (None, None))
+    back = direction is BACK
     async with task_group() as group:
         searched = phase in _SEARCHED
         writing = group.create_task(session.write_problems(record.tree.path, back=back)) if searched else None

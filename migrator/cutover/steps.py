@@ -17,7 +17,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import result_or_none
 from migrator.core.units import format_size, several
-from migrator.cutover import model, rules, rules_directions, rules_freezes, rules_states, rules_tops, rules_writers
+from migrator.cutover import model, rules, rules_freezes, rules_states, rules_tops, rules_writers
 from migrator.cutover.call import ActiveSession, CutoverDone
 from migrator.cutover.freezes import parts_of_freeze
 from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome
@@ -26,6 +26,7 @@ from migrator.cutover.model_snapshot import LinkState, TreeSnapshot
 from migrator.cutover.model_tops import FrozenTop
 from migrator.cutover.places import CutoverPlace
 from migrator.cutover.retained_source import final_catalog, retain_source
+from migrator.cutover.rules_directions import BACK, FORWARD, POSITIONS
 from migrator.cutover.snapshot import take_snapshot
 from migrator.cutover.tree_archives import assign_archives
 from migrator.fs.ports import FileSystem
@@ -59,7 +60,7 @@ SEARCHES = 2
 
 HOOKED = {
     step: hooked
-    for direction in (rules_directions.FORWARD, rules_directions.BACK)
+    for direction in (FORWARD, BACK)
     for step, hooked in (
         (direction.freeze, HookStep.FREEZE),
         (direction.switch, HookStep.SWITCH),
@@ -71,10 +72,10 @@ HOOKED = {
 
 _BACK = frozenset(
     {
-        rules_directions.BACK.freeze,
-        rules_directions.BACK.switch,
-        rules_directions.BACK.thaw,
-        rules_directions.BACK.revert,
+        BACK.freeze,
+        BACK.switch,
+        BACK.thaw,
+        BACK.revert,
     }
 )
 _STAYS = frozenset({model.CutoverStep.REVERT, model.CutoverStep.ROLLBACK_REVERT})
@@ -88,13 +89,13 @@ _BEFORE_SWITCH = {
 
 _LIMITED = frozenset(
     {
-        rules_directions.FORWARD.freeze,
-        rules_directions.FORWARD.copy,
-        rules_directions.FORWARD.verify,
-        rules_directions.FORWARD.switch,
+        FORWARD.freeze,
+        FORWARD.copy,
+        FORWARD.verify,
+        FORWARD.switch,
     }
 )
-"""Steps that end at the limit of a freeze: on the way there, until the path is switched."""
+"""Steps that end at the limit of a freeze: those of a cutover, until the path is switched."""
 
 _DATABASES = 5
 """Of the final pass (its scan, the comparison) and of the verification (its scan, the join, the manifest)."""
@@ -166,12 +167,8 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         """The seconds until a freeze has to end; None if there is no limit: after the switch, of a rollback, and where
         the command accepts any.
         """
-        direction, _ = rules_directions.PLACES.get(record.state, (None, None))
-        if (
-            direction is not rules_directions.FORWARD
-            or record.frozen_at_s is None
-            or self.session.call.request.accept_freeze
-        ):
+        direction, _ = POSITIONS.get(record.state, (None, None))
+        if direction is not FORWARD or record.frozen_at_s is None or self.session.call.request.accept_freeze:
             return None
         return record.frozen_at_s + self.session.call.request.max_freeze_s - self.session.now_s()
 
@@ -227,7 +224,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         if link is None and links is not None and not naming_problem(links.place.link, record.tree):
             link = link_path(links.place.link, record.tree)  # before it is in the ledger
         stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
-        # Prediction and measurement belong to the way there.
+        # Prediction and measurement belong to the cutover.
         frozen_s = None if place.back else record.freeze_s
         if frozen_s is None and thaws and record.frozen_at_s is not None and not place.back:
             frozen_s = max(session.now_s() - record.frozen_at_s, 0.0)
@@ -454,7 +451,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         await self._assign_archives(tree, to_user=True)
 
     async def _target_clock_ns(self) -> int | None:
-        """The target's own clock; None if it does not tell, which is no reason to keep a user frozen."""
+        """The time by the clock of the target; None if it is unknown, which is no reason to keep a user frozen."""
         return await result_or_none(self.session.blocking(self.session.run.target.clock_ns))
 
     async def _open_source(self, record: model.CutoverRecord) -> None:

@@ -24,7 +24,7 @@ _ROWS = """
     WITH proven AS (
         SELECT * FROM read_parquet($manifest)
         WHERE path > $tree || '/'::BLOB AND path < $tree || '0'::BLOB
-            -- What lies in an archive was not at its place on the target, so nobody can have taken it away there.
+            -- Archived files were not at their places on the target, so no user can have removed them there.
             AND archive IS NULL
             AND path <> $hidden AND NOT (path > $hidden || '/'::BLOB AND path < $hidden || '0'::BLOB)
     )

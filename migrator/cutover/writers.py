@@ -50,7 +50,7 @@ def script() -> bytes:
 
 
 class _Question(Struct, frozen=True, kw_only=True):
-    """What to search for below `root`. `filesystem` is the type that `root` must have. `brick` names the brick with
+    """A search below `root`. `filesystem` is the type that `root` must have. `brick` names the brick with
     that root; the script then searches only that brick's processes.
     """
 
@@ -232,7 +232,7 @@ _CLIENT_PAUSE_S = 1.0
 async def other_clients(
     clients: Callable[[], Awaitable[Sequence[ClientSeen]]], endpoints: Endpoints, *, bricks: Sequence[str], clock: Clock
 ) -> tuple[tuple[ClientSeen, ...] | None, OwnClients]:
-    """The clients of the volume that are neither this site's mount nor Gluster's (None: not known), and those that are."""
+    """The clients of the volume that are neither this site's mount nor Gluster's (None: unknown), and those that are."""
     others: tuple[ClientSeen, ...] | None = None
     own = OwnClients()
     for attempt in range(_CLIENT_TRIES):
@@ -329,7 +329,7 @@ class SearchesAhead:
         return await self.search(trees)
 
     async def end(self) -> None:
-        """End the programs that nobody asked. May be called again."""
+        """End the unused programs. May be called again."""
         await cancel_all([task for _, _, task in self._begun])
         self._begun.clear()
 
@@ -338,7 +338,7 @@ async def local_writers(
     processes: Processes, source: FileSystem, trees: Sequence[bytes], *, asked: asyncio.Event | None = None
 ) -> Writers:
     """Search all processes of this machine: descriptors, working directories, mappings, loop devices. If other machines
-    may have mounted the source's file system, `unseen` in the result says so.
+    may have mounted the source's file system, `unseen` in the result has it.
     """
     try:
         identity = await asyncio.to_thread(source.identity)
