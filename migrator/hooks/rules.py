@@ -1,4 +1,4 @@
-"""Which hooks are called in which order, their input, and the meaning of their exit codes. Pure."""
+"""The order of hooks, their input, and the meaning of their exit codes. Pure."""
 
 import difflib
 import json
@@ -44,17 +44,17 @@ def judge(event: model.HookEvent, result: model.HookResult) -> model.HookOutcome
 def end_of(result: model.HookResult, timeout_s: float) -> str:
     """How a hook ended, with the end of its output, for people."""
     if result.timed_out:
-        words = f"ended after its time limit of {format_duration(timeout_s)}"
+        ending = f"ended after its time limit of {format_duration(timeout_s)}"
     elif result.exit_code is None:
         return result.problem
     elif result.exit_code < 0:
-        words = f"ended by signal {-result.exit_code}"
+        ending = f"ended by signal {-result.exit_code}"
     else:
-        words = f"exit code {result.exit_code}"
-    said = result.output.rstrip(b"\n")
-    lines = [show(line) for line in said[-_SHOWN_OUTPUT_BYTES:].split(b"\n") if line.strip()]
-    shown = ("..." if len(said) > _SHOWN_OUTPUT_BYTES else "") + " | ".join(lines)
-    return f"{words}: {shown}" if lines else f"{words}; no output"
+        ending = f"exit code {result.exit_code}"
+    output = result.output.rstrip(b"\n")
+    lines = [show(line) for line in output[-_SHOWN_OUTPUT_BYTES:].split(b"\n") if line.strip()]
+    shown = ("..." if len(output) > _SHOWN_OUTPUT_BYTES else "") + " | ".join(lines)
+    return f"{ending}: {shown}" if lines else f"{ending}; no output"
 
 
 def shown(hook: model.Hook) -> str:
@@ -67,7 +67,7 @@ _RENAMED = {"run_id": "run", "pass_kind": "pass"}
 
 def document(stage: model.HookStage, site: model.HookSite, facts: model.HookFacts) -> bytes:
     """The standard input of a hook: one JSON document in ASCII."""
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "version": model.CONTRACT_VERSION,
         "stage": stage.name,
         "event": stage.event,
@@ -78,13 +78,13 @@ def document(stage: model.HookStage, site: model.HookSite, facts: model.HookFact
     for field in model.HookFacts.__struct_fields__:
         value = getattr(facts, field)
         if field.endswith("_at_s"):
-            told[field.removesuffix("_s")] = _time(value)
+            values[field.removesuffix("_s")] = _time(value)
         else:
             key = _RENAMED.get(field, field)
-            told[key] = percent_escape(value) if isinstance(value, bytes) else value
-    told["trees"] = [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees]
-    told["state"] = facts.state or None
-    return json.dumps(told, indent=1).encode("ascii")
+            values[key] = percent_escape(value) if isinstance(value, bytes) else value
+    values["trees"] = [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees]
+    values["state"] = facts.state or None
+    return json.dumps(values, indent=1).encode("ascii")
 
 
 def environment(stage: model.HookStage, site: model.HookSite, facts: model.HookFacts) -> tuple[tuple[str, str], ...]:
@@ -108,7 +108,7 @@ _VARIABLES = (
 """Facts that are variables as they are, but for the reason."""
 
 
-def problem_words(found: model.HooksFound) -> tuple[str, ...]:
+def describe_problems(found: model.HooksFound) -> tuple[str, ...]:
     """Each problem with its fix, in one sentence."""
     return tuple(f"the hook {show(one.path)} {one.message}: {one.fix}" for one in found.problems)
 

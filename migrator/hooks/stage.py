@@ -33,7 +33,7 @@ _SUFFIX = b".d"
 
 
 def find_below(directory: bytes) -> model.HooksFound:
-    """The hooks in the stages below a directory, and what forbids to call any. Only root and this user may own or change what
+    """The hooks in the stages below a directory, and the problems that forbid to call any. Only root and this user may own or change what
     is on the way to a hook; the directory and everything below it are no symlinks. Blocking.
     """
     hooks: list[model.Hook] = []
@@ -212,7 +212,7 @@ def refuse_hooks(found: model.HooksFound) -> None:
     """Raise Refused with every problem, if there is any."""
     if found.problems:
         raise Refused(
-            "; ".join(rules.problem_words(found)),
+            "; ".join(rules.describe_problems(found)),
             cause="a hook runs with the rights of this program: its name, mode, owner and directory must be as docs/hooks.md describes",
             hint="fix each as described (`migrator doctor` lists them too), then run the same command again",
         )
@@ -269,13 +269,13 @@ class StepHooks(Struct, frozen=True, kw_only=True):
             await check()
 
     async def begin(self, steps: Collection[model.HookStep]) -> None:
-        """Check all hooks before anything is started, and end what killed runs left of calls around these steps.
+        """Check all hooks before anything is started, and end the orphaned calls of killed runs around these steps.
         Calls around other steps are left to their own verbs.
 
         Raises Refused if there is a problem with a hook, or if a process of an earlier call cannot be ended.
         """
         found = await find_hooks(self.hooks, self.ports.blocking)
-        for problem in rules.problem_words(found):
+        for problem in rules.describe_problems(found):
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
         unfinished = self.records.unfinished(steps)
@@ -365,7 +365,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
     async def _hooks_of(
         self, step: HookedStep, *, stoppable: bool
     ) -> tuple[tuple[model.Hook, ...], tuple[model.Hook, ...]] | None:
-        """The `pre` and `post` hooks of a step now; None if there is a problem with any hook and the step must go on."""
+        """The `pre` and `post` hooks of a step now; None if there is a problem with any hook and the step must continue."""
         try:
             found = await find_hooks(self.hooks, self.ports.blocking)
             refuse_hooks(found)

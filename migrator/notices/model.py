@@ -21,7 +21,7 @@ CALENDAR = "cutovers.ics"
 
 
 class MoveState(StrEnum):
-    """Where a tree is on its way: `waiting` for its copy, `copied` and waiting for an announcement, `announced`, `moving`
+    """The progress of a tree: `waiting` for its copy, `copied` and waiting for an announcement, `announced`, `moving`
     (its user may be frozen), `moved`.
     """
 

@@ -119,8 +119,8 @@ class _Known:
 
     def event(self, one: TreeStatus) -> CalendarEvent | None:
         """The announced cutover of a tree, also one that is over."""
-        told = self._told.get(one.tree.path, ())
-        return _event(self._facts.place, one.tree, told, self._freeze_s(one)) if told else None
+        announcements = self._told.get(one.tree.path, ())
+        return _event(self._facts.place, one.tree, announcements, self._freeze_s(one)) if announcements else None
 
     def _freeze_s(self, one: TreeStatus) -> float | None:
         status = self._facts.status
@@ -128,15 +128,15 @@ class _Known:
 
     def _standing(self, one: TreeStatus) -> tuple[MoveState, float | None]:
         """The state of a tree, and the time that is certain: that of its move, or the announced one."""
-        newest, told = self._facts.cutovers.get(one.tree.path), self._told.get(one.tree.path, ())
+        newest, announcements = self._facts.cutovers.get(one.tree.path), self._told.get(one.tree.path, ())
         if newest is not None and newest.state in SETTLED_STATES:
             return MoveState.MOVED, newest.let_in_s
         if newest is not None and newest.under_way:
             return MoveState.MOVING, newest.frozen_since_s
         # A time that was missed, or an attempt that was given up after it, needs a new announcement.
         missed_s = self._facts.status.at_s - _MISSED_S
-        if told and told[-1].begins_at_s > max(missed_s, -inf if newest is None else newest.since_s):
-            return MoveState.ANNOUNCED, told[-1].begins_at_s
+        if announcements and announcements[-1].begins_at_s > max(missed_s, -inf if newest is None else newest.since_s):
+            return MoveState.ANNOUNCED, announcements[-1].begins_at_s
         return MoveState.COPIED if one.state in _COPIED else MoveState.WAITING, None
 
 
@@ -210,15 +210,15 @@ def _scheduled(plan: Plan) -> Mapping[int, float]:
 
 
 def _event(
-    place: NoticePlace, tree: UserTree, told: Sequence[AnnouncementRecord], freeze_s: float | None
+    place: NoticePlace, tree: UserTree, announcements: Sequence[AnnouncementRecord], freeze_s: float | None
 ) -> CalendarEvent:
-    times = [one.begins_at_s for one in told]
+    times = [one.begins_at_s for one in announcements]
     old_path, new_path = (clean(show(join(root, tree.path))) for root in (place.source_root, place.target_root))
     user = clean(tree.user)
     return CalendarEvent(
         uid=f"{_event_id(place.site_id, tree.path)}@migrator",
         sequence=sum(one != before for before, one in pairwise(times)),
-        stamp_at_s=told[-1].at_s,
+        stamp_at_s=announcements[-1].at_s,
         begins_at_s=times[-1],
         duration_s=freeze_s,
         summary=f"{clean(place.site)}: {user} moves to the new file system",

@@ -32,9 +32,9 @@ _ADVICE: Mapping[SurpriseKind, tuple[str, str]] = {
 def notice_document(notice: UserNotice) -> document.Document:
     """The page and the mail of one user."""
     moved = all(tree.state is MoveState.MOVED for tree in notice.trees)
-    words = "your files have moved" if moved else "your files move to the new file system"
+    heading = "your files have moved" if moved else "your files move to the new file system"
     return document.Document(
-        title=document.clean(f"{notice.site}: {words}"),
+        title=document.clean(f"{notice.site}: {heading}"),
         subtitle=document.clean(f"for {notice.user}, as of {document.when(notice.made_at_s)}"),
         sections=tuple(section for tree in notice.trees for section in _tree(tree, alone=len(notice.trees) == 1)),
     )

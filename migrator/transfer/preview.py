@@ -2,7 +2,7 @@
 
 from migrator.core.states import PassKind
 from migrator.hooks.model import HookEvent, HookStep
-from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
+from migrator.hooks.rules import describe_problems, in_order, shown, would_be_called
 from migrator.hooks.stage import Hooks, called_hooks, find_hooks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
@@ -68,7 +68,7 @@ async def _preview_hooks(
 ) -> tuple[tuple[str, ...], transfer.GuardFinding]:
     """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
     found = await find_hooks(hooks, world.blocking)
-    finding = transfer.GuardFinding(guard="hooks", problems=problem_words(found))
+    finding = transfer.GuardFinding(guard="hooks", problems=describe_problems(found))
     if not idle:
         return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
     owed: list[str] = []

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.hooks import model
 from migrator.hooks import rules as hooks_rules
-from migrator.hooks.rules import problem_words, would_be_called
+from migrator.hooks.rules import describe_problems, would_be_called
 from migrator.hooks.stage import Hooks
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
@@ -151,7 +151,7 @@ def test_files_that_are_no_hooks_are_refused_with_a_remedy(hooks: Directory) -> 
     (stage / "10-hook~").touch(mode=0o666)
     for name in ("pre-bach.d", "pre-fail.d", "x.d"):
         (hooks.path / name).mkdir()
-    assert problem_words(hooks.programs.find()) == tuple(
+    assert describe_problems(hooks.programs.find()) == tuple(
         f"the hook {hooks.path}/{words}"
         for words in (
             "pre-bach.d is named for no stage: rename it to pre-batch.d",
