@@ -183,9 +183,13 @@ def test_a_machine_is_migrated_by_the_package_and_upgraded_meanwhile(built: Buil
     assert "etc/migrator/site.toml" in left
 
 
+def commands_of(page: str, section: str) -> list[str]:
+    text = (packages.ROOT / page).read_text(encoding="utf-8").partition(f"## {section}")[2].partition("\n## ")[0]
+    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
+
+
 def test_the_readme_can_be_tried_by_copy_and_paste(built: Built, bare_machine: Machine) -> None:
-    section = (packages.ROOT / "README.md").read_text(encoding="utf-8").partition("## Try it")[2].partition("\n## ")[0]
-    commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    commands = commands_of("README.md", "Try it")
     assert len(commands) <= 6
     home = bare_machine.root / "root"
     shutil.copy(built.first, home)
@@ -200,6 +204,16 @@ def test_the_readme_can_be_tried_by_copy_and_paste(built: Built, bare_machine: M
     assert (new / "bob/hostname").read_text() == "changed"
     report = json.loads(bare_machine.works("bash", "-c", "cd /root/trial && migrator report --json"))
     assert report
+
+    further = commands_of("docs/getting-started.md", "The trial to its end")
+    (confirming,) = (number for number, command in enumerate(further) if "CHECKSUM" in command)
+    shown = bare_machine.works("bash", "-c", "cd /root/trial\nset -e\n" + "\n".join(further[:confirming]))
+    (checksum,) = re.findall(r"--confirm ([0-9a-f]+)", shown)
+    last = "\n".join(further[confirming:]).replace("CHECKSUM", checksum)
+    bare_machine.works("bash", "-c", "cd /root/trial\nset -e\n" + last)
+    assert (home / "trial/users/alice").readlink() == Path("/root/trial/new/home/alice")
+    assert list(old.iterdir()) == []
+    assert (new / "bob/hostname").read_text() == "changed"
 
 
 def test_the_package_needs_neither_pip_nor_a_compiler_nor_paths_of_the_build(built: Built) -> None:
