@@ -13,7 +13,7 @@ help:
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/development/performance.md (options: BENCH='--keep')"
 	@echo "make packages  sdist, wheel, .deb and .rpm with checksums and a list of components in dist/"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv (PACKAGES=program: without tools of tests)"
-	@echo "make docs    docs/cli.md, docs/configuration.md, docs/schemas and plans/sample.json, which are made by the program"
+	@echo "make docs    docs/cli.md, docs/configuration.md, docs/metrics.md, docs/schemas and plans/sample.json, which are made by the program"
 	@echo "make manual  the manual as a site, in build/manual"
 	@echo "make locks   the locks with hashes, from pyproject.toml (LOCKS='--upgrade-package NAME' takes its newest version)"
 	@echo "make format  the code in its one form"

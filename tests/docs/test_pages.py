@@ -24,7 +24,7 @@ from migrator.site.config import SECTIONS
 from migrator.site.load import load_site
 from tools.json_schemas import structs
 from tools.locks import locked
-from tools.reference_pages import render_cli_reference, render_reference, verbs
+from tools.reference_pages import render_cli_reference, render_metrics_reference, render_reference, verbs
 from tools.sample_plan import sample_plan
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +36,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
     [
         ("docs/cli.md", render_cli_reference),
         ("docs/configuration.md", render_reference),
+        ("docs/metrics.md", render_metrics_reference),
         ("plans/sample.json", lambda: write_document(sample_plan())[0]),
     ],
 )
@@ -233,13 +234,7 @@ def test_it_names_metrics_and_labels_that_there_are(where: str, expression: str)
     assert grouped(expression) <= LABELS, where
 
 
-def test_the_page_has_every_metric_as_it_is_and_no_other() -> None:
-    rows = set(re.findall(r"^- `migrator_.*$", MONITORING_PAGE, re.MULTILINE))
-    wanted = {
-        f"- `{spec.name}` ({', '.join([spec.kind.value, *(f'`{label}`' for label in spec.labels)])}): {spec.help}"
-        for spec in CATALOGUE
-    }
-    assert rows == wanted
+def test_the_page_names_metrics_that_there_are() -> None:
     assert set(re.findall(r"\bmigrator_\w+", MONITORING_PAGE)) <= set(EXPOSED) | {spec.name for spec in CATALOGUE}
 
 
