@@ -25,7 +25,7 @@ from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
 from migrator.site.model import ReapAction
-from migrator.transfer import guards
+from migrator.transfer import layouts
 from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.delta import DeltaPass
 from migrator.transfer.model import RunStopped, StopReason
@@ -293,7 +293,7 @@ async def test_only_the_seed_pass_makes_directories_of_the_plan(
     async def lay_out(invocation: RunInvocation, _: str, trees: Collection[bytes]) -> None:
         called.append((invocation, trees))
 
-    monkeypatch.setattr(guards, "lay_out", lay_out)
+    monkeypatch.setattr(layouts, "lay_out", lay_out)
     await world.run()
     ((invocation, trees),) = called
     assert trees == [ALICE]
