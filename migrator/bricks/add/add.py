@@ -175,8 +175,8 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
     """The first step that the call would make. Changes neither Gluster nor the ledger."""
     record = known or _planned(call, state)
     addition = AdditionProcedure(call=call)
-    seen = await addition.snapshots.take(record)
-    step = addition.next_step(record, seen)
+    snapshot = await addition.snapshots.take(record)
+    step = addition.next_step(record, snapshot)
     if isinstance(step, Halt):
         return addition.summary(record, halted(step))
     if isinstance(step, Finished):
@@ -187,7 +187,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
         return addition.summary(record, replace(end, words=words))
     if step.step is not model.AdditionStep.PREPARE:
         return addition.summary(record, end)
-    problems = () if seen is None else problems_before(record, seen, call.request.wish, prepared=True)
+    problems = () if snapshot is None else problems_before(record, snapshot, call.request.wish, prepared=True)
     if problems and not await _prepares(call):
         return addition.summary(record, halted(against(record, problems)))
     more = ", and the pre-add hooks have to fix these problems" if problems else ""
@@ -319,8 +319,8 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
     async def snapshot(self, record: model.AdditionRecord) -> AdditionSnapshot | None:
         return await self.snapshots.take(record)
 
-    def next_step(self, record: model.AdditionRecord, seen: AdditionSnapshot | None) -> model.Step:
-        return rules.next_step(record, seen, self.call.request.wish, begins=not self._begun)
+    def next_step(self, record: model.AdditionRecord, snapshot: AdditionSnapshot | None) -> model.Step:
+        return rules.next_step(record, snapshot, self.call.request.wish, begins=not self._begun)
 
     async def prepare(
         self, record: model.AdditionRecord, act: model.AdditionAct, _: AdditionSnapshot | None
@@ -374,7 +374,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         if act.step is model.AdditionStep.GIVE_UP:
             await self.moves.restore_throttle(record)
         if act.seen_done or act.step is model.AdditionStep.GIVE_UP:
-            return Done(words=act.reason or ("seen to be done" if act.step is model.AdditionStep.ADD else ""))
+            return Done(words=act.reason or ("found done" if act.step is model.AdditionStep.ADD else ""))
         deeds = {
             model.AdditionStep.RESET: self._reset,
             model.AdditionStep.TAKE_BACK: self._take_back,
@@ -420,10 +420,10 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
 
     async def _check_again(self, record: model.AdditionRecord) -> None:
         """Repeat the preflight checks. Raises Refused if one fails."""
-        seen = await self.snapshots.take(record)
+        snapshot = await self.snapshots.take(record)
         problems: tuple[str, ...] = ("the state of the volume is unknown",)
-        if seen is not None:
-            problems = problems_before(record, seen, self.call.request.wish, prepared=True)
+        if snapshot is not None:
+            problems = problems_before(record, snapshot, self.call.request.wish, prepared=True)
         if problems:
             hint = OFFLINE_HINT if record.in_place else "fix the problems, then run the same command again"
             raise Refused("; ".join(problems), hint=hint)
@@ -476,18 +476,18 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         call, heard_s, began_s = self.call, self.call.now_s(), self.call.ports.clock.monotonic_s()
         async with probing(call.ports.probing), restoring_directories(call, record):
             while True:
-                seen, now_s = await self.snapshots.take(record), call.now_s()
-                if seen is not None and seen.progress is not None and seen.progress.counters:
-                    heard_s, progress = now_s, seen.progress
+                snapshot, now_s = await self.snapshots.take(record), call.now_s()
+                if snapshot is not None and snapshot.progress is not None and snapshot.progress.counters:
+                    heard_s, progress = now_s, snapshot.progress
                     self.records.add_samples(record.id, samples_of(progress, now_s))
                     found = standing(record, self.records.samples(record.id))
                     # A rebalance determines only while it runs which files it moves.
                     self.moves.show(
                         found, record.state.value, self.call.ports.clock.monotonic_s() - began_s, totals=False
                     )
-                    if not progress.moving or seen.stalled or progress.task_id != record.notes.task_id:
+                    if not progress.moving or snapshot.stalled or progress.task_id != record.notes.task_id:
                         return Done()
-                gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
+                gone = snapshot is not None and not any(task.kind is TaskKind.REBALANCE for task in snapshot.tasks)
                 if gone or now_s - heard_s > _PATIENCE_S:
                     return Done()
                 await self.moves.follow_throttle(record)

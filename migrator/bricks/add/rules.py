@@ -67,35 +67,35 @@ def give_up(reason: str) -> model.AdditionAct:
     return _act(_A.GIVE_UP, reason=reason)
 
 
-def next_in_place(record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish) -> model.Step:
+def next_in_place(record: model.AdditionRecord, snapshot: AdditionSnapshot, wish: model.Wish) -> model.Step:
     """Return the next step of an in-place replacement, in every state before the last ones."""
     name = record.bricks[0]
-    brick = next((one for one in seen.state.bricks if one.name == name), None)
+    brick = next((one for one in snapshot.state.bricks if one.name == name), None)
     if brick is None and record.state in model.UNTOUCHED_STATES:
-        return rules_guards.against(record, problems_before(record, seen, wish, prepared=False))
+        return rules_guards.against(record, problems_before(record, snapshot, wish, prepared=False))
     if brick is None:
         # Gluster does not list the brick for a moment while the commit puts it in.
         words = f"{name} is not in volume {record.volume}: it was removed outside of this program"
         return halt_until(words, "see `gluster volume info`, correct it by hand", look_again=True)
     if record.state is _S.TAKING_BACK:
-        return _taking_back(record, seen, brick)
+        return _taking_back(record, snapshot, brick)
     if wish.take_back:
-        return _take_back(record, seen, brick)
-    place = seen.place(name)
+        return _take_back(record, snapshot, brick)
+    place = snapshot.place(name)
     if record.state in model.IN_STATES:
-        return _in_again(record, seen, brick, place)
+        return _in_again(record, snapshot, brick, place)
     if brick.online is None:
         words, remedy = f"the state of brick {name} is unknown", f"see that glusterd runs on {brick.host}"
         return halt_until(words, remedy, look_again=True)
     if record.state in (_S.PREPARED, _S.ADDING):
-        return _put_in(record, seen, wish, brick, place)
+        return _put_in(record, snapshot, wish, brick, place)
     if record.state in model.REVERSIBLE_STATES and brick.online and _is_another(record, place):
         return _act(_A.ADD, seen_done=True)
     if record.state is _S.RESETTING and not brick.online:
         return _act(_A.RESET, seen_done=True)
     if record.state in (_S.OFFLINE, _S.PREPARING) and not brick.online:
-        return _unless_refused(_A.PREPARE, record, seen, wish)
-    return _unless_refused(_A.RESET, record, seen, wish)
+        return _unless_refused(_A.PREPARE, record, snapshot, wish)
+    return _unless_refused(_A.RESET, record, snapshot, wish)
 
 
 def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
@@ -110,17 +110,17 @@ def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
 def _unless_refused(
     step: model.AdditionStep,
     record: model.AdditionRecord,
-    seen: AdditionSnapshot,
+    snapshot: AdditionSnapshot,
     wish: model.Wish,
     *,
     prepared: bool = False,
 ) -> model.Step:
-    problems = problems_before(record, seen, wish, prepared=prepared)
+    problems = problems_before(record, snapshot, wish, prepared=prepared)
     return rules_guards.against(record, problems) if problems else _act(step)
 
 
 def _put_in(
-    record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish, brick: Brick, place: NewPlace
+    record: model.AdditionRecord, snapshot: AdditionSnapshot, wish: model.Wish, brick: Brick, place: NewPlace
 ) -> model.Step:
     if place.unread:
         words = f"the content of {brick.name} is unknown: {place.unread}"
@@ -128,17 +128,17 @@ def _put_in(
     new = _is_new(record, place)
     if brick.online and not new:
         # The old disk was mounted again, so the brick serves its old content: nothing was put in.
-        return _unless_refused(_A.RESET, record, seen, wish)
+        return _unless_refused(_A.RESET, record, snapshot, wish)
     if brick.online or (new and place.volume_id and place.entries):
         # If it is down, it was healed from the other copies before.
         return _act(_A.ADD, seen_done=True)
-    if any(rules_guards.place_problems(record, seen, wish)):
+    if any(rules_guards.place_problems(record, snapshot, wish)):
         # The place was right before. After a reboot the hooks may mount it again.
         return _act(_A.RESET, seen_done=True) if record.state is _S.ADDING else _act(_A.PREPARE)
-    return _unless_refused(_A.ADD, record, seen, wish)
+    return _unless_refused(_A.ADD, record, snapshot, wish)
 
 
-def _in_again(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick, place: NewPlace) -> model.Step:
+def _in_again(record: model.AdditionRecord, snapshot: AdditionSnapshot, brick: Brick, place: NewPlace) -> model.Step:
     if not place.unread and not _is_new(record, place):
         where = f"{brick.host}:{place.mount or '/'}"
         return halt_until(
@@ -146,7 +146,7 @@ def _in_again(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick
             "its content may be incomplete. End the brick's process, mount the file system that was put in, "
             f"start the brick (`gluster volume start {record.volume} force`)",
         )
-    return _act(_A.HEAL, seen_done=bool(brick.online) and healed(record, seen.state))
+    return _act(_A.HEAL, seen_done=bool(brick.online) and healed(record, snapshot.state))
 
 
 def _is_new(record: model.AdditionRecord, place: NewPlace) -> bool:
@@ -160,7 +160,7 @@ def _is_another(record: model.AdditionRecord, place: NewPlace) -> bool:
     return bool(before and place.own and place.filesystem_id not in ("", before))
 
 
-def _take_back(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> model.Step:
+def _take_back(record: model.AdditionRecord, snapshot: AdditionSnapshot, brick: Brick) -> model.Step:
     if record.state in model.UNTOUCHED_STATES:
         return Halt(words=f"there is nothing to take back: {brick.name} was not taken offline", hint="")
     # Once the brick was healed on another disk, the other copies may have dropped the pending heals of the old disk.
@@ -169,34 +169,34 @@ def _take_back(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Bric
             words=f"{brick.name} is {record.state.value}: a new file system was put in, or may have been",
             hint="its old content may be incomplete: run the same command without --take-back",
         )
-    return _serve_again(record, seen, brick)
+    return _serve_again(record, snapshot, brick)
 
 
-def _serve_again(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> model.Step:
-    if reason := _gone(record, seen, brick):
+def _serve_again(record: model.AdditionRecord, snapshot: AdditionSnapshot, brick: Brick) -> model.Step:
+    if reason := _gone(record, snapshot, brick):
         words = f"{brick.name} cannot serve again what it held: {reason}"
         return halt_until(words, "mount its old file system there (or continue with a new one, without --take-back)")
     return _act(_A.TAKE_BACK, seen_done=bool(brick.online))
 
 
-def _gone(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> str:
+def _gone(record: model.AdditionRecord, snapshot: AdditionSnapshot, brick: Brick) -> str:
     """Return why the brick's old content is not there; empty if it is."""
-    place = seen.place(brick.name)
+    place = snapshot.place(brick.name)
     if place.unread:
         return f"its content is unknown ({place.unread})"
     if not place.own:
         return f"no file system is mounted at {path_of(brick.name)}"
-    if place.volume_id != seen.state.volume_id.replace("-", "") or not place.has_gluster_directory:
+    if place.volume_id != snapshot.state.volume_id.replace("-", "") or not place.has_gluster_directory:
         return "what is mounted there is no brick of this volume"
     if _is_another(record, place):
         return "another file system is mounted there than before"
     return ""
 
 
-def _taking_back(record: model.AdditionRecord, seen: AdditionSnapshot, brick: Brick) -> model.Step:
+def _taking_back(record: model.AdditionRecord, snapshot: AdditionSnapshot, brick: Brick) -> model.Step:
     if not brick.online:
-        return _serve_again(record, seen, brick)
-    step, result = (_A.FINISH, _S.TAKEN_BACK) if healed(record, seen.state) else (_A.HEAL, _S.TAKING_BACK)
+        return _serve_again(record, snapshot, brick)
+    step, result = (_A.FINISH, _S.TAKEN_BACK) if healed(record, snapshot.state) else (_A.HEAL, _S.TAKING_BACK)
     return Act(step=step, intent=_S.TAKING_BACK, result=result)
 
 
@@ -213,18 +213,18 @@ def _begin(running: model.AdditionState, **facts: Any) -> model.AdditionAct:  # 
 
 
 def watched(
-    record: model.AdditionRecord, seen: AdditionSnapshot, running: model.AdditionState, *, anew: bool = False
+    record: model.AdditionRecord, snapshot: AdditionSnapshot, running: model.AdditionState, *, anew: bool = False
 ) -> model.Step:
     """Begin, watch or end the task of the state `running`. With `anew`, a listed task counts as an earlier one, and
     nothing begins while it runs.
     """
     notes, name = record.notes, _TASKS[running][2]
-    if missing := parts_missing(seen.state):
+    if missing := parts_missing(snapshot.state):
         words = f"the state of the {name} of volume {record.volume} is unknown: not every host answers"
         return halt_until(words, "bring glusterd and the bricks up on every host", reasons=missing, look_again=True)
-    if busy := [one for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE]:
+    if busy := [one for one in snapshot.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE]:
         return _busy(record, busy[0].text)
-    task = next((one for one in seen.tasks if one.kind is TaskKind.REBALANCE), None)
+    task = next((one for one in snapshot.tasks if one.kind is TaskKind.REBALANCE), None)
     if task is None:
         if notes.task_id and not anew:
             return give_up(f"the {name} was stopped outside of this program, or Gluster has lost it")
@@ -236,19 +236,19 @@ def watched(
         return _busy(record, f"{task.text}: {task.id}{lost}")
     if task.id != notes.task_id:
         return _begin(running, seen_done=True, task_id=task.id)
-    return _own(record, seen, running, task)
+    return _own(record, snapshot, running, task)
 
 
 def _own(
-    record: model.AdditionRecord, seen: AdditionSnapshot, running: model.AdditionState, task: VolumeTask
+    record: model.AdditionRecord, snapshot: AdditionSnapshot, running: model.AdditionState, task: VolumeTask
 ) -> model.Step:
-    progress, (step, result, name) = seen.progress, _TASKS[running]
+    progress, (step, result, name) = snapshot.progress, _TASKS[running]
     if progress is None or progress.task_id != task.id or not progress.counters:
         words, remedy = f"the progress of the {name} of volume {record.volume} is unknown", "check"
         return halt_until(words, f"{remedy} `gluster volume rebalance {record.volume} status`", look_again=True)
     if progress.moving:
-        if seen.stalled:
-            return give_up(f"the {name} is stalled: {seen.stalled}; {rebalance_remedy(record.volume)}")
+        if snapshot.stalled:
+            return give_up(f"the {name} is stalled: {snapshot.stalled}; {rebalance_remedy(record.volume)}")
         return Act(step=_A.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, moves_files=running is _S.BALANCING)):
         return give_up(f"{name}: {'; '.join(problems)}")
@@ -295,9 +295,9 @@ GROWN_SHARE = 0.8
 
 
 def next_step(
-    record: model.AdditionRecord, seen: AdditionSnapshot | None, wish: model.Wish, *, begins: bool = False
+    record: model.AdditionRecord, snapshot: AdditionSnapshot | None, wish: model.Wish, *, begins: bool = False
 ) -> model.Step:
-    """Return the next step. `seen` is None if Gluster does not answer. A failed addition waits, unless the call
+    """Return the next step. `snapshot` is None if Gluster does not answer. A failed addition waits, unless the call
     `begins`.
     """
     state = record.state
@@ -310,23 +310,23 @@ def next_step(
     if state is _S.FAILED and not begins:
         words = f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}"
         return halt_until(words, "fix that")
-    if seen is None:
+    if snapshot is None:
         return volume_unknown(record)
-    if halt := wrong_volume(record, seen.state, started=record.side is model.AdditionSide.SOURCE):
+    if halt := wrong_volume(record, snapshot.state, started=record.side is model.AdditionSide.SOURCE):
         return halt
     if record.side is model.AdditionSide.TARGET:
-        return _to_target(record, seen)
+        return _to_target(record, snapshot)
     if record.in_place:
-        return next_in_place(record, seen, wish)
-    bricks = membership(record, seen.state)
+        return next_in_place(record, snapshot, wish)
+    bricks = membership(record, snapshot.state)
     inside = bricks is Membership.IN
-    if bricks is Membership.SOME or (inside and any(one.name == record.instead_of for one in seen.state.bricks)):
+    if bricks is Membership.SOME or (inside and any(one.name == record.instead_of for one in snapshot.state.bricks)):
         return only_some(record)
     if state is _S.FAILED and inside:
-        return _after_addition(record, seen)
+        return _after_addition(record, snapshot)
     if state in model.IN_STATES:
-        return _in_the_volume(record, seen, wish) if inside else give_up(_TAKEN_OUT)
-    return _act(_A.ADD, seen_done=True) if inside else _before(record, seen, wish)
+        return _in_the_volume(record, snapshot, wish) if inside else give_up(_TAKEN_OUT)
+    return _act(_A.ADD, seen_done=True) if inside else _before(record, snapshot, wish)
 
 
 def grown(
@@ -355,64 +355,64 @@ def may_add(record: model.AdditionRecord) -> bool:
 
 
 def problems_before(
-    record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish, *, prepared: bool
+    record: model.AdditionRecord, snapshot: AdditionSnapshot, wish: model.Wish, *, prepared: bool
 ) -> tuple[str, ...]:
     """Yield every reason against adding now, with `prepared` also those about the places of the bricks."""
     if record.side is model.AdditionSide.TARGET:
-        return tuple(rules_guards.target_problems(record, seen, prepared=prepared))
+        return tuple(rules_guards.target_problems(record, snapshot, prepared=prepared))
     found = [
-        *rules_guards.health_problems(record, seen),
+        *rules_guards.health_problems(record, snapshot),
         *(
-            rules_guards.swap_problems(record, seen)
+            rules_guards.swap_problems(record, snapshot)
             if record.instead_of
-            else rules_guards.before_problems(record, seen, wish)
+            else rules_guards.before_problems(record, snapshot, wish)
         ),
-        *(rules_guards.place_problems(record, seen, wish) if prepared else ()),
+        *(rules_guards.place_problems(record, snapshot, wish) if prepared else ()),
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _before(record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish) -> model.Step:
+def _before(record: model.AdditionRecord, snapshot: AdditionSnapshot, wish: model.Wish) -> model.Step:
     # The place was right when it was prepared. After a reboot the hooks may mount it again.
     if record.state in (_S.PLANNED, _S.PREPARING, _S.FAILED) or (
-        record.state is _S.PREPARED and any(rules_guards.place_problems(record, seen, wish))
+        record.state is _S.PREPARED and any(rules_guards.place_problems(record, snapshot, wish))
     ):
-        return _unless_refused(_A.PREPARE, record, seen, wish)
-    return _unless_refused(_A.ADD, record, seen, wish, prepared=True)
+        return _unless_refused(_A.PREPARE, record, snapshot, wish)
+    return _unless_refused(_A.ADD, record, snapshot, wish, prepared=True)
 
 
-def _to_target(record: model.AdditionRecord, seen: AdditionSnapshot) -> model.Step:
-    mounted = all(disk.mount or disk.unread for disk in seen.disks.values())
+def _to_target(record: model.AdditionRecord, snapshot: AdditionSnapshot) -> model.Step:
+    mounted = all(disk.mount or disk.unread for disk in snapshot.disks.values())
     prepared = record.state not in (_S.PLANNED, _S.PREPARING) and (mounted or record.state is _S.HANDING)
-    if problems := tuple(rules_guards.target_problems(record, seen, prepared=prepared)):
+    if problems := tuple(rules_guards.target_problems(record, snapshot, prepared=prepared)):
         return rules_guards.against(record, problems)
     # After a reboot the hooks may mount it again. They are also called again after a crash while they hand it over: growth
     # meanwhile does not prove that they had finished.
     return _act(_A.HAND_OVER if prepared else _A.PREPARE)
 
 
-def _in_the_volume(record: model.AdditionRecord, seen: AdditionSnapshot, wish: model.Wish) -> model.Step:
-    leaving = remove_brick_of(seen.tasks, record.bricks)
+def _in_the_volume(record: model.AdditionRecord, snapshot: AdditionSnapshot, wish: model.Wish) -> model.Step:
+    leaving = remove_brick_of(snapshot.tasks, record.bricks)
     if leaving is not None:
         words = f"{', '.join(leaving.bricks)} is being drained again, outside of this operation"
         return halt_until(words, "finish or stop that drain (`migrator brick list`)", look_again=True)
     if record.state in (_S.ADDED, _S.HEALING):
-        return _after_addition(record, seen)
+        return _after_addition(record, snapshot)
     if record.state is _S.LAYOUT:
-        return watched(record, seen, _S.LAYOUT)
+        return watched(record, snapshot, _S.LAYOUT)
     if not wish.rebalance:
-        task = next((one for one in seen.tasks if one.id == record.notes.task_id), None)
+        task = next((one for one in snapshot.tasks if one.id == record.notes.task_id), None)
         if task is not None and task.unfinished:
             remedy = f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end"
             return halt_until(f"a rebalance is in progress, and none is wanted: {task.id}", remedy)
         return _finish(record.state)
-    return watched(record, seen, _S.BALANCING, anew=record.state is _S.LAID_OUT)
+    return watched(record, snapshot, _S.BALANCING, anew=record.state is _S.LAID_OUT)
 
 
-def _after_addition(record: model.AdditionRecord, seen: AdditionSnapshot) -> model.Step:
+def _after_addition(record: model.AdditionRecord, snapshot: AdditionSnapshot) -> model.Step:
     if record.instead_of:
-        return _act(_A.HEAL, seen_done=healed(record, seen.state))
-    return watched(record, seen, _S.LAYOUT, anew=True)
+        return _act(_A.HEAL, seen_done=healed(record, snapshot.state))
+    return watched(record, snapshot, _S.LAYOUT, anew=True)
 
 
 def _finish(state: model.AdditionState) -> model.AdditionAct:

@@ -26,7 +26,7 @@ def describe_end(record: AdditionRecord) -> str:
     if record.state is AdditionState.FORGOTTEN:
         return f"the addition of {record.shown_bricks} was a mistake and is forgotten"
     if record.side is AdditionSide.TARGET:
-        return f"{record.shown_bricks} is part of the target, whose new capacity is seen"
+        return f"{record.shown_bricks} is part of the target, which shows the new capacity"
     if record.state is AdditionState.TAKEN_BACK:
         return f"{record.shown_bricks} serves its old content again, and is healed"
     if record.in_place:
@@ -60,22 +60,22 @@ SMALLEST_SHARE = 0.8
 """Share of the smallest other brick. Gluster places files by their names, so the smallest brick is full first."""
 
 
-def place_problems(record: AdditionRecord, seen: AdditionSnapshot, wish: Wish) -> Iterator[str]:
+def place_problems(record: AdditionRecord, snapshot: AdditionSnapshot, wish: Wish) -> Iterator[str]:
     """Yield the problems of the places of the new bricks."""
-    for place in map(seen.place, record.bricks):
+    for place in map(snapshot.place, record.bricks):
         if place.unread:
             yield f"the content of {place.name} is unknown: {place.unread}"
             continue
-        yield from _place(place, record, seen)
+        yield from _place(place, record, snapshot)
         if not wish.accept_unlike:
-            yield from _unlike(place, record, seen)
-    mounts = Counter((host_of(name), place.mount) for name, place in seen.places.items() if place.own)
+            yield from _unlike(place, record, snapshot)
+    mounts = Counter((host_of(name), place.mount) for name, place in snapshot.places.items() if place.own)
     for (host, mount), count in mounts.items():
         if count > 1:
             yield f"{count} of the new bricks are on one file system ({host}:{mount})"
 
 
-def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
+def _place(place: NewPlace, record: AdditionRecord, snapshot: AdditionSnapshot) -> Iterator[str]:
     path = path_of(place.name)
     if not place.own:
         yield (
@@ -102,7 +102,7 @@ def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> I
     if place.others:
         yield f"the file system of {place.name} has other entries: {', '.join(place.others[:3])}"
     if place.stale:
-        yield from _stale(place, seen)
+        yield from _stale(place, snapshot)
 
 
 def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
@@ -132,9 +132,9 @@ def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
     return record.state is AdditionState.ADDING and own and is_new and not place.entries
 
 
-def _stale(place: NewPlace, seen: AdditionSnapshot) -> Iterator[str]:
+def _stale(place: NewPlace, snapshot: AdditionSnapshot) -> Iterator[str]:
     """Give the command only if no volume has the brick."""
-    if seen.owners is None or place.name in seen.owners:
+    if snapshot.owners is None or place.name in snapshot.owners:
         yield f"{place.name} carries the marks of a brick, and its volume is unknown"
     elif place.marked_above:
         yield (
@@ -148,20 +148,20 @@ def _stale(place: NewPlace, seen: AdditionSnapshot) -> Iterator[str]:
         )
 
 
-def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
-    if seen.rooms is None:
+def _unlike(place: NewPlace, record: AdditionRecord, snapshot: AdditionSnapshot) -> Iterator[str]:
+    if snapshot.rooms is None:
         yield "the sizes of the other bricks are unknown: see `gluster volume status VOLUME detail`, or accept that with --accept-unlike"
         return
-    arbiters = {brick.name for brick in seen.state.bricks if brick.arbiter}
+    arbiters = {brick.name for brick in snapshot.state.bricks if brick.arbiter}
     left_out = {*arbiters, *record.bricks, record.instead_of}
-    rooms = [room for name, room in seen.rooms.items() if name not in left_out]
+    rooms = [room for name, room in snapshot.rooms.items() if name not in left_out]
     kinds = {room.filesystem for room in rooms if room.filesystem}
     if kinds and place.filesystem not in kinds:
         yield f"{place.name} is {place.filesystem}, and the other bricks are {', '.join(sorted(kinds))}: accept that with --accept-unlike"
     sizes = [room.total_bytes for room in rooms if room.total_bytes]
     if not sizes or place.total_bytes is None:
         yield f"the size of {place.name}, or of the other bricks, is unknown: accept that with --accept-unlike"
-    elif place.total_bytes < SMALLEST_SHARE * min(sizes) and not _arbiter(place.name, record, seen.state):
+    elif place.total_bytes < SMALLEST_SHARE * min(sizes) and not _arbiter(place.name, record, snapshot.state):
         yield (
             f"{place.name} has {format_size(place.total_bytes)}, and the smallest of the others {format_size(min(sizes))}: it "
             "would be full first; accept that with --accept-unlike"
@@ -184,20 +184,20 @@ _TWO = 2
 """Number of copies for which Gluster sets no quorum by default."""
 
 
-def health_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
+def health_problems(record: AdditionRecord, snapshot: AdditionSnapshot) -> Iterator[str]:
     """Yield the reasons why the volume is not healthy, and the tasks that move files."""
-    yield from condition_problems(seen.state, instead_of=record.instead_of)
-    yield from other_work(seen.tasks, seen.drains, seen.additions)
+    yield from condition_problems(snapshot.state, instead_of=record.instead_of)
+    yield from other_work(snapshot.tasks, snapshot.drains, snapshot.additions)
 
 
-def before_problems(record: AdditionRecord, seen: AdditionSnapshot, wish: Wish) -> Iterator[str]:
+def before_problems(record: AdditionRecord, snapshot: AdditionSnapshot, wish: Wish) -> Iterator[str]:
     """Yield the reasons why these bricks do not make whole sets that the volume can take."""
-    yield from _sets(record, seen.state)
-    yield from _foreign(record, seen)
+    yield from _sets(record, snapshot.state)
+    yield from _foreign(record, snapshot)
     if wish.rebalance:
-        hosts = {brick.host for brick in seen.state.bricks} | {host_of(name) for name in record.bricks}
-        yield from version_problems(seen.versions, hosts, otherwise="; --no-rebalance moves no file")
-    yield from strange_problems(seen.strange or ())
+        hosts = {brick.host for brick in snapshot.state.bricks} | {host_of(name) for name in record.bricks}
+        yield from version_problems(snapshot.versions, hosts, otherwise="; --no-rebalance moves no file")
+    yield from strange_problems(snapshot.strange or ())
 
 
 def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
@@ -227,10 +227,10 @@ def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
             yield f"host {host_of(name)} of the new brick is not connected"
 
 
-def swap_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
+def swap_problems(record: AdditionRecord, snapshot: AdditionSnapshot) -> Iterator[str]:
     """Yield the failed checks of replacing one brick by another."""
-    yield from _foreign(record, seen)
-    state = seen.state
+    yield from _foreign(record, snapshot)
+    state = snapshot.state
     old = record.instead_of
     names = [brick.name for brick in state.bricks]
     if old not in names:
@@ -253,7 +253,7 @@ def swap_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[st
     if not whole:
         yield f"no other copy of {old} is up: there is nothing to fill the new brick from"
     if record.in_place:
-        yield from _without(old, state, members, seen)
+        yield from _without(old, state, members, snapshot)
         return
     for name in record.bricks:
         if any(brick.host == host_of(name) for brick in members if brick.name != old):
@@ -261,9 +261,9 @@ def swap_problems(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[st
     yield from _hosts_known(record, state)
 
 
-def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSnapshot) -> Iterator[str]:
+def _without(away: str, state: VolumeState, members: Sequence[Brick], snapshot: AdditionSnapshot) -> Iterator[str]:
     """Yield the reasons why a set cannot be without one of its bricks for a while, or cannot fill it again."""
-    place = seen.place(away)
+    place = snapshot.place(away)
     if any(brick.name == away and brick.online for brick in members) and place.unread:
         yield f"the content of {away} is unknown: {place.unread}"
     if place.own and place.mount == path_of(away):
@@ -277,10 +277,10 @@ def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: Addi
         yield f"while {away} is away users could not write to its set: it has no quorum (cluster.quorum-type) without it"
     if is_on(options, "cluster.self-heal-daemon", default=True) is not True:
         yield "cluster.self-heal-daemon is not on: nothing would fill the new file system"
-    if seen.blamed is None:
+    if snapshot.blamed is None:
         yield f"the pending heals of the other copies of {away} are unknown: their hosts do not report them (see `migrator doctor`)"
         return
-    for name, entries in sorted(seen.blamed.items()):
+    for name, entries in sorted(snapshot.blamed.items()):
         if name != away and entries:
             yield (
                 f"{several(entries, 'entry', 'entries')} or more have pending heals on {name}: {away} may have their only good "
@@ -302,11 +302,11 @@ def has_quorum(members: Sequence[Brick], up: Sequence[Brick], options: Mapping[s
     return 2 * len(up) > len(members) or (2 * len(up) == len(members) and members[0] in up)
 
 
-def _foreign(record: AdditionRecord, seen: AdditionSnapshot) -> Iterator[str]:
-    if seen.owners is None:
+def _foreign(record: AdditionRecord, snapshot: AdditionSnapshot) -> Iterator[str]:
+    if snapshot.owners is None:
         yield "the volumes of the bricks of this pool are unknown: see `gluster volume info`"
     for name in record.bricks:
-        owner = (seen.owners or {}).get(name)
+        owner = (snapshot.owners or {}).get(name)
         if owner is not None and record.instead_of != name:
             yield f"{name} is a brick of volume {owner}"
     for name, count in Counter(record.bricks).items():
@@ -319,20 +319,20 @@ def disks_to_check(disks: Mapping[str, DiskFacts], *, prepared: bool) -> Mapping
     return {name: disk for name, disk in disks.items() if prepared or disk.mount or disk.unread}
 
 
-def target_problems(record: AdditionRecord, seen: AdditionSnapshot, *, prepared: bool) -> Iterator[str]:
+def target_problems(record: AdditionRecord, snapshot: AdditionSnapshot, *, prepared: bool) -> Iterator[str]:
     """Yield the reasons not to give bricks to the target, with `prepared` also that a file system is not mounted: the
     `pre-add` hooks make and mount it.
     """
     if record.instead_of is not None:
         yield "--instead-of is for bricks of the source"
-    yield from _foreign(record, seen)
-    for place in map(seen.place, record.bricks):
+    yield from _foreign(record, snapshot)
+    for place in map(snapshot.place, record.bricks):
         if place.served_by:
             yield f"a brick process serves {place.name} still (pid {place.served_by[0]})"
     if record.state is not AdditionState.HANDING:
         # A hook may have unmounted it, or written to it, before.
-        yield from disk_problems(disks_to_check(seen.disks, prepared=prepared))
-    yield from other_work(additions=seen.additions)
-    before = record.notes.room_before or seen.target
+        yield from disk_problems(disks_to_check(snapshot.disks, prepared=prepared))
+    yield from other_work(additions=snapshot.additions)
+    before = record.notes.room_before or snapshot.target
     if before is None or (before.total_bytes is None and before.storage_targets is None):
         yield "the size of the target is unknown: see `migrator doctor`"

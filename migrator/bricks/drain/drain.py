@@ -111,7 +111,7 @@ async def stop_drain(request: model.DrainRequest, ports: DrainPorts) -> model.Dr
     """
     requested, site = await _requested_bricks(request, ports), ports.ledger.site.required()
     known = requested.known
-    drained = {name for task in requested.seen.tasks if task.unfinished for name in task.bricks}
+    drained = {name for task in requested.snapshot.tasks if task.unfinished for name in task.bricks}
     if known is None or (known.state is model.DrainState.STOPPED and drained & set(requested.bricks)):
         raise UsageError(
             f"no drain of {', '.join(requested.bricks)} is in progress that this program began",
@@ -128,7 +128,7 @@ class _RequestedBricks(Struct, frozen=True, kw_only=True):
     """The bricks as the volume and the ledger have them."""
 
     state: VolumeState
-    seen: DrainSnapshot
+    snapshot: DrainSnapshot
     bricks: tuple[str, ...]
     known: model.DrainRecord | None
 
@@ -159,8 +159,10 @@ async def _requested_bricks(request: model.DrainRequest, ports: DrainPorts) -> _
     state, tasks = await ports.volume.state_and_tasks()
     bricks = tuple(dict.fromkeys(request.bricks))
     known = ports.ledger.drains.latest(state.volume_id, bricks)
-    seen = DrainSnapshot(state=state, tasks=tasks)
-    return _RequestedBricks(state=state, seen=seen, bricks=bricks if known is None else known.bricks, known=known)
+    snapshot = DrainSnapshot(state=state, tasks=tasks)
+    return _RequestedBricks(
+        state=state, snapshot=snapshot, bricks=bricks if known is None else known.bricks, known=known
+    )
 
 
 def _record(requested: _RequestedBricks, at_s: float) -> model.DrainRecord:
@@ -312,11 +314,11 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         self._hand_over = await self._hands_over(record)
         return await self.snapshots.take(record, hand_over=self._hand_over)
 
-    def next_step(self, record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
-        step = self.decide(record, seen)
-        if isinstance(step, Halt) and self._restarts_failed(record, seen):
+    def next_step(self, record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
+        step = self.decide(record, snapshot)
+        if isinstance(step, Halt) and self._restarts_failed(record, snapshot):
             self._restarts += 1
-            return rules.begin_again(record, seen)
+            return rules.begin_again(record, snapshot)
         if (
             isinstance(step, Act)
             and step.step is model.DrainStep.COMMIT
@@ -327,15 +329,15 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             return Finished(state=record.state, words=words)
         return step
 
-    def decide(self, record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+    def decide(self, record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
         """Return the next step of this call."""
         if self.back:
-            return next_step(record, seen) if record.is_reverted() else rules.begin_stop(record, seen)
+            return next_step(record, snapshot) if record.is_reverted() else rules.begin_stop(record, snapshot)
         if record.state is model.DrainState.FAILED and not self._begun:
-            return rules.begin_again(record, seen)
-        return next_step(record, seen, hand_over=self._hand_over)
+            return rules.begin_again(record, snapshot)
+        return next_step(record, snapshot, hand_over=self._hand_over)
 
-    def _restarts_failed(self, record: model.DrainRecord, seen: DrainSnapshot) -> bool:
+    def _restarts_failed(self, record: model.DrainRecord, snapshot: DrainSnapshot) -> bool:
         """Return whether this call restarts a drain that failed during it. It does so if no preflight check fails and
         an admin would do the same: Gluster moved all but a few files, broke off, lost its rebalance process, or reports
         no counters of a host that is up. A new task examines only the remaining files.
@@ -343,9 +345,9 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         if self.back or record.state is not model.DrainState.FAILED or self._restarts >= _RESTARTS:
             return False
         # If Gluster refuses the counters, it refuses a stop too.
-        silent = bool(seen.silent) and seen.progress is not None
-        return seen.preflight == () and (
-            rules.only_few_failed(seen) or rules.broke_off(seen) or bool(seen.lost) or silent
+        silent = bool(snapshot.silent) and snapshot.progress is not None
+        return snapshot.preflight == () and (
+            rules.only_few_failed(snapshot) or rules.broke_off(snapshot) or bool(snapshot.lost) or silent
         )
 
     def repeats_snapshot(
@@ -372,11 +374,13 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             return False
         return await self.snapshots.has_next_hook(record)
 
-    async def prepare(self, record: model.DrainRecord, act: model.DrainAct, seen: DrainSnapshot) -> model.DrainNotes:
+    async def prepare(
+        self, record: model.DrainRecord, act: model.DrainAct, snapshot: DrainSnapshot
+    ) -> model.DrainNotes:
         self._begun = True
         await self.moves.unshield(record)
         await self._lock(record, act)
-        notes = await self._notes_before(record, act, seen)
+        notes = await self._notes_before(record, act, snapshot)
         if act.step in (model.DrainStep.WIPE, model.DrainStep.HAND_OVER):
             await self._end_hooks(record)
         if act.step is model.DrainStep.WIPE:
@@ -416,15 +420,15 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             self._bricks_locked = False
 
     async def _notes_before(
-        self, record: model.DrainRecord, act: model.DrainAct, seen: DrainSnapshot
+        self, record: model.DrainRecord, act: model.DrainAct, snapshot: DrainSnapshot
     ) -> model.DrainNotes:
         """Return the facts to record with the intent."""
-        if act.step is not model.DrainStep.START or seen.state is None:
+        if act.step is not model.DrainStep.START or snapshot.state is None:
             return model.NO_DRAIN_NOTES
         notes = model.DrainNotes(
-            options=self.moves.throttle.before(seen.state) or record.notes.options or (),
-            volume_before=volume_fingerprint(seen.state),
-            volume_after=volume_fingerprint(drained(seen.state, record.bricks)),
+            options=self.moves.throttle.before(snapshot.state) or record.notes.options or (),
+            volume_before=volume_fingerprint(snapshot.state),
+            volume_after=volume_fingerprint(drained(snapshot.state, record.bricks)),
         )
         known = await self.snapshots.content(record)
         return notes if known is None else replace(notes, files=known[1].files, size_bytes=known[1].size_bytes)
@@ -530,16 +534,16 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         clock, moves = self.call.ports.clock, self.moves
         began_s = reported_s = clock.monotonic_s()
         while True:
-            seen, now_s = await self.snapshots.take(record), clock.monotonic_s()
-            task, progress = rules.own_task(record, seen), seen.progress
+            snapshot, now_s = await self.snapshots.take(record), clock.monotonic_s()
+            task, progress = rules.own_task(record, snapshot), snapshot.progress
             own = task is not None and task.id == record.notes.task_id
             counters = () if progress is None or not own else progress.counters
             if progress is not None and counters:
                 self.records.add_samples(record.id, samples_of(progress, self.call.now_s()))
                 moves.show(standing(record, self.snapshots.samples), "draining", now_s - began_s)
-            step, reporting = next_step(record, seen), len(counters) >= len(rules.hosts_of(record, seen.state))
-            hosts, silent_s = self.snapshots.silence(record, seen)
-            if reporting and rules.moves(seen) and not (seen.lost or seen.stalled):
+            step, reporting = next_step(record, snapshot), len(counters) >= len(rules.hosts_of(record, snapshot.state))
+            hosts, silent_s = self.snapshots.silence(record, snapshot)
+            if reporting and rules.moves(snapshot) and not (snapshot.lost or snapshot.stalled):
                 reported_s = now_s
                 moves.warn(record, "")
             elif hosts and isinstance(step, Act) and step.step is model.DrainStep.WATCH:
@@ -548,7 +552,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             elif isinstance(step, Halt) and step.look_again and not reporting and now_s - reported_s <= _PATIENCE_S:
                 moves.warn(record, "; ".join((step.words, *step.reasons)))
             else:
-                return own and not rules.moves(seen) and (reporting or rules.ended_badly(seen))
+                return own and not rules.moves(snapshot) and (reporting or rules.ended_badly(snapshot))
             if counters:
                 await moves.follow_throttle(record)
             await clock.sleep(self.poll_s)

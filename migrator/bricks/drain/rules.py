@@ -33,23 +33,23 @@ _TASK_MATTERS = frozenset(
 )
 
 
-def cannot_tell(record: model.DrainRecord, seen: DrainSnapshot) -> Halt | None:
+def cannot_tell(record: model.DrainRecord, snapshot: DrainSnapshot) -> Halt | None:
     """Return why this snapshot proves nothing; None if it has all required facts."""
-    state = seen.state
+    state = snapshot.state
     if state is None:
         return volume_unknown(record)
     if halt := wrong_volume(record, state):
         return halt
-    if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
+    if record.state in _TASK_MATTERS and own_task(record, snapshot) is None and state.peers_down != ():
         gone = "names unknown" if state.peers_down is None else ", ".join(state.peers_down)
         words = f"the state of the drain of {record.shown_bricks} is unknown: hosts are missing ({gone})"
         return halt_until(words, "bring glusterd up on every host", look_again=True)
     return None
 
 
-def own_task(record: model.DrainRecord, seen: DrainSnapshot) -> VolumeTask | None:
+def own_task(record: model.DrainRecord, snapshot: DrainSnapshot) -> VolumeTask | None:
     """Return the remove-brick task of any of these bricks, whether or not this program began it."""
-    return remove_brick_of(seen.tasks, record.bricks)
+    return remove_brick_of(snapshot.tasks, record.bricks)
 
 
 def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
@@ -61,16 +61,16 @@ def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
 
 
 @collected
-def counter_problems(record: model.DrainRecord, seen: DrainSnapshot) -> Iterator[str]:
+def counter_problems(record: model.DrainRecord, snapshot: DrainSnapshot) -> Iterator[str]:
     """Return why Gluster's counters do not prove that everything was moved. An unknown counter is a problem."""
-    progress = seen.progress
+    progress = snapshot.progress
     if progress is None:
         yield "Gluster reports no counters of the drain"
         return
-    task = own_task(record, seen)
+    task = own_task(record, snapshot)
     if task is None or progress.task_id != task.id:
         yield "the counters are those of another task"
-    missing = len(hosts_of(record, seen.state)) - len(progress.counters)
+    missing = len(hosts_of(record, snapshot.state)) - len(progress.counters)
     if missing > 0 or not progress.counters:
         yield f"{several(max(missing, 1), 'host')} with bricks of the drain report no counters"
     for one in progress.counters:
@@ -82,57 +82,57 @@ def counter_problems(record: model.DrainRecord, seen: DrainSnapshot) -> Iterator
         yield f"{several(progress.skipped, 'file')} were skipped"
 
 
-def moves(seen: DrainSnapshot) -> bool:
+def moves(snapshot: DrainSnapshot) -> bool:
     """Return whether Gluster moves files on any host that reports counters."""
-    return seen.progress is not None and seen.progress.moving
+    return snapshot.progress is not None and snapshot.progress.moving
 
 
-def ended_badly(seen: DrainSnapshot) -> bool:
+def ended_badly(snapshot: DrainSnapshot) -> bool:
     """Return whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
-    progress = seen.progress
-    if progress is None or not progress.counters or moves(seen):
+    progress = snapshot.progress
+    if progress is None or not progress.counters or moves(snapshot):
         return False
     failed = any(one.status in (TaskStatus.FAILED, TaskStatus.STOPPED) for one in progress.counters)
     return failed or bool(progress.failures or progress.skipped)
 
 
-def only_few_failed(seen: DrainSnapshot) -> bool:
+def only_few_failed(snapshot: DrainSnapshot) -> bool:
     """Return whether Gluster completed on every host with few failures, as users cause them who work meanwhile."""
-    progress = seen.progress
+    progress = snapshot.progress
     if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
         return False
     few = are_few(progress.failures, moved_files=progress.files)
     return few and progress.failures > 0 and not progress.skipped
 
 
-def broke_off(seen: DrainSnapshot) -> bool:
+def broke_off(snapshot: DrainSnapshot) -> bool:
     """Return whether Gluster gave up on a host although it could move the files that it reached. It does so if a brick
     cannot be reached for a moment, for instance right after a reboot (`Received CHILD_DOWN. Exiting` in the rebalance
     log, 10.3).
     """
-    progress = seen.progress
-    if progress is None or moves(seen) or any(one.status is TaskStatus.STOPPED for one in progress.counters):
+    progress = snapshot.progress
+    if progress is None or moves(snapshot) or any(one.status is TaskStatus.STOPPED for one in progress.counters):
         return False
     failed = any(one.status is TaskStatus.FAILED for one in progress.counters)
     return failed and progress.failures <= FEW and not progress.skipped
 
 
-def why_failed(record: model.DrainRecord, seen: DrainSnapshot) -> str:
+def why_failed(record: model.DrainRecord, snapshot: DrainSnapshot) -> str:
     """Return why a drain has failed: Gluster's counters, and the possible causes."""
-    others = len(seen.causes) - _MOST_CAUSES
+    others = len(snapshot.causes) - _MOST_CAUSES
     more = (f"and {others} more",) if others > 0 else ()
-    return "; ".join(dict.fromkeys((*counter_problems(record, seen), *seen.causes[:_MOST_CAUSES], *more)))
+    return "; ".join(dict.fromkeys((*counter_problems(record, snapshot), *snapshot.causes[:_MOST_CAUSES], *more)))
 
 
 @collected
-def hosts_missing(record: model.DrainRecord, seen: DrainSnapshot) -> Iterator[str]:
+def hosts_missing(record: model.DrainRecord, snapshot: DrainSnapshot) -> Iterator[str]:
     """Return hosts and bricks of the volume that are not seen to be up. Without them Gluster's report is incomplete."""
-    if seen.state is None:
+    if snapshot.state is None:
         yield "the state of the volume is unknown"
         return
-    yield from parts_missing(seen.state)
-    counters = () if seen.progress is None else seen.progress.counters
-    if len(counters) < len(hosts_of(record, seen.state)):
+    yield from parts_missing(snapshot.state)
+    counters = () if snapshot.progress is None else snapshot.progress.counters
+    if len(counters) < len(hosts_of(record, snapshot.state)):
         yield "not every host with bricks of the drain reports its counters"
 
 
@@ -186,15 +186,15 @@ def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[
 # commands do not help, nor does a restart alone.
 
 
-def silent_hosts(record: model.DrainRecord, seen: DrainSnapshot) -> tuple[str, ...]:
+def silent_hosts(record: model.DrainRecord, snapshot: DrainSnapshot) -> tuple[str, ...]:
     """Return hosts with leaving bricks that report no counters of a listed drain, although every host and brick of the
     volume is up. None if something is missing, which must be fixed first. The queried host reports its own counters
     without its name, so it can be listed although it reports them.
     """
-    task, progress = own_task(record, seen), seen.progress
-    if seen.state is None or task is None or parts_missing(seen.state):
+    task, progress = own_task(record, snapshot), snapshot.progress
+    if snapshot.state is None or task is None or parts_missing(snapshot.state):
         return ()
-    hosts = hosts_of(record, seen.state)
+    hosts = hosts_of(record, snapshot.state)
     reporting = set() if progress is None or progress.task_id != task.id else {one.host for one in progress.counters}
     return () if len(reporting) >= len(hosts) else tuple(sorted(hosts - reporting))
 
@@ -267,9 +267,9 @@ _OUT_WORDS = {
 }
 
 
-def audit_since(record: model.DrainRecord, seen: DrainSnapshot, state: model.DrainState) -> DrainAudit | None:
+def audit_since(record: model.DrainRecord, snapshot: DrainSnapshot, state: model.DrainState) -> DrainAudit | None:
     """Return the audit that began after the record entered a state; None if there is none."""
-    audit, since_s = seen.audit, record.times.get(state)
+    audit, since_s = snapshot.audit, record.times.get(state)
     return None if audit is None or since_s is None or audit.started_at_s < since_s else audit
 
 
@@ -298,13 +298,13 @@ def audit_state(audit: DrainAudit) -> HookState:
     return HookState.REFUSED if audit.left or audit.unsure else HookState.FAILED
 
 
-def _out_of_the_volume(record: model.DrainRecord, seen: DrainSnapshot, *, hand_over: bool) -> model.Step:
+def _out_of_the_volume(record: model.DrainRecord, snapshot: DrainSnapshot, *, hand_over: bool) -> model.Step:
     """Return the next step after the commit."""
     state = record.state
     finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
     if state is _S.HANDED_OVER:
         return finished
-    inside = membership(record, seen.state) is not Membership.OUT
+    inside = membership(record, snapshot.state) is not Membership.OUT
     if inside and state is not _S.HANDING_OVER:
         return Halt(
             words=f"{record.bricks_are} in the volume again, added outside of this program",
@@ -312,17 +312,17 @@ def _out_of_the_volume(record: model.DrainRecord, seen: DrainSnapshot, *, hand_o
         )
     if not hand_over:
         return finished
-    if seen.state is None:
+    if snapshot.state is None:
         return volume_unknown(record)
     if state in (_S.WIPED, _S.HANDING_OVER):
         # A brick that is added back to its own volume has been handed over once it is there.
         return _act(_D.HAND_OVER, seen_done=inside)
-    return _wipe(record, seen)
+    return _wipe(record, snapshot)
 
 
-def _wipe(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _wipe(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """A new file system is made only if a fresh audit found nothing, or if a wipe had begun."""
-    places = seen.places or {}
+    places = snapshot.places or {}
     found = {name: places.get(name, PlaceSeen.UNKNOWN) for name in record.bricks}
     if set(found.values()) == {PlaceSeen.EMPTY}:
         return _act(_D.WIPE, seen_done=True)
@@ -334,7 +334,7 @@ def _wipe(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
             words = f"no brick of this volume is mounted at {name} (found: {place.value})"
             return halt_until(words, "find out what it is; mount the brick there, or make a new file system by hand")
     if PlaceSeen.BRICK in found.values():
-        audit = audit_since(record, seen, _S.COMMITTED)
+        audit = audit_since(record, snapshot, _S.COMMITTED)
         if audit is None:
             return _in_place(_D.AUDIT, record)
         if not audit.clean:
@@ -350,9 +350,9 @@ def _wipe(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
 # Stopping a drain, and restoring the options that it changed.
 
 
-def _stopping(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _stopping(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Return the next step between the intent of the stop and its end. Only Gluster's tasks show that end."""
-    task = own_task(record, seen)
+    task = own_task(record, snapshot)
     if task is None:
         return _act(_D.SETTLE)
     if halt := another_drain(record, task):
@@ -363,9 +363,9 @@ def _stopping(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     return _stop(task, record.failure)
 
 
-def _settling(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _settling(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Return the next step until the layout of directories is right again."""
-    layout = seen.layout
+    layout = snapshot.layout
     if (
         layout is not None
         and layout.task_id == record.notes.layout_task_id
@@ -374,7 +374,7 @@ def _settling(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     ):
         return _act(_D.SETTLE, seen_done=True)
     # A fix-layout cannot run beside any remove-brick.
-    if others := tuple(one.text for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE):
+    if others := tuple(one.text for one in snapshot.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE):
         words = "the layout of directories cannot be repaired yet: another task moves files or waits for a commit"
         return halt_until(words, "wait until that has ended", reasons=others, look_again=True)
     return _act(_D.SETTLE)
@@ -387,13 +387,13 @@ def options_to_restore(record: model.DrainRecord, state: VolumeState) -> tuple[s
     return still_changed(record.notes.options or (), state)
 
 
-def _restore(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step | None:
+def _restore(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step | None:
     """Restore the options that the drain changed, once it has ended; None if there are none."""
     if not record.notes.options:
         return None
-    if seen.state is None:
+    if snapshot.state is None:
         return volume_unknown(record)
-    return _in_place(_D.RESTORE, record) if options_to_restore(record, seen.state) else None
+    return _in_place(_D.RESTORE, record) if options_to_restore(record, snapshot.state) else None
 
 
 # The next step.
@@ -413,7 +413,7 @@ def _restore(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step | Non
 # - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
-def next_step(record: model.DrainRecord, seen: DrainSnapshot, *, hand_over: bool = False) -> model.Step:
+def next_step(record: model.DrainRecord, snapshot: DrainSnapshot, *, hand_over: bool = False) -> model.Step:
     """Return the next step. With `hand_over`, bricks that are out are wiped and handed over. Without it, the drain ends
     there.
 
@@ -421,39 +421,39 @@ def next_step(record: model.DrainRecord, seen: DrainSnapshot, *, hand_over: bool
     """
     state = record.state
     if state is _S.STOPPED:
-        return _restore(record, seen) or Finished(
+        return _restore(record, snapshot) or Finished(
             state=state,
             words=f"{record.shown_bricks} may get new files again; files that were moved stay where they are",
         )
     if state in model.OUT_STATES:
-        return _restore(record, seen) or _out_of_the_volume(record, seen, hand_over=hand_over)
-    if halt := cannot_tell(record, seen):
+        return _restore(record, snapshot) or _out_of_the_volume(record, snapshot, hand_over=hand_over)
+    if halt := cannot_tell(record, snapshot):
         return halt
-    bricks = membership(record, seen.state)
+    bricks = membership(record, snapshot.state)
     if state is _S.SETTLING:
-        return _settling(record, seen)
+        return _settling(record, snapshot)
     if bricks is Membership.SOME:
         return only_some(record)
     if state in model.UNTOUCHED_STATES:
-        return _act(_D.CHECK) if state is _S.PLANNED and bricks is Membership.IN else _start(record, seen)
+        return _act(_D.CHECK) if state is _S.PLANNED and bricks is Membership.IN else _start(record, snapshot)
     if bricks is Membership.OUT:
-        return _taken_out(record, seen)
+        return _taken_out(record, snapshot)
     if state is _S.STARTING:
-        return _starting(record, seen)
+        return _starting(record, snapshot)
     if state is _S.FAILED:
-        hosts = ", ".join(sorted(hosts_of(record, seen.state)))
-        return _restore(record, seen) or Halt(
+        hosts = ", ".join(sorted(hosts_of(record, snapshot.state)))
+        return _restore(record, snapshot) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
-            reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
+            reasons=tuple(problem for problem in snapshot.preflight or () if problem not in record.failure),
             hint=f"fix the cause (/var/log/glusterfs/{record.volume}-rebalance.log on {hosts} has it for each file) and drain again "
             "(`migrator brick drain`), or stop the drain (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
-        return _stopping(record, seen)
-    return _under_way(record, seen)
+        return _stopping(record, snapshot)
+    return _under_way(record, snapshot)
 
 
-def begin_again(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def begin_again(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Return the first step of a call that drains after a failed attempt. The caller asks this once, and then
     `next_step`. In every other state it is the same as `next_step`.
 
@@ -462,23 +462,23 @@ def begin_again(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     """
     if (
         record.state is not _S.FAILED
-        or cannot_tell(record, seen)
-        or membership(record, seen.state) is not Membership.IN
+        or cannot_tell(record, snapshot)
+        or membership(record, snapshot.state) is not Membership.IN
     ):
-        return next_step(record, seen)
-    task = own_task(record, seen)
+        return next_step(record, snapshot)
+    task = own_task(record, snapshot)
     if task is None:
-        return _start(record, seen)
+        return _start(record, snapshot)
     if halt := another_drain(record, task):
         return halt
     # A silent host may move files all the same, or will once its glusterd is repaired.
-    silent = bool(silent_hosts(record, seen)) and not seen.silent
-    if task.id != record.notes.task_id or _works(seen) or silent:
+    silent = bool(silent_hosts(record, snapshot)) and not snapshot.silent
+    if task.id != record.notes.task_id or _works(snapshot) or silent:
         return _adopt(task)
-    return _start(record, seen) if counter_problems(record, seen) else _act(_D.AUDIT)
+    return _start(record, snapshot) if counter_problems(record, snapshot) else _act(_D.AUDIT)
 
 
-def begin_stop(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def begin_stop(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Return the first step of a call that stops a drain. The caller asks this until the record is in a stop state
     (`DrainRecord.is_reverted`) or nothing is left to do, and then `next_step`.
     """
@@ -490,9 +490,9 @@ def begin_stop(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
             words=f"{record.bricks_are} out of the volume: a commit cannot be undone",
             hint="add the bricks again, with new file systems",
         )
-    if record.is_reverted() or cannot_tell(record, seen) or membership(record, seen.state) is not Membership.IN:
-        return next_step(record, seen)
-    task = own_task(record, seen)
+    if record.is_reverted() or cannot_tell(record, snapshot) or membership(record, snapshot.state) is not Membership.IN:
+        return next_step(record, snapshot)
+    task = own_task(record, snapshot)
     if task is not None and (halt := another_drain(record, task)):
         return halt
     return _stop(task, record.failure or "the stop was requested")
@@ -505,57 +505,57 @@ def may_start(record: model.DrainRecord) -> bool:
     )
 
 
-def commit_problems(record: model.DrainRecord, seen: DrainSnapshot) -> tuple[str, ...]:
+def commit_problems(record: model.DrainRecord, snapshot: DrainSnapshot) -> tuple[str, ...]:
     """Return every reason against a commit now. An unknown fact is one."""
-    problems = [*counter_problems(record, seen), *hosts_missing(record, seen)]
-    task = own_task(record, seen)
+    problems = [*counter_problems(record, snapshot), *hosts_missing(record, snapshot)]
+    task = own_task(record, snapshot)
     if task is None or task.id != record.notes.task_id or set(task.bricks) != set(record.bricks):
         problems.append("the drain that Gluster shows is not the recorded one")
-    audit = audit_since(record, seen, _S.AUDITING)
+    audit = audit_since(record, snapshot, _S.AUDITING)
     problems.extend(("the bricks were not audited since they were drained",) if audit is None else audit_left(audit))
-    if seen.state is not None:
-        problems.extend(structure_problems(seen.state, record.bricks))
+    if snapshot.state is not None:
+        problems.extend(structure_problems(snapshot.state, record.bricks))
     return tuple(dict.fromkeys(problems))
 
 
-def _start(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
-    problems = () if seen.state is None else structure_problems(seen.state, record.bricks)
+def _start(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
+    problems = () if snapshot.state is None else structure_problems(snapshot.state, record.bricks)
     if problems:
         return Halt(
             words=f"Cannot drain {record.shown_bricks}: this volume does not allow it",
             reasons=problems,
             hint="see `migrator brick list` for the bricks of the volume and their sets",
         )
-    if seen.preflight is None:
+    if snapshot.preflight is None:
         return Halt(words="the preflight checks were not made", hint="run the same command again", look_again=True)
-    if seen.preflight:
-        words = f"Cannot drain {record.shown_bricks}: {several(len(seen.preflight), 'preflight check')} failed"
-        return halt_until(words, "fix these problems", reasons=seen.preflight)
-    task = own_task(record, seen)
+    if snapshot.preflight:
+        words = f"Cannot drain {record.shown_bricks}: {several(len(snapshot.preflight), 'preflight check')} failed"
+        return halt_until(words, "fix these problems", reasons=snapshot.preflight)
+    task = own_task(record, snapshot)
     return _act(_D.START, task_before=None if task is None else task.id)
 
 
-def _starting(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _starting(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Between the intent of the start and its result the snapshot decides."""
-    task = own_task(record, seen)
+    task = own_task(record, snapshot)
     # The failed task that was to be ended may be running again.
-    if task is not None and (task.id != record.notes.task_before or _works(seen)):
+    if task is not None and (task.id != record.notes.task_before or _works(snapshot)):
         return another_drain(record, task) or _adopt(task)
-    step = _start(record, seen)
+    step = _start(record, snapshot)
     if isinstance(step, Halt) and not step.look_again:
         # No task began, and none may begin now. Only the options remain to be restored.
         return _give_up("; ".join(step.reasons) or step.words)
     return step
 
 
-def _works(seen: DrainSnapshot) -> bool:
+def _works(snapshot: DrainSnapshot) -> bool:
     """Return whether Gluster moves files and is not stalled."""
-    return moves(seen) and not (seen.stalled or seen.lost)
+    return moves(snapshot) and not (snapshot.stalled or snapshot.lost)
 
 
-def _under_way(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _under_way(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Between the start and the commit, with the bricks in the volume."""
-    task, progress = own_task(record, seen), seen.progress
+    task, progress = own_task(record, snapshot), snapshot.progress
     if task is None:
         return _stop(None, "it was stopped outside of this program, or Gluster has lost it")
     if halt := another_drain(record, task):
@@ -563,42 +563,42 @@ def _under_way(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
     if task.id != record.notes.task_id:
         return _adopt(task)
     counted = progress is not None and progress.task_id == task.id
-    if counted and ended_badly(seen):
+    if counted and ended_badly(snapshot):
         # This applies whatever else is missing: files that could not be moved stay so, and only a restart helps.
-        return _give_up(why_failed(record, seen))
+        return _give_up(why_failed(record, snapshot))
     watched = record.state in (_S.STARTED, _S.DRAINING)
-    missing, silent = hosts_missing(record, seen), silent_hosts(record, seen)
-    if silent and seen.silent:
-        return _give_up(f"{seen.silent}; {way_out(record, silent)}")
+    missing, silent = hosts_missing(record, snapshot), silent_hosts(record, snapshot)
+    if silent and snapshot.silent:
+        return _give_up(f"{snapshot.silent}; {way_out(record, silent)}")
     if silent and watched:
         return _act(_D.WATCH)
     if silent or not counted or missing:
         help_words = way_out(record, silent) if silent else "bring glusterd and the bricks up on every host"
         words = f"the progress of the drain of {record.shown_bricks} is unknown"
         return halt_until(words, help_words, reasons=missing, look_again=True)
-    if moves(seen):
-        if seen.lost or seen.stalled:
-            return _give_up(seen.lost or f"it is stalled: {seen.stalled}")
+    if moves(snapshot):
+        if snapshot.lost or snapshot.stalled:
+            return _give_up(snapshot.lost or f"it is stalled: {snapshot.stalled}")
         # If the task had ended before and moves files again, earlier findings do not count.
         return _act(_D.WATCH) if watched else _adopt(task)
-    if counter_problems(record, seen):
-        return _give_up(why_failed(record, seen))
-    return _act(_D.WATCH, seen_done=True) if watched else _moved(record, seen)
+    if counter_problems(record, snapshot):
+        return _give_up(why_failed(record, snapshot))
+    return _act(_D.WATCH, seen_done=True) if watched else _moved(record, snapshot)
 
 
-def _moved(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _moved(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Return the next step before the commit. Gluster reports everything moved."""
-    audit = audit_since(record, seen, _S.AUDITING)
+    audit = audit_since(record, snapshot, _S.AUDITING)
     if record.state is _S.DRAINED or audit is None:
         return _act(_D.AUDIT)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
         # Another audit has not helped: only Gluster itself can move the rest.
-        return _start(record, seen) if _tries_again(record) else _give_up("; ".join(audit_left(audit)))
+        return _start(record, snapshot) if _tries_again(record) else _give_up("; ".join(audit_left(audit)))
     if record.state is _S.AUDITING:
         return _act(_D.AUDIT, seen_done=True)
-    if problems := commit_problems(record, seen):
+    if problems := commit_problems(record, snapshot):
         return halt_until(f"Cannot commit {record.shown_bricks}", "fix these problems", reasons=problems)
     return _act(_D.COMMIT)
 
@@ -609,12 +609,12 @@ def _tries_again(record: model.DrainRecord) -> bool:
     return failed_s is not None and (started_s is None or failed_s >= started_s)
 
 
-def _taken_out(record: model.DrainRecord, seen: DrainSnapshot) -> model.Step:
+def _taken_out(record: model.DrainRecord, snapshot: DrainSnapshot) -> model.Step:
     """Return the next step when the bricks are out of the volume. That may be a commit of this drain, or an admin removed
     them by hand and may have left files behind, which only a clean audit rules out.
     """
     audited = record.state in (_S.AUDITING, _S.AUDITED)
-    audit = audit_since(record, seen, _S.AUDITING) if audited else None
+    audit = audit_since(record, snapshot, _S.AUDITING) if audited else None
     if audit is None:
         return _act(_D.AUDIT)
     if not audit.whole:

@@ -203,12 +203,12 @@ class DrainSnapshots:
         if found is None:
             return DrainSnapshot(state=None, audit=self.audit)
         state, tasks = found
-        request, seen = self.call.request, DrainSnapshot(state=state, tasks=tasks)
-        task, layout = rules.own_task(record, seen), None
+        request, snapshot = self.call.request, DrainSnapshot(state=state, tasks=tasks)
+        task, layout = rules.own_task(record, snapshot), None
         if task is not None:
-            seen = replace(seen, progress=await self.progress(task))
-        hosts, silent_s = self.silence(record, seen)
-        failed = not rules.may_start(record) and rules.ended_badly(seen)
+            snapshot = replace(snapshot, progress=await self.progress(task))
+        hosts, silent_s = self.silence(record, snapshot)
+        failed = not rules.may_start(record) and rules.ended_badly(snapshot)
         if rules.may_start(record) or failed:
             self.check = await self.preflight(record, state, tasks)
         for one in tasks:
@@ -217,9 +217,9 @@ class DrainSnapshots:
         places = None
         if hand_over and record.state in model.OUT_STATES:
             places = await self.call.ports.places(bricks_of(record, state.bricks), record.volume_id)
-        still, lost = ("", "") if task is None else self._judged(record, task, seen.progress)
+        still, lost = ("", "") if task is None else self._judged(record, task, snapshot.progress)
         return replace(
-            seen,
+            snapshot,
             layout=layout,
             preflight=self.check.problems if self.check is not None and rules.may_start(record) else None,
             stalled=still,
@@ -230,13 +230,13 @@ class DrainSnapshots:
             places=places,
         )
 
-    def silence(self, record: model.DrainRecord, seen: DrainSnapshot) -> tuple[tuple[str, ...], float]:
+    def silence(self, record: model.DrainRecord, snapshot: DrainSnapshot) -> tuple[tuple[str, ...], float]:
         """Return the hosts that report no counters although everything is up, and for how many seconds the snapshots of
         this process have found that.
         """
         hosts, task, now_s = (
-            rules.silent_hosts(record, seen),
-            rules.own_task(record, seen),
+            rules.silent_hosts(record, snapshot),
+            rules.own_task(record, snapshot),
             self.call.ports.clock.monotonic_s(),
         )
         if not hosts or task is None:
