@@ -9,7 +9,7 @@ from migrator.core.states import ChunkState
 from migrator.transfer import model
 from migrator.transfer.context import LOG, PassUnderWay, RunInvocation, World
 from migrator.transfer.judging import look_up
-from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, temporary_marks
+from migrator.transfer.rules_leftovers import is_leftover, is_stream_leftover, marks_name, part_name, temporary_marks
 
 Looks = Callable[[bytes, Collection[bytes]], bool]
 

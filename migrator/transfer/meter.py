@@ -12,7 +12,7 @@ from migrator.core.tasks import result_or_none
 from migrator.hosts.ports import Activity
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCounters
-from migrator.transfer.rules import rates, seconds_left
+from migrator.transfer.rules_rates import rates, seconds_left
 from migrator.transfer.storage_watch import QUIET_S
 
 if TYPE_CHECKING:

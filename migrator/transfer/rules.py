@@ -1,20 +1,12 @@
-"""Retries, stops, temporary names, ETA, and advice about files that did not arrive."""
+"""The consequences of a failure: delays, tries, stops of the pool, and advice about files that did not arrive. Pure."""
 
 import errno
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-
-import xxhash
-from msgspec.structs import replace
+from collections.abc import Mapping
 
 from migrator.core.units import several
-from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.gluster.model import SPLIT_BRAIN
 from migrator.plan.model import TransferCost
-from migrator.transfer.model import FileProblem, SizeClass, Stopped, StopReason, StreamSum
-
-# A failed chunk: retry it later, split it, or give it up.
-
+from migrator.transfer.model import FileProblem, Stopped, StopReason
 
 TRIES = 3
 """Tries of a chunk."""
@@ -166,126 +158,3 @@ AFTERWARDS = (
     "changed or not."
 )
 """The next step after the files are repaired."""
-
-
-# Distinguishing the temporary files of an ended stream from users' files.
-#
-# rsync creates a file under `.NAME.XXXXXX` in the directory of NAME (receiver.c, get_tmpname). It drops one leading dot
-# of NAME, cuts a long NAME to 246 bytes (and drops whole multi-byte characters at the cut), and drops a dot at the end.
-# XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
-#
-# `migrator-native copy` creates a file under `.migrator-copy-HEX` and puts the ranges of a big one into
-# `.migrator-part-HEX`, both in the directory of NAME. HEX is the XXH3_128 digest of NAME with the seed of the site, so no
-# user has a file of such a name (`copy_places.c`).
-# `.migrator-marks-HEX` marks the ranges that have arrived. A part file and its marks are no leftovers while they may
-# still complete their file: the chunk of that file renames or removes them.
-
-
-_STEM_LIMIT_BYTES = 246
-_SUFFIX = re.compile(rb"\.([A-Za-z0-9]{6}|[0-9]{1,6})\Z")
-_COPY_PREFIX = b".migrator-copy-"
-_PART_PREFIX = b".migrator-part-"
-_MARKS_PREFIX = b".migrator-marks-"
-_DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]{16}\Z")
-
-
-def temporary_stem(name: bytes) -> bytes:
-    """The part of the temporary name between the leading dot and the suffix."""
-    kept = name[1:] if name.startswith(b".") else name
-    stem = kept[:_STEM_LIMIT_BYTES]
-    if len(kept) > _STEM_LIMIT_BYTES and kept[_STEM_LIMIT_BYTES] & 0x80:
-        stem = stem.rstrip(bytes(range(0x80, 0x100)))
-    return stem[:-1] if stem.endswith(b".") else stem
-
-
-def copy_name(name: bytes, seed: int) -> bytes:
-    """The temporary name of `migrator-native copy` for a file of this name."""
-    return _COPY_PREFIX + _hash(name, seed)
-
-
-def part_name(name: bytes, seed: int) -> bytes:
-    """The name under which the ranges of a file of this name are assembled."""
-    return _PART_PREFIX + _hash(name, seed)
-
-
-def marks_name(name: bytes, seed: int) -> bytes:
-    """The name of the file that marks the arrived ranges of a file of this name."""
-    return _MARKS_PREFIX + _hash(name, seed)
-
-
-def temporary_marks(name: bytes, seed: int) -> tuple[bytes, ...]:
-    """The marks that identify the temporary files of a name, by any engine, for `is_leftover`."""
-    return temporary_stem(name), copy_name(name, seed)
-
-
-def is_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
-    """Whether a name looks like the temporary file of one of the names that have these marks, or of a copy by
-    descriptor. Only a look-up on the source proves that it is not a user's file.
-    """
-    return bool(_DESCRIPTOR_COPY.match(candidate)) or is_stream_leftover(candidate, marks)
-
-
-def is_stream_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
-    """As `is_leftover`, for streams only: copies by descriptor may be in flight in the same directory."""
-    if candidate.startswith(_COPY_PREFIX) and candidate in marks:
-        return True
-    suffix = _SUFFIX.search(candidate)
-    return candidate.startswith(b".") and suffix is not None and candidate[1 : suffix.start()] in marks
-
-
-def _hash(name: bytes, seed: int) -> bytes:
-    return xxhash.xxh3_128_hexdigest(name, seed=seed).encode("ascii")
-
-
-# The expected end of a copy, from the remaining work and the recent rate.
-
-
-def rates(before: tuple[float, int, int], now: tuple[float, int, int]) -> tuple[float, float]:
-    """Files and bytes per second between two points, each a time in seconds, files and bytes. 0 if no time has passed."""
-    over_s = now[0] - before[0]
-    if over_s <= 0:
-        return 0.0, 0.0
-    return max(now[1] - before[1], 0) / over_s, max(now[2] - before[2], 0) / over_s
-
-
-def seconds_left(files: int, size_bytes: int, *, files_per_s: float, bytes_per_s: float) -> float | None:
-    """The remaining time at this rate; None if the rate does not cover the remaining work. The slower of files and
-    bytes counts, since files per second bound many small files.
-    """
-    left = [(one, per_s) for one, per_s in ((files, files_per_s), (size_bytes, bytes_per_s)) if one > 0]
-    if any(per_s <= 0 for _, per_s in left):
-        return None
-    return max((one / per_s for one, per_s in left), default=0.0)
-
-
-# Sums of copies by streams, grouped by one property at a time.
-
-
-BY: Mapping[str, Callable[[StreamSum], str]] = {
-    "size of files": lambda one: one.size_class.value,
-    "host": lambda one: one.host,
-    "brick": lambda one: one.brick or "the mount",
-    "engine": lambda one: one.engine,
-}
-"""The properties that sums can be grouped by."""
-
-
-def added_up(sums: Sequence[StreamSum], by: str) -> Sequence[tuple[str, StreamSum]]:
-    """The sums for each value of one property; sizes in ascending order, everything else by name."""
-    name_of, found = BY[by], dict[str, StreamSum]()
-    for one in sums:
-        name = name_of(one)
-        so_far = found.get(name)
-        found[name] = one if so_far is None else _together(so_far, one)
-    order = [size_class.value for size_class in SizeClass]
-    return sorted(found.items(), key=lambda item: (order.index(item[0]) if item[0] in order else 0, item[0]))
-
-
-def _together(one: StreamSum, other: StreamSum) -> StreamSum:
-    return replace(
-        one,
-        attempts=one.attempts + other.attempts,
-        files=one.files + other.files,
-        size_bytes=one.size_bytes + other.size_bytes,
-        stream_s=one.stream_s + other.stream_s,
-    )

@@ -10,7 +10,7 @@ from migrator.render.document import NONE, Block, clean, figure, paragraph, text
 from migrator.transfer import model as transfer
 from migrator.transfer.delta.model import ChangeKind, Changes
 from migrator.transfer.model import StreamSum
-from migrator.transfer.rules import BY, added_up
+from migrator.transfer.rules_rates import BY, added_up
 
 T = TypeVar("T")
 # The delta passes of one run over a batch.

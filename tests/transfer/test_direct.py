@@ -16,7 +16,7 @@ from migrator.core.units import MIB
 from migrator.gluster.model import BrickRules
 from migrator.lab.model import OddFiles
 from migrator.transfer.model import AttemptVerdict, FileProblem, FileProblemKind, StopReason, StreamCounters
-from migrator.transfer.rules import copy_name, marks_name, part_name
+from migrator.transfer.rules_leftovers import copy_name, marks_name, part_name
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.native_builds import SANITIZED, built

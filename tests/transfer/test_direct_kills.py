@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.core.units import MIB
-from migrator.transfer.rules import part_name
+from migrator.transfer.rules_leftovers import part_name
 from tests.support.native_builds import built
 from tests.support.snapshots import names_of, snapshot
 from tests.support.xfs import XfsMount

@@ -20,7 +20,7 @@ from migrator.ledger.locks import of_brick
 from migrator.operations.run_files import last_heard_s
 from migrator.transfer.model import RunStopped, StopReason
 from migrator.transfer.ports import BrickReadiness
-from migrator.transfer.rules import marks_name, part_name
+from migrator.transfer.rules_leftovers import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import FakeProgress
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, act, do, plan_drain

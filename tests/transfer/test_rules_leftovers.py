@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from migrator.transfer.rules import (
+from migrator.transfer.rules_leftovers import (
     copy_name,
     is_leftover,
     is_stream_leftover,
