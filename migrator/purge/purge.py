@@ -214,7 +214,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
     checks: TreeChecks
     tree_hooks: TreeHooks
     pace: RemovalRate
-    _seen: PurgeSnapshot = field(init=False)
+    _snapshot: PurgeSnapshot = field(init=False)
     _reread: model.Reread | None = None
     _removed: TreeFindings | None = None
     _kept_in: bytes | None = None
@@ -297,8 +297,8 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
     async def snapshot(self, record: CutoverRecord) -> PurgeSnapshot:
         if not self._freed:
-            self._seen = await self._take_snapshot(record)
-        return self._seen
+            self._snapshot = await self._take_snapshot(record)
+        return self._snapshot
 
     def next_step(self, record: CutoverRecord, snapshot: PurgeSnapshot) -> CutoverAct | Halt | Finished:
         step = rules.next_step(record, snapshot.reasons)
@@ -309,19 +309,19 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             return Finished(state=record.state, words=words)
         return step
 
-    async def prepare(self, record: CutoverRecord, act: CutoverAct, seen: PurgeSnapshot) -> CutoverNotes | None:
+    async def prepare(self, record: CutoverRecord, act: CutoverAct, snapshot: PurgeSnapshot) -> CutoverNotes | None:
         del act
         if self.tree_hooks.hooks is not None:
-            await self.tree_hooks.before(record, seen.proofs)
-            if seen.proofs is not None and self.call.request.require_archive:
+            await self.tree_hooks.before(record, snapshot.proofs)
+            if snapshot.proofs is not None and self.call.request.require_archive:
                 # Archives may have taken days.
-                total, health = await asyncio.to_thread(seen.proofs.total), await self.call.ports.source.health()
+                total, health = await asyncio.to_thread(snapshot.proofs.total), await self.call.ports.source.health()
                 position = await self.checks.position(record)
-                if reasons := await self.checks.problems(record, position, seen.placed, total, health):
+                if reasons := await self.checks.problems(record, position, snapshot.placed, total, health):
                     raise self._stopped(record, "; ".join(reasons))
         await asyncio.to_thread(self.call.ports.back_up, f"purge-{record.own_name}")
         # The sum of a tree whose purge has begun is what earlier calls have left of it.
-        return None if seen.found is None or seen.placed.begun else CutoverNotes(purge=seen.found.sum)
+        return None if snapshot.found is None or snapshot.placed.begun else CutoverNotes(purge=snapshot.found.sum)
 
     def after_failure(self, record: CutoverRecord, act: CutoverAct, error: Exception, *, resumed: bool) -> None:
         del record, act, resumed
@@ -329,13 +329,13 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
     async def perform(self, act: CutoverAct, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
-        seen, whole = self._seen, record.notes.purge
+        snapshot, whole = self._snapshot, record.notes.purge
         placed = closed = closed_tree(record)
-        if seen.proofs is not None:
-            placed = seen.placed if seen.placed.moved else await self._put(record, closed)
+        if snapshot.proofs is not None:
+            placed = snapshot.placed if snapshot.placed.moved else await self._put(record, closed)
             words = f"the source of {record.tree.user} is being freed: {_describe_sum(whole)}"
             self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, words)
-            self._removed = await self._remove(record, placed, seen.proofs)
+            self._removed = await self._remove(record, placed, snapshot.proofs)
             if self._removed.open_paths:
                 self._kept_in = placed.at
                 raise PathsKept(
@@ -372,9 +372,11 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             return PurgeSnapshot(placed=placed, reasons=reasons or ("its proofs cannot be read",))
         if marks_unknown := await self._read_marks(placed):
             return PurgeSnapshot(placed=placed, reasons=marks_unknown)
-        seen = PurgeSnapshot(placed=placed, proofs=proofs, names=total.names)
+        snapshot = PurgeSnapshot(placed=placed, proofs=proofs, names=total.names)
         if damaged := await asyncio.to_thread(lambda: ports.archived().problems(tree.path)):
-            return replace(seen, reasons=tuple(f"{one}: bring it back from a backup of the target" for one in damaged))
+            return replace(
+                snapshot, reasons=tuple(f"{one}: bring it back from a backup of the target" for one in damaged)
+            )
         found = await self._survey(record, placed, proofs, total.names)
         self._reread = self._reread_of(record, found, total)
         reasons = self._survey_problems(record, found, placed) or await self.checks.outside_problems(before)
@@ -384,7 +386,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
                 # The reading may have taken days.
                 position, health = await self.checks.position(record), await ports.source.health()
                 reasons = await self.checks.problems(record, position, placed, total, health)
-        return replace(seen, reasons=reasons, found=found)
+        return replace(snapshot, reasons=reasons, found=found)
 
     async def _open_proofs(self, record: CutoverRecord) -> IndexedProofs | None:
         """The proofs, until the end of the step; None if they cannot be read."""
@@ -517,7 +519,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
         judge = PathJudge(self.call, record, placed, proofs, self._marked)
         removal = Removal(call=self.call, placed=placed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
-        found = await removal.run(user=record.tree.user, total=self._seen.names)
+        found = await removal.run(user=record.tree.user, total=self._snapshot.names)
         await watch()
         return found
 
@@ -541,15 +543,15 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
     def _result(
         self, outcome: PurgeOutcome, *, words: str, reasons: tuple[str, ...] = (), whole: PurgeSum | None = None
     ) -> model.TreePurge:
-        seen, removed = self._seen, self._removed or TreeFindings()
-        found = seen.found or TreeFindings()
+        snapshot, removed = self._snapshot, self._removed or TreeFindings()
+        found = snapshot.found or TreeFindings()
         listed = self._removed or found
         return model.TreePurge(
             tree=self.item.record.tree,
             outcome=outcome,
             words=words,
             reasons=reasons,
-            sum=whole or (None if seen.found is None else found.sum),
+            sum=whole or (None if snapshot.found is None else found.sum),
             removed=removed.removed,
             read_again=removed.read_again + found.read_again,
             reread=self._reread,

@@ -276,8 +276,8 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
         state, _ = await self.call.ports.volume.state_and_tasks()
         return state
 
-    def next_step(self, record: model.Retirement, seen: VolumeState) -> _Act | Halt | Finished:
-        return rules.next_step(record, started=seen.started, volume=record.volume)
+    def next_step(self, record: model.Retirement, snapshot: VolumeState) -> _Act | Halt | Finished:
+        return rules.next_step(record, started=snapshot.started, volume=record.volume)
 
     async def around(self, act: _Act, record: model.Retirement) -> Around:
         del act
