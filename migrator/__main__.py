@@ -17,7 +17,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """Above what is made by loading (some 130,000 objects for `run`), so that a short verb never looks for garbage."""
 UMASK = 0o027
 """Plans, lists and reports name users and paths: they are for root and the group of their directory."""
-_INTERRUPTED = "migrator: interrupted\n  next:  nothing was started; run the same command again"
+_INTERRUPTED = "migrator: interrupted\n  next:  no work was started; run the same command again"
 _INTERRUPTED_CODE, _FAILED_CODE = 130, 1
 """As in `ExitCode`, which may not be loaded by then."""
 

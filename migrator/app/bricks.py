@@ -119,7 +119,7 @@ async def _room(wiring: Wiring) -> TargetRoom:
     """The size of the target; unknown parts are None."""
     storage = wiring.storage_targets()
     # The size by statfs remains known.
-    seen = None if storage is None else await result_or_none(storage.look())
+    seen = None if storage is None else await result_or_none(storage.state())
     # A target that is only registered takes no files.
     online = (TargetKind.STORAGE, Reachability.ONLINE)
     known = None if seen is None else sum((one.kind, one.reachability) == online for one in seen.targets)

@@ -138,7 +138,7 @@ class UserQuota(Struct, frozen=True, kw_only=True):
     """The quota of one user, by uid. `limit_` None: no limit. BeeGFS counts *chunk files*: a file with content has one
     on each storage target that it is striped over; directories and empty files have none. `used_chunk_files` None:
     not counted. `counted` False: nor are the bytes, and `used_bytes` is 0. `exempt`: somebody set that
-    the user has no limit of bytes (version 8 tells).
+    the user has no limit of bytes (version 8 reports it).
     """
 
     uid: int

@@ -277,25 +277,28 @@ def check_quota(limits: int, problem: str | None, licence_problem: str | None = 
     """
     if not limits:
         return []
-    told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
+    summary = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
     if problem is None:
         return [
-            ok("target quota", f"{told}; BeeGFS counts the usage of users; `migrator plan --quotas` sets limits there")
+            ok(
+                "target quota",
+                f"{summary}; BeeGFS counts the usage of users; `migrator plan --quotas` sets limits there",
+            )
         ]
     fix = "turn on quota tracking in BeeGFS, and set limits per user, or go without"
     if licence_problem is not None:
         fix = "install a licence (`beegfs license`): quotas of BeeGFS 8 need one. Or go without"
-    return [warning("target quota", f"{told}; the target cannot limit users: {problem}", fix)]
+    return [warning("target quota", f"{summary}; the target cannot limit users: {problem}", fix)]
 
 
 def _check(target: model.StorageTarget) -> Finding | None:
-    told = f"{target.shown}: {describe_target_state(target)}"
+    summary = f"{target.shown}: {describe_target_state(target)}"
     if is_lost(target):
         return failure(
-            _CHECK, told, f"start BeeGFS's server on {target.node} again, or repair the network to it; see its log"
+            _CHECK, summary, f"start BeeGFS's server on {target.node} again, or repair the network to it; see its log"
         )
     if target.consistency is not model.Consistency.GOOD:
-        return failure(_CHECK, told, "check the resync of its mirror group; its data may be stale")
+        return failure(_CHECK, summary, "check the resync of its mirror group; its data may be stale")
     room = f"{target.shown}: {describe_target_space(target)}"
     if target.pool is model.CapacityPool.EMERGENCY:
         fix = "free or add space there, or move files to other targets (`beegfs entry migrate`): BeeGFS avoids it"

@@ -27,7 +27,7 @@ class StorageTargets(Protocol):
     guards something is repeated with a longer timeout if the answer is late, for up to two minutes.
     """
 
-    async def look(self, *, patient: bool = False) -> StorageState:
+    async def state(self, *, patient: bool = False) -> StorageState:
         """Every target with its states and its room. Room lags by 40 to 80 s, states by more. Calls may overlap. If not
         `patient`, there is one attempt: the result is only shown, or polled. Raises ToolFailed without a tool, without an
         answer, or for a malformed one.
@@ -120,7 +120,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
             hint="install it, or name it in [target] beegfs",
         )
 
-    async def look(self, *, patient: bool = False) -> StorageState:
+    async def state(self, *, patient: bool = False) -> StorageState:
         if self._is_7:
             metadata, storage = await asyncio.gather(
                 self._look_7(TargetKind.METADATA, patient=patient), self._look_7(TargetKind.STORAGE, patient=patient)
@@ -135,7 +135,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
 
     async def problems(self) -> tuple[str, ...]:
         try:
-            return rules.target_problems(await self.look(patient=True))
+            return rules.target_problems(await self.state(patient=True))
         except ToolFailed as error:
             return (f"the states of the target's storage targets are unknown: {error.message}",)
 
@@ -157,7 +157,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
     async def pools(self) -> Mapping[str, int]:
         if not self._is_7:
             return version8.parse_pools(await self._output("pool", "list", *version8.AS_LINES))
-        pools = {one.storage_pool for one in (await self.look(patient=True)).targets if one.storage_pool is not None}
+        pools = {one.storage_pool for one in (await self.state(patient=True)).targets if one.storage_pool is not None}
         return {str(pool): pool for pool in pools}
 
     async def set_stripe(self, paths: Sequence[bytes], stripe: StripeSettings) -> None:
@@ -212,7 +212,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
 
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
         """As the port. Raises ToolFailed."""
-        pool = (await self.look(patient=True)).storage_pool
+        pool = (await self.state(patient=True)).storage_pool
         if self._is_7:
             found: dict[int, UserQuota] = {}
             wanted = sorted(uids)
@@ -229,7 +229,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
 
     async def set_limits(self, size_bytes: Mapping[int, int]) -> None:
         """As the port. Users with the same limit share a command."""
-        before, pool = await self.quotas(size_bytes), (await self.look(patient=True)).storage_pool
+        before, pool = await self.quotas(size_bytes), (await self.state(patient=True)).storage_pool
         alike: dict[tuple[int, int | None], list[int]] = {}
         for uid, limit_bytes in sorted(size_bytes.items()):
             # Version 7 sets both limits.
@@ -402,7 +402,7 @@ async def read_storage(storage: StorageTargets | None, *, patient: bool = False)
     if storage is None:
         return StorageReading(asked=False)
     try:
-        return StorageReading(seen=await storage.look(patient=patient))
+        return StorageReading(seen=await storage.state(patient=patient))
     except ToolFailed as error:
         return StorageReading(failure=error.message, hint=error.hint)
 

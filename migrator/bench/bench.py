@@ -73,7 +73,7 @@ async def run_benchmarks(request: model.BenchmarkRequest, ports: BenchmarkPorts)
         removed = () if request.dry_run else await _remove_left(request, ports)
         programs = {name for planned in suites for step in planned.steps for name in step.programs}
         seen = {
-            (host, place.label): await ports.workloads.look(host, place.root, programs)
+            (host, place.label): await ports.workloads.read_root(host, place.root, programs)
             for host in request.hosts
             for place in request.places
         }
@@ -96,7 +96,7 @@ async def run_benchmarks(request: model.BenchmarkRequest, ports: BenchmarkPorts)
             raise Refused(
                 "; ".join(problems),
                 cause="the suites are too large for what is free",
-                hint="give a smaller --scale, fewer suites, or --accept-unknown-inodes where that is what is not told",
+                hint="give a smaller --scale, fewer suites, or --accept-unknown-inodes if only the free inodes are unknown",
             )
         places = tuple(
             replace(place, filesystem=seen[request.hosts[0], place.label].filesystem) for place in request.places
@@ -200,7 +200,7 @@ def _same_mounts(
     if planned.name is not model.SuiteName.CONSISTENCY:
         return ()
     return tuple(
-        f"{one} and {other} are one mount of {place.label}: that they agree says nothing"
+        f"{one} and {other} are one mount of {place.label}: their agreement proves nothing"
         for place in request.places
         for one, other in combinations(request.hosts, 2)
         if model.host_of(one) == model.host_of(other) and devices[one, place.label] == devices[other, place.label]
@@ -263,7 +263,7 @@ class _Bench(Struct, frozen=True, kw_only=True):
         """
         problems = [*self.ports.not_expected(place)]
         for host in self.record.hosts:
-            seen = await self.ports.workloads.look(host, place.root, ())
+            seen = await self.ports.workloads.read_root(host, place.root, ())
             if seen.device != self.devices[host, place.label]:
                 problems.append(f"on host {host} another file system is mounted there")
         if problems:
@@ -392,7 +392,7 @@ async def _clean(places: Sequence[model.MeasuredFileSystem], host: str, ports: B
             left.append("; ".join(reasons))
             continue
         try:
-            seen = await ports.workloads.look(host, place.root, ())
+            seen = await ports.workloads.read_root(host, place.root, ())
         except MigratorError as error:
             left.append(f"{place.shown}: {error.message}")
             continue
@@ -418,7 +418,7 @@ async def _end(record: model.BenchmarkRecord, ports: BenchmarkPorts, removed: li
                 if reasons := ports.not_expected(place):
                     problems.append(f"benchmark {record.id}: {'; '.join(reasons)}")
                     continue
-                seen = await ports.workloads.look(host, place.root, ())
+                seen = await ports.workloads.read_root(host, place.root, ())
                 if place.filesystem not in ("", seen.filesystem):
                     problems.append(
                         f"benchmark {record.id}: {place.shown} was {place.filesystem}, and is {seen.filesystem} on {host} now: "

@@ -75,7 +75,7 @@ class Checks(Struct, frozen=True, kw_only=True):
     async def _states(self, name: str, count: int) -> ConsistencyResult:
         path, number = f"files-{self.run}", STATES.index(name)
         seen = []
-        # First that there is nothing, since some clients keep what they were told.
+        # First that the file is absent: some clients cache that answer.
         for state in (0, 1) if number == 1 else (number,):
             await self._on(self._writer, ("@change", path, state, count))
             seen.append(await self._on_others("@see", path, state, count, self.patience_ms))

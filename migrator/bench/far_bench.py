@@ -66,7 +66,7 @@ def _die_with(parent: int) -> None:
 # -- the directory of benchmarks
 
 
-def look(request: dict[str, Any]) -> dict[str, Any]:
+def read_root(request: dict[str, Any]) -> dict[str, Any]:
     """The file system, its room, leftovers in it, and which programs the host has."""
     root = _root(request)
     # statvfs accepts a file too, and later steps would fail.
@@ -261,8 +261,10 @@ def _ended(code: int, name: str, _pid: int, output: int, errors: int) -> tuple[s
     with open(output, "rb") as out, open(errors, "rb") as err:
         out.seek(0)
         err.seek(-min(_STDERR_BYTES, err.seek(0, os.SEEK_END)), os.SEEK_END)
-        said = " ".join(err.read().decode("utf-8", "backslashreplace").split())
-        return f"{name} ended with {code}: {said}" if code else "", out.read(_KEPT_BYTES).decode("utf-8", "replace")
+        error_text = " ".join(err.read().decode("utf-8", "backslashreplace").split())
+        return f"{name} ended with {code}: {error_text}" if code else "", out.read(_KEPT_BYTES).decode(
+            "utf-8", "replace"
+        )
 
 
 # -- functions for steps without a command
@@ -435,7 +437,7 @@ def read_again(_seed: int, path: str, milliseconds: int) -> dict[str, float]:
     }
 
 
-_ANSWERS = {"look": look, "make": make, "remove": remove, "drop": drop, "perform": perform}
+_ANSWERS = {"read_root": read_root, "make": make, "remove": remove, "drop": drop, "perform": perform}
 _FUNCTIONS: dict[str, Any] = {
     **far_consistency.FUNCTIONS,
     "@tree": tree,

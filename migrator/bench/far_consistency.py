@@ -32,7 +32,7 @@ Problems = dict[str, str]
 
 def watch(
     names: Collection[str],
-    look: Callable[[Collection[str]], Problems],
+    check: Callable[[Collection[str]], Problems],
     patience_ms: int,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
@@ -40,12 +40,12 @@ def watch(
     only at first is `late`, by `seconds`; what stays so is `wrong`.
     """
     begin = time.monotonic()
-    first = left = look(names)
+    first = left = check(names)
     seconds = 0.0
     while left and seconds < patience_ms / 1000:
         # Longer each time: clients keep alive what they know of a file as long as it is used.
         pause(max(_POLL_S, seconds / 2))
-        left = look(left)
+        left = check(left)
         seconds = time.monotonic() - begin
     late = {name: problem for name, problem in first.items() if name not in left}
     told = [f"{name}: {problem}" for name, problem in left.items()]
@@ -121,7 +121,7 @@ def see(_seed: int, path: str, number: int, count: int, patience_ms: int) -> dic
 
 
 def _see_files(path: str, wanted: Mapping[str, bytes | None], patience_ms: int) -> dict[str, Any]:
-    def look(names: Collection[str]) -> Problems:
+    def check(names: Collection[str]) -> Problems:
         found = {name: _problem(f"{path}/{name}", wanted[name]) for name in names}
         # Last: a client of GlusterFS that lists a directory keeps alive what it knows of the files.
         try:
@@ -133,7 +133,7 @@ def _see_files(path: str, wanted: Mapping[str, bytes | None], patience_ms: int) 
                 found[name] = "stale: is gone, and still listed" if name in listed else "missing: not listed"
         return {name: problem for name, problem in found.items() if problem}
 
-    return watch(wanted, look, patience_ms)
+    return watch(wanted, check, patience_ms)
 
 
 def _problem(path: str, wanted: bytes | None) -> str:
@@ -219,7 +219,7 @@ def see_records(_seed: int, path: str, lanes: int, count: int, patience_ms: int)
         for number in range(count)
     }
 
-    def look(_names: Collection[str]) -> Problems:
+    def check(_names: Collection[str]) -> Problems:
         try:
             content = _read(path)
         except OSError as error:
@@ -233,7 +233,7 @@ def see_records(_seed: int, path: str, lanes: int, count: int, patience_ms: int)
         foreign = sum(times for one, times in found.items() if one not in wanted)
         return {**problems, **({path: f"overlapping: {foreign} records"} if foreign else {})}
 
-    return {**watch(wanted.values(), look, patience_ms), "checked": len(wanted)}
+    return {**watch(wanted.values(), check, patience_ms), "checked": len(wanted)}
 
 
 # -- one of all gets it
@@ -289,7 +289,7 @@ def wait_for(_seed: int, ready: str, patience_ms: int) -> dict[str, Any]:
     """Wait for a file that another process of this host makes when it is ready; its number is an error."""
     code = b""
 
-    def look(names: Collection[str]) -> Problems:
+    def check(names: Collection[str]) -> Problems:
         nonlocal code
         try:
             code = _read(ready)
@@ -297,7 +297,7 @@ def wait_for(_seed: int, ready: str, patience_ms: int) -> dict[str, Any]:
             return dict.fromkeys(names, f"{_named(error)}: it did not begin")
         return {}
 
-    found = watch([ready], look, patience_ms)
+    found = watch([ready], check, patience_ms)
     failed = int(code or b"0")
     said = [*found["evidence"], *([f"{ready}: {errno.errorcode.get(failed, failed)}"] if failed else [])]
     wrong = found["wrong"] + (failed != 0)
@@ -307,7 +307,7 @@ def wait_for(_seed: int, ready: str, patience_ms: int) -> dict[str, Any]:
 def lock(_seed: int, path: str, whole_file: int, refused: int, patience_ms: int) -> dict[str, Any]:
     """Whether a lock that another host holds is refused; or, when it was released, is granted."""
 
-    def look(names: Collection[str]) -> Problems:
+    def check(names: Collection[str]) -> Problems:
         try:
             os.close(_lock(path, whole_file))
         # fcntl(2) refuses by EACCES on some systems.
@@ -317,7 +317,7 @@ def lock(_seed: int, path: str, whole_file: int, refused: int, patience_ms: int)
             return dict.fromkeys(names, f"failed: {_named(error)}")
         return dict.fromkeys(names, "granted: although another host holds it") if refused else {}
 
-    return watch([f"{path}: the lock"], look, 0 if refused else patience_ms)
+    return watch([f"{path}: the lock"], check, 0 if refused else patience_ms)
 
 
 # -- hundreds of small writers

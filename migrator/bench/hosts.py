@@ -87,9 +87,9 @@ class HostWorkloads:
         self._script = script
         self._clock_offsets_s: dict[str, float] = {}
 
-    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootState:
+    async def read_root(self, host: str, root: bytes, programs: Collection[str]) -> RootState:
         """The file system, its room, leftovers in it, and which of the programs the host has."""
-        question = {"do": "look", "root": mount_of(host, root).decode("latin-1"), "programs": sorted(programs)}
+        question = {"do": "read_root", "root": mount_of(host, root).decode("latin-1"), "programs": sorted(programs)}
         return await self._ask(host, question, RootState)
 
     async def make(self, directory: WorkDirectory) -> float:

@@ -47,11 +47,11 @@ class Contrast(Struct, frozen=True, kw_only=True):
     def verdict(self) -> str:
         """A sentence on whether the ratio is beyond the noise."""
         speed = self.speed
-        said = f"{self.other} was {format_factor(speed.factor)} times as fast as {self.base}"
+        sentence = f"{self.other} was {format_factor(speed.factor)} times as fast as {self.base}"
         if speed.low is None or speed.high is None:
-            return f"{said}; whether that is more than noise cannot be told from so few runs ({speed.count})"
+            return f"{sentence}; too few runs to exclude noise ({speed.count})"
         beyond = "beyond the noise" if speed.beyond_noise else "not beyond the noise"
-        return f"{said} ({format_factor(speed.low)} to {format_factor(speed.high)}): {beyond}"
+        return f"{sentence} ({format_factor(speed.low)} to {format_factor(speed.high)}): {beyond}"
 
 
 class StepComparison(Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[
     ]:
         yield (
             f"over within {_SHORT_S:g} s, so that the start of programs is a good part of it: {', '.join(over)}; "
-            "a larger --scale says more"
+            "a larger --scale is more precise"
         )
     if len(group) > 1:
         yield "they were not measured at the same time: what else the file systems did may have been different"

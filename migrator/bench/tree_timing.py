@@ -88,7 +88,7 @@ async def visit_tree(
     if completed.timed_out:
         problem = f"no answer within {limit_s:.0f} s"
     elif completed.exit_code:
-        problem = f"exit code {completed.exit_code}: {show(bytes(errors[-300:]).strip()) or 'nothing was said'}"
+        problem = f"exit code {completed.exit_code}: {show(bytes(errors[-300:]).strip()) or 'no output'}"
     return TreeVisited(measurements=tuple(reader.measurements), files=tuple(reader.files), problem=problem)
 
 

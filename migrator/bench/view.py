@@ -62,10 +62,10 @@ def summary_document(summary: model.BenchmarkSummary) -> doc.Document:
         parts = (("Room", (room, *alerts(summary.notes))), ("Steps", [doc.records("", _STEP, steps, note=note)]))
         return doc.page("Benchmarks, dry run", *parts, subtitle=model.format_scale(summary.scale))
     # A finished suite without figures has the reason in its notes; errors of the others follow at the end.
-    told = [
+    results = [
         result for result in summary.results if result.measurements or result.record.state is model.BenchmarkState.DONE
     ]
-    made = comparison_document(compare(told))
+    made = comparison_document(compare(results))
     numbers = " ".join(str(result.record.id) for result in summary.results)
     ends = [
         *alerts(summary.failures),
@@ -190,7 +190,7 @@ def _details(details: Mapping[str, float], unit: model.FigureUnit) -> str:
 
 def _bars(comparison: SuiteComparison) -> Iterator[doc.Block]:
     verdicts = [f"{step.title}: {contrast.verdict}." for step in comparison.steps for contrast in step.contrasts]
-    said = ["Medians with their ranges; the bars of each test have a scale of their own.", *verdicts]
+    notes = ["Medians with their ranges; the bars of each test have a scale of their own.", *verdicts]
     groups = [
         (
             f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better",
@@ -198,7 +198,7 @@ def _bars(comparison: SuiteComparison) -> Iterator[doc.Block]:
         )
         for step in comparison.steps
     ]
-    yield from doc.bars(f"{comparison.suite} at {model.format_scale(comparison.scale)}", " ".join(said), groups)
+    yield from doc.bars(f"{comparison.suite} at {model.format_scale(comparison.scale)}", " ".join(notes), groups)
 
 
 def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:

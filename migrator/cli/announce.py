@@ -130,7 +130,11 @@ def backup_command(
     return present(global_options, RecordedBackup(trees=trees, began_at_s=began_at_s, note=note), _as_document)
 
 
-def _as_document(told: RecordedBackup) -> Document:
-    users = ", ".join(sorted({tree.user for tree in told.trees}))
-    words = f"Recorded for {several(len(told.trees), 'user tree')}, of {users}." if told.trees else "Nobody was meant."
-    return page("Backup", ("A backup of the target", [paragraph(words)]), subtitle=when(told.began_at_s))
+def _as_document(backup: RecordedBackup) -> Document:
+    users = ", ".join(sorted({tree.user for tree in backup.trees}))
+    words = (
+        f"Recorded for {several(len(backup.trees), 'user tree')}, of {users}."
+        if backup.trees
+        else "No user tree is affected."
+    )
+    return page("Backup", ("A backup of the target", [paragraph(words)]), subtitle=when(backup.began_at_s))

@@ -36,7 +36,7 @@ _VERBS = {
     "bench": ("migrator.cli.bench:bench", "run published benchmarks on both file systems"),
     "lab": ("migrator.cli.lab:lab", "a lab on this machine: up, churn, down"),
 }
-"""Every verb with its command and what `--help` says of it, in the order in which a migration needs them."""
+"""Every verb with its command and its line in `--help`, in the order in which a migration needs them."""
 
 
 class Verbs(click.Group):

@@ -105,13 +105,15 @@ def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Rea
     found: dict[ProbeSide, Reading] = {}
     recent = sorted((one for one in probes if one.at_s > now_s - STALE_S), key=lambda probe: probe.at_s)
     for side in ProbeSide:
-        told = [(one.at_s, one.latency_s) for one in recent if one.side is side and one.latency_s is not None][-NEWEST:]
-        if told:
+        answered = [(one.at_s, one.latency_s) for one in recent if one.side is side and one.latency_s is not None][
+            -NEWEST:
+        ]
+        if answered:
             found[side] = Reading(
                 side=side,
-                latency_s=median(latency_s for _, latency_s in told),
-                probes=len(told),
-                at_s=told[-1][0],
+                latency_s=median(latency_s for _, latency_s in answered),
+                probes=len(answered),
+                at_s=answered[-1][0],
             )
     return found
 

@@ -89,7 +89,7 @@ async def examine_hosts(
     sections = {name: section for section in site.source.hosts for name in names(section.name)}
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def look(name: str) -> rules.HostState | MigratorError:
+    async def examine_host(name: str) -> rules.HostState | MigratorError:
         """The facts of a host, or why they are unknown."""
         async with gate:
             try:
@@ -100,7 +100,7 @@ async def examine_hosts(
                 return error
 
     try:
-        looks = await asyncio.gather(*map(look, sections))
+        looks = await asyncio.gather(*map(examine_host, sections))
     finally:
         await hosts.close()
     findings: list[Finding] = []
@@ -531,14 +531,14 @@ def _unknown(users: Iterable[str]) -> set[str]:
 async def _shows_acls(ports: DoctorPorts, filesystem: FileSystem) -> bool | None:
     """A query for an ACL fails with ENOTSUP on a mount without ACLs, and with ENODATA on one with ACLs."""
 
-    def look() -> bool | None:
+    def has_acls() -> bool | None:
         try:
             os.getxattr(filesystem.root, os.fsdecode(ACL_ACCESS))
         except OSError as error:
             return {errno.ENODATA: True, errno.ENOTSUP: False}.get(error.errno or 0)
         return True
 
-    shown, _ = await ask(ports, look)
+    shown, _ = await ask(ports, has_acls)
     return shown
 
 
@@ -653,19 +653,19 @@ async def examine_slurm(
         return [failure("slurm", message, "install Slurm's client (Debian: slurm-client), or set movers to `local`")]
     try:
         ping = await _ask(processes, found["scontrol"], "ping")
-        said = _lines(ping.stdout or ping.stderr) or f"scontrol ping ended with code {ping.exit_code}"
+        status = _lines(ping.stdout or ping.stderr) or f"scontrol ping ended with code {ping.exit_code}"
         # A second controller that is down does not matter.
-        if ping.exit_code != 0 or " UP" not in said:
+        if ping.exit_code != 0 or " UP" not in status:
             fix = (
                 "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf names its address; `munge -n | unmunge` must work"
             )
-            return [failure("slurm", f"no controller of Slurm answers: {said}", fix)]
+            return [failure("slurm", f"no controller of Slurm answers: {status}", fix)]
         nodes = await _ask(processes, found["sinfo"], "--noheader", "--Node", "--format=%N|%t", *_partition(section))
     except ToolFailed as error:
         return [failure("slurm", error.message, "make `scontrol ping` and `sinfo` work here")]
     if nodes.exit_code != 0:
-        told = f"sinfo ended with code {nodes.exit_code}: {_lines(nodes.stderr)}"
-        return [failure("slurm", told, "correct [slurm] options")]
+        message = f"sinfo ended with code {nodes.exit_code}: {_lines(nodes.stderr)}"
+        return [failure("slurm", message, "correct [slurm] options")]
     return [rules.check_slurm_nodes(nodes.stdout.decode("utf-8", "replace"), section.nodes)]
 
 
@@ -675,9 +675,9 @@ async def _ask(processes: Processes, program: str | None, *words: str) -> Comple
     return await processes.run(command)
 
 
-def _lines(said: bytes) -> str:
+def _lines(output: bytes) -> str:
     """The end of the output in one line, without the banner that Slurm appends."""
-    lines = [line for line in said.strip().split(b"\n") if line and not line.startswith(b"**")]
+    lines = [line for line in output.strip().split(b"\n") if line and not line.startswith(b"**")]
     return "; ".join(show(line) for line in lines[-_SAID_LINES:])
 
 

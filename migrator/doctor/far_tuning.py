@@ -1,6 +1,6 @@
 """How this machine is tuned: mount options, disks, memory, network, BeeGFS. Plain Python 3.9, run on each host.
 
-Changes nothing, and touches no file system that it is asked about: mount tables, /proc, /sys and /etc/beegfs tell all.
+Changes nothing, and touches no file system that it is asked about: mount tables, /proc, /sys and /etc/beegfs have it all.
 Reads a question (JSON, paths as latin-1) from standard input: `mounts` are paths of network file systems by role, `disks` of
 local ones. Prints a list of facts: where, role, setting, value. A value is null if it cannot be read, and empty if an
 option is not set.
@@ -163,7 +163,7 @@ def disks(device: str) -> list[str]:
 
 
 def stripe(mount: MountLine, device: str) -> str | None:
-    """Whether the file system's stripes are those of the RAID. None if the device tells of none: a controller may hide it."""
+    """Whether the file system's stripes are those of the RAID. None if the device reports none: a controller may hide it."""
     least, best = (text_of(device + "/queue/" + name) for name in ("minimum_io_size", "optimal_io_size"))
     if not (least and best and least.isdigit() and best.isdigit()) or int(best) <= int(least) or int(least) <= 4096:
         return None

@@ -121,7 +121,7 @@ def check_kind(where: str, kind: FileSystemKind, filesystem: str) -> list[Findin
 
 
 def check_answer(check: str, answer: FileSystemReport | None, error: str = "", hint: str = "") -> list[Finding]:
-    """What the file system's own command tells; None if it failed with `error`."""
+    """The output of the file system's own command; None if it failed with `error`."""
     if answer is None:
         return [warning(check, error, hint or "see docs/filesystems.md")]
     fix = "restore it, then run `migrator doctor` again"
@@ -448,7 +448,7 @@ _CLOCK_WARN_S = 1.0
 _CLOCK_FIX = (
     "set it there (chrony, `timedatectl set-ntp true`). Reading the bricks is not harmed: times of files are compared as "
     "Gluster keeps them, and those come from its clients. Harmed are times that a brick's own file system gives "
-    "(features.ctime off) and what logs of several hosts tell together"
+    "(features.ctime off) and the order of events in the logs of several hosts"
 )
 
 
@@ -469,9 +469,9 @@ class HostState(Struct, frozen=True, kw_only=True):
 
 def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
     """A host that could not be reached, with the error."""
-    said = f"{message} ({cause})" if cause else message
+    text = f"{message} ({cause})" if cause else message
     fix = hint or f"fix it, or remove [source.hosts] {name} from site.toml: its bricks are then read through the mount"
-    return failure(_check(name), said, fix)
+    return failure(_check(name), text, fix)
 
 
 def check_host(sight: HostState, *, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
@@ -590,7 +590,7 @@ def _check_target(sight: HostState, target_filesystem: str | None, reserve_bytes
 
 
 def _all_well(sight: HostState) -> str:
-    said = [
+    parts = [
         f"reached ({sight.facts.round_trip_s * 1000:.1f} ms)",
         f"Linux {sight.facts.kernel} on {sight.facts.architecture}",
         f"Python {dotted(sight.facts.python_version)}",
@@ -598,10 +598,10 @@ def _all_well(sight: HostState) -> str:
         "compiled program",
     ]
     if sight.target is None:
-        said.append("no target there: the host walks its bricks, and their files are copied through the mount")
+        parts.append("no target there: the host walks its bricks, and their files are copied through the mount")
     elif sight.room is not None:
-        said.append(f"target at {sight.target} ({sight.room.filesystem}, {format_size(sight.room.free_bytes)} free)")
-    return ", ".join(said)
+        parts.append(f"target at {sight.target} ({sight.room.filesystem}, {format_size(sight.room.free_bytes)} free)")
+    return ", ".join(parts)
 
 
 def _check(name: str) -> str:

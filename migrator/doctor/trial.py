@@ -125,10 +125,10 @@ class Trial(Struct, frozen=True, kw_only=True):
             if before is None or after is None:
                 raise ToolFailed(f"{show(name)} is missing after it was written")
             if found := compare(before, after, self.capabilities).differences:
-                said = "; ".join(
+                changes = "; ".join(
                     f"{one.kind.value}: {one.source}, and {one.target} after it was written" for one in found
                 )
-                raise ToolFailed(f"{show(name)}: {said}")
+                raise ToolFailed(f"{show(name)}: {changes}")
 
     async def _step(self, what: str, work: Callable[[], object]) -> None:
         try:

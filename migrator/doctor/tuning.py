@@ -27,7 +27,7 @@ _UNITS = ("", "K", "M", "G", "T")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is advised for a setting; the head of `tuning.toml` says what each field is."""
+    """Advice on a setting; the head of `tuning.toml` explains each field."""
 
     key: str
     advised: str

@@ -116,9 +116,9 @@ class LabTools:
         completed = await self.attempt(*argv, stdin=stdin, timeout_s=timeout_s)
         if completed.exit_code or completed.timed_out:
             shown = " ".join(show(os.fsencode(argument)) for argument in argv)
-            said = show((completed.stderr + completed.stdout).strip()[-_TAIL_BYTES:])
+            output = show((completed.stderr + completed.stdout).strip()[-_TAIL_BYTES:])
             ended = "ran into its time limit" if completed.timed_out else f"ended with code {completed.exit_code}"
-            raise ToolFailed(f"{shown} {ended}: {said}" if said else f"{shown} {ended}")
+            raise ToolFailed(f"{shown} {ended}: {output}" if output else f"{shown} {ended}")
         return completed.stdout
 
     async def on_host(self, host: LabHost, *argv: str | bytes) -> bytes:

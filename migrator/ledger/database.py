@@ -161,7 +161,7 @@ class Database:
             try:
                 return opened(f"mode={mode}", sqlite3.Connection)
             except sqlite3.Error:
-                # Even a reader needs room for the index of the log, 32 KiB. Without a log the file alone tells all.
+                # Even a reader needs room for the index of the log, 32 KiB. Without a log the file alone has everything.
                 if not (read_only and _is_full(file) and _is_without_log(file)):
                     raise
                 return opened("immutable=1", _Unlogged)

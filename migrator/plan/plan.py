@@ -333,7 +333,7 @@ def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[
 
 
 _TINY_DIRECTORIES = 3
-"""The directories of one tree that its user is told of."""
+"""The maximum number of directories of one tree that its notice lists."""
 
 
 class PlanRequest(Struct, frozen=True, kw_only=True):
@@ -409,7 +409,7 @@ def make_plan(
     even if the target has no room for all batches, or for any: the migration may free room later. Such batches have
     `fits` False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by
     uid; a user who would exceed theirs is a problem too. `targets` are BeeGFS's, for the forecast of inodes. Without
-    `accounts` nothing is said about owners, without `reaping` [reap] is ignored, without `scheduling` there is no
+    `accounts` owners are not checked, without `reaping` [reap] is ignored, without `scheduling` there is no
     conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is the first
     one, or the request activates it.
 

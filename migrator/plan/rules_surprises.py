@@ -192,7 +192,7 @@ def note_owners(accounts: Accounts, limits: Mapping[str, int]) -> Mapping[Surpri
             SurpriseKind.NO_USER: ("no account on this host", {uid: f"uid {uid}" for uid in accounts.no_user}),
             SurpriseKind.NO_GROUP: ("no group on this host", {gid: f"gid {gid}" for gid in accounts.no_group}),
         }
-    return {kind: NotedOwners(words=said, names=names) for kind, (said, names) in words.items() if names}
+    return {kind: NotedOwners(words=text, names=names) for kind, (text, names) in words.items() if names}
 
 
 def _people(accounts: Accounts) -> Mapping[int, Account]:
@@ -209,7 +209,7 @@ def describe_owners(noted: NotedOwners, ids: Sequence[int]) -> str:
 
 
 def unknown_accounts(accounts: Accounts) -> Iterator[Surprise]:
-    """What could not be said about owners on this host."""
+    """Look-ups of owners that failed on this host."""
     sentences = []
     if accounts.unknown:
         sentences.append(f"a look-up failed or took too long, so nothing is known of {first_of(accounts.unknown)}")

@@ -282,8 +282,8 @@ class _Tree:
                         self._enter(record, model.ArchiveState.PROVEN)
                     continue
                 self._enter(record, model.ArchiveState.VOID, why)
-                said = f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again"
-                self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, said)
+                summary = f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again"
+                self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, summary)
             folder.remove([name for name in names if name in there])
 
     def _problem(self, folder: HeldFolder, record: model.ArchiveRecord) -> str:
@@ -394,18 +394,18 @@ class _Tree:
         if why := read_back(folder, record):
             self._enter(record, model.ArchiveState.VOID, why)
             folder.remove(names)
-            said = f"archive {record.number} of {show(tree)} could not be read back as it was written: {why}"
-            self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, said)
+            summary = f"archive {record.number} of {show(tree)} could not be read back as it was written: {why}"
+            self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, summary)
             raise MigratorError(
-                said,
+                summary,
                 cause="the target, the network or the memory of this machine changes what is written",
                 hint="find out why before anything else is moved; the same command then makes the archive again",
             )
         self._enter(record, model.ArchiveState.PROVEN)
         self._made.append(record)
-        said = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
-        said += f" in {format_size(written.archive_bytes)}, read back"
-        self._event(EventKind.FILES_ARCHIVED, Severity.INFO, said)
+        summary = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
+        summary += f" in {format_size(written.archive_bytes)}, read back"
+        self._event(EventKind.FILES_ARCHIVED, Severity.INFO, summary)
 
     def _abandon(self, folder: HeldFolder) -> None:
         """Remove the open archive, if any."""
@@ -472,10 +472,10 @@ def _check_mounts(ports: ArchivePorts) -> None:
 
 
 def _summary(result: model.TreeArchived) -> str:
-    said = f"{several(result.members, 'file')} ({format_size(result.content_bytes)}) archived in "
-    said += f"{several(result.archives, 'archive')} of {format_size(result.archive_bytes)}, read back"
+    summary = f"{several(result.members, 'file')} ({format_size(result.content_bytes)}) archived in "
+    summary += f"{several(result.archives, 'archive')} of {format_size(result.archive_bytes)}, read back"
     if result.already:
-        said += f"; {format_count(result.already)} were archived before"
+        summary += f"; {format_count(result.already)} were archived before"
     for reason, count in result.left_out.items():
-        said += f"; {format_count(count)} left out: {reason}"
-    return said
+        summary += f"; {format_count(count)} left out: {reason}"
+    return summary

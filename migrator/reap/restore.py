@@ -101,11 +101,11 @@ def _restored(
                 hint="mend the file system, then restore again with --overwrite",
             ):
                 ports.destination.sync()
-        said = f"{several(one.restored, 'file')} restored from archives"
+        summary = f"{several(one.restored, 'file')} restored from archives"
         if one.not_restored:
-            said += f"; {format_count(one.not_restored)} not"
+            summary += f"; {format_count(one.not_restored)} not"
         severity, subject = Severity.WARNING if one.not_restored else Severity.INFO, f"tree {show(tree)}"
-        emit_event(ports, EventKind.FILES_RESTORED, severity, subject, said, run_id=None, without_run=True)
+        emit_event(ports, EventKind.FILES_RESTORED, severity, subject, summary, run_id=None, without_run=True)
         yield one
 
 

@@ -556,7 +556,7 @@ class MigrationStatus(Struct, frozen=True, kw_only=True):
     - `governing` has the limits that operators set, and the number of streams that the newest run may have.
     - `at_work` are the processes at work on this machine now, with what they hold.
     - `archives` are those of the site that hold the tree of a newest cutover as its verification has it. Each tree needs
-      `require_archive` of them before its source is purged (0 also if the caller does not say).
+      `require_archive` of them before its source is purged (0 also if the caller does not pass it).
     - `storage` has the first and the newest sample of the storage and metadata targets of a BeeGFS target.
     """
 

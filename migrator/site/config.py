@@ -75,8 +75,8 @@ def _link(text: str) -> str:
         "may contain only the fields {user} and {tree}": "{" in rest or "}" in rest,
         "contains a non-printable character": not rest.isprintable(),
     }
-    if said := next((said for said, holds in problem.items() if holds), None):
-        raise UsageError(said, hint='as in "/home/{user}"')
+    if problem_text := next((problem_text for problem_text, holds in problem.items() if holds), None):
+        raise UsageError(problem_text, hint='as in "/home/{user}"')
     return text
 
 

@@ -76,28 +76,28 @@ class FileSystemCommand:
 
     async def room_of(self, shown: Capacity) -> Capacity:
         """The room of new files by the command, never more than statfs has `shown`. Raises ToolFailed."""
-        told = None if self.kind.room is None else (await self.ask(self.kind.room)).room
-        if told is None:
+        reported = None if self.kind.room is None else (await self.ask(self.kind.room)).room
+        if reported is None:
             return shown
         by_statfs = (shown.total_inodes, shown.free_inodes) if self.kind.statfs_inodes else (None, None)
-        free_inodes = [one for one in (told.free_inodes, by_statfs[1]) if one is not None]
+        free_inodes = [one for one in (reported.free_inodes, by_statfs[1]) if one is not None]
         return replace(
-            told,
-            free_bytes=min(told.free_bytes, shown.free_bytes),
-            total_inodes=by_statfs[0] if told.total_inodes is None else told.total_inodes,
+            reported,
+            free_bytes=min(reported.free_bytes, shown.free_bytes),
+            total_inodes=by_statfs[0] if reported.total_inodes is None else reported.total_inodes,
             free_inodes=min(free_inodes, default=None),
             read_only=shown.read_only,
         )
 
     def room(self, shown: Capacity) -> Capacity:
-        """As `room_of`, and that of statfs if the command does not tell. Blocks; not on a thread with an event loop."""
+        """As `room_of`, and that of statfs if the command does not report it. Blocks; not on a thread with an event loop."""
         try:
             return shown if self.kind.room is None else asyncio.run(self.room_of(shown))
         except ToolFailed:
             return shown
 
     async def _place(self) -> MountedDirectory:
-        def look() -> MountedDirectory | None:
+        def find() -> MountedDirectory | None:
             root = os.path.realpath(self._root)
             mount = mount_of(read_mounts(), root)
             if mount is None or not self.kind.matches(mount.filesystem, os.fsdecode(mount.source)):
@@ -105,7 +105,7 @@ class FileSystemCommand:
             return MountedDirectory(point=mount.point, mounted_from=mount.source, root=root)
 
         try:
-            place = await asyncio.wait_for(asyncio.to_thread(look), self._timeout_s)
+            place = await asyncio.wait_for(asyncio.to_thread(find), self._timeout_s)
         except TimeoutError:
             raise ToolFailed(f"{show(self._root)} does not answer") from None
         if place is None:

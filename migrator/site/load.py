@@ -89,13 +89,13 @@ def _real(path: bytes, *, mounted: bool = False) -> bytes | None:
     """The path without symlinks, if wanted after the automounter mounted it; None if its file system does not answer."""
     found: list[bytes] = []
 
-    def look() -> None:
+    def resolve() -> None:
         with suppress(OSError):
             if mounted:
                 os.stat(path + b"/.")
         found.append(os.path.realpath(path))
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=resolve, daemon=True)
     thread.start()
     thread.join(_PATIENCE_S)
     return found[0] if found else None
@@ -140,7 +140,10 @@ def parse_site(text: str, file: Path) -> Site:
         count = "one mistake" if len(listed) == 1 else f"{len(listed)} mistakes"
         raise UsageError(
             "\n".join(
-                [f"{file} has {count}:", *(f"  line {at}: {said}" if at else f"  {said}" for at, said in listed)]
+                [
+                    f"{file} has {count}:",
+                    *(f"  line {at}: {mistake}" if at else f"  {mistake}" for at, mistake in listed),
+                ]
             ),
             hint="docs/configuration.md lists every section and key",
         )
@@ -238,9 +241,9 @@ def _value(key: Key, given: object) -> Any:  # noqa: ANN401
             raise UsageError(f'"{parsed}" is not a valid value; valid values: {valid}{meant}')
         return msgspec.convert(parsed, key.type, from_attributes=True)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
-        said = _TYPE.sub(lambda found: " or ".join(_TYPES[one] for one in found[1].split(" | ")), said)
-        raise UsageError(said[0].lower() + said[1:] + (f" at {place[:-1]}" if place else "")) from None
+        mistake, _, place = str(error).partition(" - at `$")
+        mistake = _TYPE.sub(lambda found: " or ".join(_TYPES[one] for one in found[1].split(" | ")), mistake)
+        raise UsageError(mistake[0].lower() + mistake[1:] + (f" at {place[:-1]}" if place else "")) from None
 
 
 def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Iterator[tuple[Name, str]]:

@@ -136,9 +136,9 @@ def _refuse_unit(text: str, unit: str, what: str, units: Mapping[str, int | Deci
     folded = {known.lower(): known for known in units}
     spelled = _SPELLINGS.get(unit) if what == "duration" else None
     near = [spelled] if spelled else get_close_matches(unit.lower(), folded, 1, 0.5)
-    said = f'"{text}" has the unknown {what} unit "{unit}"' if unit else f'"{text}" has no unit'
+    problem = f'"{text}" has the unknown {what} unit "{unit}"' if unit else f'"{text}" has no unit'
     guess = f'; "{folded[near[0]]}" is the nearest' if near else ""
-    raise UsageError(f"{said}; valid units: {', '.join(units)}{guess}")
+    raise UsageError(f"{problem}; valid units: {', '.join(units)}{guess}")
 
 
 def _minute(text: str, hour: str, minute: str) -> int:

@@ -102,7 +102,7 @@ def capacity_problems(
     free_inodes = capacity.free_inodes if capacity.free_inodes is not None else inodes_free_override
     if free_inodes is None:
         problems.append(
-            "the target's file system does not report how many inodes are free (statfs says 0 of 0: unknown, not full)"
+            "the target's file system does not report its free inodes (statfs returns 0 of 0: unknown, not full)"
         )
     elif need_inodes > free_inodes:
         problems.append(
@@ -125,7 +125,7 @@ def _other_filesystem(recorded: MountIdentity, current: MountIdentity, where: st
 def _changed(where: str, fact: str, recorded: int | None, current: int | None) -> Iterable[str]:
     if recorded is None or recorded == current:
         return
-    shown = "not known" if current is None else str(current)
+    shown = "unknown" if current is None else str(current)
     yield f"{where} has another {fact} than at `init`: {recorded} then, {shown} now"
 
 
@@ -298,14 +298,14 @@ def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collectio
     lacking, gone = sorted(set(now) - set(scanned)), sorted(set(scanned) - set(now))
     if not lacking and not gone:
         return None
-    said = [
+    differences = [
         f"{words} {first_of(list(map(show, paths)), 3)}"
         for words, paths in (("it has not", lacking), ("it has besides", gone))
         if paths
     ]
     return warning(
         "user trees",
-        f"catalog {catalog} was made with other user trees than [users] gives now: {'; '.join(said)}",
+        f"catalog {catalog} was made with other user trees than [users] gives now: {'; '.join(differences)}",
         "run `migrator scan`: a plan takes the trees of its catalog",
     )
 

@@ -14,7 +14,7 @@ from migrator.site.model import LinkPlace, LinkProblem, LinkReading
 _CHECK = "links"
 _NAME_LIMIT_BYTES = 255
 _GLUSTER = "fuse.glusterfs"
-_TOLD = 20
+_MOST_FINDINGS = 20
 _BY_HOOK = 'or set [cutover] switch = "hook" and switch in a hook (docs/cutover.md)'
 
 
@@ -99,11 +99,11 @@ def leads_elsewhere(look: LinkReading, allowed: Collection[bytes]) -> LinkProble
     """Whether a symlink leads to none of these real paths."""
     if look.leads_to is not None and look.leads_to in allowed:
         return None
-    says = f"{show(look.path)} says {show(look.text or b'')}"
+    pointer = f"{show(look.path)} points to {show(look.text or b'')}"
     where = "which leads nowhere" if look.leads_to is None else f"which leads to {show(look.leads_to)}"
     wanted = " or ".join(show(path) for path in allowed)
     return LinkProblem(
-        message=f"{says}, {where}, and not to {wanted}",
+        message=f"{pointer}, {where}, and not to {wanted}",
         fix=f"correct the link; if it leads to another mount of the same files, {_BY_HOOK[3:]}",
     )
 
@@ -133,16 +133,16 @@ def check_links(
             problems.setdefault(problem.message, problem.fix)
     if not problems:
         return [ok(_CHECK, f"{several(len(looks), 'link')} of the active plan can be switched")]
-    told = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_TOLD]]
-    if more := len(problems) - len(told):
-        told.append(
+    findings = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_MOST_FINDINGS]]
+    if more := len(problems) - len(findings):
+        findings.append(
             failure(
                 _CHECK,
                 f"{several(more, 'link')} more cannot be switched",
                 "fix these, then run `migrator doctor` again",
             )
         )
-    return told
+    return findings
 
 
 def check_switch_hooks(found: HooksFound, *, by_hook: bool) -> list[Finding]:

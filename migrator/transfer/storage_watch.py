@@ -55,7 +55,7 @@ class StorageWatch:
     async def fullest_targets(self) -> str:
         """The full targets, or the fullest ones, after a write failed for lack of space; empty if unknown."""
         try:
-            return describe_fullest((await self._storage.look()).targets)
+            return describe_fullest((await self._storage.state()).targets)
         except ToolFailed:
             return ""
 
@@ -70,7 +70,7 @@ class StorageWatch:
 
     async def _ask(self) -> None:
         try:
-            seen = await self._storage.look(patient=self._late)
+            seen = await self._storage.state(patient=self._late)
         except ToolFailed:
             self._late = True
             return

@@ -81,7 +81,7 @@ class Storage:
     limits: dict[int, beegfs.UserQuota] = field(default_factory=dict)
     no_quotas: str = ""
 
-    async def look(self, *, patient: bool = False) -> beegfs.StorageState:
+    async def state(self, *, patient: bool = False) -> beegfs.StorageState:
         self.looks += 1
         if self.failure:
             raise ToolFailed(self.failure)

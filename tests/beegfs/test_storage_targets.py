@@ -99,7 +99,7 @@ class Asked:
 
     def look(self) -> dict[int, beegfs.StorageTarget]:
         """By number the storage targets; those of metadata by the negative number."""
-        found = asyncio.run(self.port.look()).targets
+        found = asyncio.run(self.port.state()).targets
         return {one.number if one.kind is beegfs.TargetKind.STORAGE else -one.number: one for one in found}
 
 
@@ -231,10 +231,10 @@ def test_version_7_is_asked_for_the_users_and_the_pool_by_name(tmp_path: Path) -
 def test_a_missing_tool_says_what_is_not_known(tmp_path: Path) -> None:
     port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tmp_path))
     (problem,) = asyncio.run(port.problems())
-    assert "not known" in problem
+    assert "unknown" in problem
     assert "missing" in problem
     with pytest.raises(ToolFailed, match="missing"):
-        asyncio.run(port.look())
+        asyncio.run(port.state())
 
 
 def port_of(tool: FakeTool) -> BeegfsTargets:
@@ -262,13 +262,13 @@ _SPOILED: dict[str, Spoil] = {
 def test_an_answer_that_is_not_whole_is_none(tool: FakeTool, how: str) -> None:
     tool.tell(_SPOILED[how](targets("")))
     with pytest.raises(ToolFailed):
-        asyncio.run(port_of(tool).look())
+        asyncio.run(port_of(tool).state())
 
 
 def test_text_without_digits_is_unknown(tool: FakeTool) -> None:
     nothing = {"space": "(n/a)", "space_free": "(n/a)", "inodes": "-", "inodes_free": "-", "cap_pool": "(n/a)"}
     tool.tell(targets("", changes={"target_storage_101": nothing | {"reachability": "Unheard-of"}}))
-    found = {one.number: one for one in asyncio.run(port_of(tool).look()).targets}[101]
+    found = {one.number: one for one in asyncio.run(port_of(tool).state()).targets}[101]
     assert (found.total_bytes, found.free_bytes, found.free_inodes, found.pool, found.reachability) == (None,) * 5
 
 
@@ -318,13 +318,13 @@ def slow_port(tool: FakeTool, slow: Slow) -> BeegfsTargets:
 @pytest.mark.parametrize("restarting", [False, True])
 def test_a_guard_waits_for_a_late_answer_and_a_poll_does_not(tool: FakeTool, restarting: bool) -> None:
     slow = Slow(words=b"target", late=3, restarting=restarting)
-    found = asyncio.run(slow_port(tool, slow).look(patient=True))
+    found = asyncio.run(slow_port(tool, slow).state(patient=True))
     assert len(found.targets) == 5
     assert slow.timeouts_s == [6.0, 12.0, 24.0, 48.0]
     for patient, attempts in ((False, 1), (True, 4)):
         silent = Slow(words=b"target", late=99, restarting=restarting)
         with pytest.raises(ToolFailed):
-            asyncio.run(slow_port(tool, silent).look(patient=patient))
+            asyncio.run(slow_port(tool, silent).state(patient=patient))
         assert len(silent.timeouts_s) == attempts
 
 
@@ -363,7 +363,7 @@ class SilentServer:
         )
 
     def lost(self) -> tuple[str, ...]:
-        return lost_targets(asyncio.run(self.port.look()))
+        return lost_targets(asyncio.run(self.port.state()))
 
 
 STATES_7 = (FIXTURES / "7" / "listtargets-storage-states.out").read_text()
@@ -389,7 +389,7 @@ def test_lost_targets_are_reported_without_the_pool_of_the_root(tool: FakeTool) 
     apart = {"target_storage_201": {"storage_pool": "s:2", "last_contact": "61s ago"}}
     tool.tell(targets("", changes=apart))
     (tool.directory / "entry").write_text("a metadata server does not answer")
-    assert len(lost_targets(asyncio.run(port_of(tool).look()))) == 1
+    assert len(lost_targets(asyncio.run(port_of(tool).state()))) == 1
 
 
 @pytest.mark.parametrize("spoil", [("Cap. Pool", "Pool"), ("GiB", "TiB"), ("201", "two"), ("NodeID", "Node")])
@@ -403,7 +403,7 @@ def test_a_table_of_version_7_with_another_form_is_refused(tmp_path: Path, spoil
 
 def test_only_the_pool_of_the_root_counts(tool: FakeTool) -> None:
     tool.tell(targets("", changes={"target_storage_201": {"storage_pool": "s:2"}}))
-    assert asyncio.run(port_of(tool).look()).storage_pool == 1
+    assert asyncio.run(port_of(tool).state()).storage_pool == 1
     assert json.dumps(tool.asked[-1]).count("entry") == 1
 
 
@@ -521,7 +521,7 @@ def test_inodes_are_forecast_for_each_metadata_target() -> None:
         (seen("stopped-offline"), FAILURE, "Offline"),
         (with_one(101, consistency=beegfs.Consistency.BAD), FAILURE, "Bad"),
         (with_one(1, free_inodes=50_000), WARNING, "50,000 of 524,288 inodes"),
-        (with_one(1, pool=None), WARNING, "not known"),
+        (with_one(1, pool=None), WARNING, "unknown"),
         (None, WARNING, "not known are then"),
     ],
 )

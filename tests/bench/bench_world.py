@@ -41,8 +41,8 @@ class TestedWorkloads(HostWorkloads):
         self.after_check: Callable[[str, Path], None] = lambda _argv, _shared: None
         self.starts: list[tuple[str, str, float | None]] = []
 
-    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootState:
-        seen = await super().look(host, root, programs)
+    async def read_root(self, host: str, root: bytes, programs: Collection[str]) -> RootState:
+        seen = await super().read_root(host, root, programs)
         return self.change(structs.replace(seen, programs=seen.programs - self.missing))
 
     async def drop_caches(self, directory: WorkDirectory, step: Step) -> bool:

@@ -108,7 +108,7 @@ def test_flipped_bits_of_the_ledger_are_told_as_damage(planned: Site) -> None:
         file.write_bytes(content)
         done = planned.call("status")
         assert done.returncode in (0, 1, 2, 4), done.stderr
-        assert "defect" not in done.stderr, done.stderr
+        assert "internal error" not in done.stderr, done.stderr
         told += "ledger" in done.stderr
     assert told > 10
 
@@ -116,7 +116,7 @@ def test_flipped_bits_of_the_ledger_are_told_as_damage(planned: Site) -> None:
 def test_a_ledger_of_another_site(planned: Site) -> None:
     planned.file.write_text(planned.file.read_text().replace('name = "bad"', 'name = "other"'))
     for verb in ("status", "report", "scan"):
-        planned.fails(2, verb, says=("is that of the site 'bad', and not of 'other'",))
+        planned.fails(2, verb, says=("belongs to the site 'bad', not to 'other'",))
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
@@ -125,7 +125,7 @@ def test_an_output_that_is_full_is_no_defect(planned: Site, more: tuple[str, ...
     with open("/dev/full", "w") as full:
         done = subprocess.run(argv, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
-    assert "defect" not in done.stderr
+    assert "internal error" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_a_full_disk_of_an_index_is_told_with_what_helps(tmp_path: Path) -> None
         return ExitCode.DONE
 
     done = CliRunner().invoke(command, obj=GlobalOptions(site_file=tmp_path / "site.toml"))
-    assert (done.exit_code, "free room there" in done.stderr) == (1, True), done.output
+    assert (done.exit_code, "free space on that disk" in done.stderr) == (1, True), done.output

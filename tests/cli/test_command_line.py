@@ -70,7 +70,7 @@ program()
     shown = ended(script)
     assert (shown.returncode, shown.stdout) == (130, "")
     assert shown.stderr.splitlines()[0] == "migrator: interrupted"
-    assert "nothing was started" in shown.stderr
+    assert "no work was started" in shown.stderr
     assert "Traceback" not in shown.stderr
 
 
@@ -98,14 +98,14 @@ def test_help_has_every_verb_in_the_order_of_a_migration_and_cuts_no_words_off()
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "--all", "--bwlimit", "foo"], '"foo" is no size'),
+        (["run", "--all", "--bwlimit", "foo"], '"foo" is not a size'),
         (["run", "--all", "--bwlimit", "0"], "too small"),
-        (["tune", "--max-load", "nan"], "nan is no number"),
+        (["tune", "--max-load", "nan"], "nan is not a number"),
         (["run", "--all", "--bwlimit", "999999999999PiB"], "too large"),
-        (["verify", "--all", "--sample", "105%"], "no share"),
+        (["verify", "--all", "--sample", "105%"], "not a share"),
         (["status", "--watch", "--interval", "10ms"], "too small"),
         (["status", "--watch", "--json"], "--watch excludes --json"),
-        (["lab", "up", "--brick-size", "large"], '"large" is no size'),
+        (["lab", "up", "--brick-size", "large"], '"large" is not a size'),
         (["run", "--all", "--user-batch", "1"], "exclude each other"),
         (["run", "--user", "alice", "--user-batch", "1"], "exclude each other"),
         (["verify", "--all", "--user", "alice"], "exclude each other"),

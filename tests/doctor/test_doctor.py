@@ -278,7 +278,7 @@ def test_findings_of_site_directories(tmp_path: Path) -> None:
         users=change(site.users, map=tmp_path / "users.csv", trees=("home/*", "homes/*")),
     )
     found = failures(doctor(wrong))
-    assert "lies on the target" in found["state directory"]
+    assert "is on the target" in found["state directory"]
     assert "is missing" in found["users map"]
     assert "'homes/*' matches no directory" in found["user trees"]
     (tmp_path / "users.csv").write_text("tree,user\n", encoding="utf-8")
@@ -442,7 +442,7 @@ def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, 
     ((status, message),) = of(findings, "host gl1")
     assert status is FAILURE
     assert words in message
-    assert "nothing is read or copied there" in message
+    assert "does not run there" in message
 
 
 @pytest.mark.needs_root

@@ -47,7 +47,7 @@ def test_every_link_of_the_plan_is_looked_at(site: Site) -> None:
     assert links(site) == [
         (
             "failure",
-            f"{homes}/bob says {site.source}/home/alice, which leads to {site.source}/home/alice, "
+            f"{homes}/bob points to {site.source}/home/alice, which leads to {site.source}/home/alice, "
             f"and not to {site.source}/home/bob or {site.target}/home/bob",
         ),
         ("failure", f"{homes}/carol is missing"),

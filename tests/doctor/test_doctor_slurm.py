@@ -23,7 +23,7 @@ def finding(nodes: int, *options: str) -> Finding:
 
 def test_enough_nodes_and_too_few(slurm: Slurm) -> None:
     for options in (("-p", "batch"), ("-pbatch",), ("--partition=batch",), ("--time=1:00", "--partition", "batch")):
-        assert finding(3, *options).message == "3 of 3 nodes take jobs, 3 at once are configured"
+        assert finding(3, *options).message == "3 of 3 nodes accept jobs, 3 at once are configured"
     assert finding(4).status is FindingStatus.WARNING
 
 
@@ -31,7 +31,7 @@ def test_a_drained_node_takes_no_jobs(slurm: Slurm) -> None:
     slurm.do("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
     found = finding(3)
     assert found.status is FindingStatus.WARNING
-    assert "2 of 3 nodes take jobs" in found.message
+    assert "2 of 3 nodes accept jobs" in found.message
     assert "n2 drain" in found.message
 
 

@@ -113,8 +113,8 @@ def test_failed_lookups_are_unknown_never_missing(monkeypatch: pytest.MonkeyPatc
 
 def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_program() -> None:
     script = (
-        "import os; from migrator.plan.accounts import look_up; "
-        "print(look_up([1], [], now_s=0.0, user=lambda uid: os.read(os.pipe()[0], 1), patience_s=0.0).unknown)"
+        "import os; from migrator.plan.accounts import read_accounts; "
+        "print(read_accounts([1], [], now_s=0.0, user=lambda uid: os.read(os.pipe()[0], 1), patience_s=0.0).unknown)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "('uid 1',)\n"

@@ -171,7 +171,7 @@ UNKNOWN = replace(ROOMY, total_inodes=None, free_inodes=None)
 
 
 def test_unknown_inodes_are_refused_unless_accepted_or_configured(ready: World) -> None:
-    with pytest.raises(Refused, match="not known how many files") as caught:
+    with pytest.raises(Refused, match="free inodes of the target are unknown") as caught:
         ready.plan(capacity=UNKNOWN)
     assert "inodes_free" in caught.value.hint
     assert "--accept-unknown-inodes" in caught.value.hint

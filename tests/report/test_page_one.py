@@ -181,7 +181,7 @@ def test_a_young_migration(tmp_path: Path) -> None:
     found = page(facts)
     assert not any(isinstance(block, Table) for block in found["Blocked"].blocks)
     dates = table(found["Until when"])
-    assert dates["everything copied"] == ("not known", facts.milestones[0].unknown, "2025-11-18")
+    assert dates["everything copied"] == ("unknown", facts.milestones[0].unknown, "2025-11-18")
     assert dates["last user moved"][:2] == ("2025-11-18", facts.milestones[2].basis)
     assert len(table(found["This week"])["users moved"]) == 1
 

@@ -188,7 +188,7 @@ def test_files_that_were_put_on_bricks_past_gluster() -> None:
     assert "migrator scan --via bricks" in hint
 
 
-DELTA = "migrator run --user-batch 1` sends again what differs"
+DELTA = "migrator run --user-batch 1`"
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_before_and_after_init(ledger: MigrationLedger) -> None:
     assert ([one.hint for one in report.status.next_steps], report.status.blocked) == (["migrator plan"], ())
     assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
     assert (report.done, report.days) == ((), ())
-    assert "Nothing has been copied yet" in to_markdown(report_document(report))
+    assert "No files have been copied yet" in to_markdown(report_document(report))
 
 
 class TestHalfWay:

@@ -83,7 +83,7 @@ def test_unknown_output_is_a_doubt_and_statfs_is_used(tool: Tool, tmp_path: Path
 
 
 def test_a_command_that_is_missing_or_of_another_file_system(tool: Tool, tmp_path: Path) -> None:
-    assert "no Lustre is mounted" in asyncio.run(tool(HEALTHY, LUSTRE).state()).doubts[0]
+    assert "no Lustre file system is mounted" in asyncio.run(tool(HEALTHY, LUSTRE).state()).doubts[0]
     missing = Question(
         commands=(lambda _: ("no-such-command", b"\xff"),), parse=lambda _outputs, _place: FileSystemReport()
     )

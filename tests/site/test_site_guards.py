@@ -45,7 +45,7 @@ def test_another_mount(recorded: MountIdentity | None, current: MountIdentity | 
         ({"sentinel": None}, "no sentinel"),
         ({"sentinel": "site-2"}, "sentinel of another site (site-2)"),
         ({"device": 1}, "another device number"),
-        ({"device": None}, "not known now"),
+        ({"device": None}, "unknown now"),
         ({"fsid": 1}, "another file system id"),
         ({"root_ino": 1}, "another inode number of the root"),
         ({"filesystem": "ext4"}, "another file system: ext4"),
@@ -98,9 +98,9 @@ def test_looks_at_the_source_are_compared() -> None:
         (moving, health(), "Remove brick"),
         (health(), health(fingerprint="other"), "options changed"),
         (silent, silent, "gluster gave no answer"),
-        (None, health(), "not known"),
-        (health(), None, "not known"),
-        (None, None, "not known"),
+        (None, health(), "unknown"),
+        (health(), None, "unknown"),
+        (None, None, "unknown"),
         (health(), health(None), "only before or only after"),
     ):
         problems = health_problems(before, after)
@@ -211,5 +211,5 @@ def test_invalid_site_files_are_refused_at_once(tmp_path: Path, kind: str) -> No
             file.write_text("a = " + "[" * 100_000)
         case _:
             file.write_text("a = " + "9" * 5_000)
-    with pytest.raises(UsageError, match=r"no site file|nested too deeply|a number that is too long"):
+    with pytest.raises(UsageError, match=r"not a site file|nested too deeply|a number that is too long"):
         load_site(file)

@@ -80,7 +80,7 @@ class Call:
         out, err = self.said.with_suffix(".out"), self.said.with_suffix(".err")
         assert self.status is not None
         assert "Traceback" not in err.read_text(), err.read_text()
-        assert "a defect of migrator" not in err.read_text(), err.read_text()
+        assert "internal error of migrator" not in err.read_text(), err.read_text()
         return Ended(self.status, out.read_text(), err.read_text())
 
 
