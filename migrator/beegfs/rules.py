@@ -246,9 +246,9 @@ def _describe_unanswered(seen: model.StorageState) -> tuple[str, ...]:
 
 _CHECK = "storage targets"
 _SHORT_INODES = 0.1
-_NOT_KNOWN = (
-    "not known are then the states of the storage servers (one that is down is seen only as streams that stand still), the "
-    "room of each storage target (one that is full stops everything while df shows room), and the free inodes"
+_UNKNOWN = (
+    "the states of the storage servers (one that is down shows only as stalled streams), the free space of each storage "
+    "target (a full one stops all writes while df shows free space) and the free inodes are then unknown"
 )
 
 
@@ -256,7 +256,7 @@ def check_storage_targets(seen: model.StorageState | None, failure_words: str = 
     """The findings. `seen` is None if the tool failed, for the reason `failure_words`."""
     if seen is None:
         fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
-        return [warning(_CHECK, f"{failure_words}: {_NOT_KNOWN}", fix)]
+        return [warning(_CHECK, f"{failure_words}: {_UNKNOWN}", fix)]
     findings = [finding for target in seen.targets if (finding := _check(target)) is not None]
     findings += [
         failure(

@@ -522,7 +522,7 @@ def test_inodes_are_forecast_for_each_metadata_target() -> None:
         (with_one(101, consistency=beegfs.Consistency.BAD), FAILURE, "Bad"),
         (with_one(1, free_inodes=50_000), WARNING, "50,000 of 524,288 inodes"),
         (with_one(1, pool=None), WARNING, "unknown"),
-        (None, WARNING, "not known are then"),
+        (None, WARNING, "are then unknown"),
     ],
 )
 def test_doctor_tells_each_with_its_fix(found: beegfs.StorageState | None, status: FindingStatus, says: str) -> None:

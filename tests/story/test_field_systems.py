@@ -161,7 +161,7 @@ def cephfs(directory: Path) -> Iterator[Mounted]:
             mount=mount,
             lose=lambda: os.environ.update(CEPH_CONF="/dev/null"),
             restore=lambda: os.environ.update(CEPH_CONF=str(settings)),
-            said="whether CephFS shows all files is not known",
+            said="CephFS may not show all files",
         )
 
 

@@ -85,7 +85,7 @@ def test_it_opens_without_a_word_and_fetches_nothing(browser: Browser, page_file
         "Details",
         "Throughput",
         "Incidents",
-        "Who holds what",
+        "Users by size",
     } <= set(headings)
 
 
