@@ -294,7 +294,7 @@ def test_directories_with_another_layout_are_named() -> None:
     assert first.startswith("new files in home/a\\xff are spread over 3 storage targets in chunks of 9 B, not over 2 ")
     assert "in storage pool 1, not over 3 storage targets in storage pool fast" in second
     (unknown,) = problems({}, HOMES)
-    assert "not known: home/a\\xff: no answer" in unknown
+    assert "unknown: home/a\\xff: no answer" in unknown
 
 
 def test_many_directories_are_asked_about_at_once() -> None:
