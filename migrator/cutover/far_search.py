@@ -183,7 +183,7 @@ def inside(mount: tuple[bytes, bytes, bytes], shown: bytes) -> bytes | None:
 _FDINFO = re.compile(rb"^flags:\s*([0-7]+)\n.*?^mnt_id:\s*(\d+)", re.DOTALL | re.MULTILINE)
 
 
-def look_at_descriptor(fdinfo: bytes) -> tuple[int, bytes]:
+def read_descriptor(fdinfo: bytes) -> tuple[int, bytes]:
     """The flags of a descriptor, and the number of its mount."""
     found = _FDINFO.search(read(fdinfo))
     if found is None:
@@ -227,7 +227,7 @@ class Trees:
         if is_brick:
             # A brick process always holds the brick open, whatever the trees: that shows that the brick was searched.
             with suppress(KeyError):
-                self.devices.add(mounts.by_number[look_at_descriptor(b"/proc/self/fdinfo/%d" % self._root)[1]][0])
+                self.devices.add(mounts.by_number[read_descriptor(b"/proc/self/fdinfo/%d" % self._root)[1]][0])
         for tree in trees:
             try:
                 self._add(tree, mounts)
@@ -312,7 +312,7 @@ class Trees:
             facts = os.fstat(fd)
             if not stat.S_ISDIR(facts.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            mount = mounts.by_number[look_at_descriptor(b"/proc/self/fdinfo/%d" % fd)[1]]
+            mount = mounts.by_number[read_descriptor(b"/proc/self/fdinfo/%d" % fd)[1]]
             top = inside(mount, os.readlink(b"/proc/self/fd/%d" % fd))
         except KeyError:
             raise OSError(errno.ENODEV, "its mount is not known") from None
@@ -443,7 +443,7 @@ class Search:
             self._mounts[namespace] = Mounts(read(holder + b"/mountinfo"))
         mounts = self._mounts[namespace]
         for name in os.listdir(holder + b"/fd"):
-            self._try(pid, self._look_at_descriptor, who, mounts, holder, name)
+            self._try(pid, self._read_descriptor, who, mounts, holder, name)
         if self._bricks:
             return
         for task in tasks:
@@ -451,14 +451,14 @@ class Search:
                 self._try(pid, self._look_at_directory, who, mounts, b"%s/task/%s/%s" % (base, task, link))
         self._try(pid, self._look_at_maps, who, mounts, holder)
 
-    def _look_at_descriptor(self, who: tuple[Any, ...], mounts: Mounts, holder: bytes, name: bytes) -> None:
+    def _read_descriptor(self, who: tuple[Any, ...], mounts: Mounts, holder: bytes, name: bytes) -> None:
         link = holder + b"/fd/" + name
         shown = _shown(link)
         if shown is not None and not shown.startswith(b"/"):
             return
         if self._bricks and shown is not None and _OF_STORE.search(shown):
             return
-        flags, number = look_at_descriptor(holder + b"/fdinfo/" + name)
+        flags, number = read_descriptor(holder + b"/fdinfo/" + name)
         writable = flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR) and not flags & os.O_PATH
         mount = mounts.by_number.get(number)
         if self._bricks:

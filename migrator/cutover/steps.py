@@ -381,7 +381,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
             case model.CutoverStep.VERIFY:
                 with world.migration.verifying(session.plan, record.batch, (tree,)) as verification:
                     verified = await verification.run()
-                return Done(notes=_verified_notes(verified), words=_verified_words(verified))
+                return Done(notes=_verified_notes(verified), words=_describe_verification(verified))
             case model.CutoverStep.SWITCH:
                 return await self._switch(record, back=False)
             case model.CutoverStep.SWITCH_BACK:
@@ -413,7 +413,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
                 message += f"{several(changes.gone, 'path')} taken away"
                 return Done(notes=model.CutoverNotes(target_changes=changes), words=message)
             case model.CutoverStep.ROLLBACK_VERIFY:
-                return Done(words=_verified_words(await world.rollbacks.compare(record)))
+                return Done(words=_describe_verification(await world.rollbacks.compare(record)))
             case model.CutoverStep.ROLLBACK_THAW:
                 await self._open_source(record)
                 return Done(words=f"{user} works on the source again")
@@ -513,7 +513,7 @@ def _verified_notes(found: VerificationRecord) -> model.CutoverNotes:
     return model.CutoverNotes(verification_id=found.id, manifest=found.manifest)
 
 
-def _verified_words(found: VerificationRecord) -> str:
+def _describe_verification(found: VerificationRecord) -> str:
     if not found.whole:
         return f"not whole: {'; '.join(found.reasons)}"
     differences = sum(found.differences.values())
