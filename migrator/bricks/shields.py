@@ -28,7 +28,7 @@ from migrator.fs.reading import INO_MASK
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.reports import BrickReports, files_without_acl, names_of
 from migrator.gluster.rules import subvolumes
-from migrator.gluster.walks import Finding
+from migrator.gluster.walks import WalkFinding
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _TIMEOUT_S = 24 * 3600.0
@@ -163,7 +163,7 @@ class Shields(Struct, frozen=True, kw_only=True):
             # A list of a killed call may end within a line.
             opened.write(b"\n")
 
-            def take(found: Sequence[Finding]) -> None:
+            def take(found: Sequence[WalkFinding]) -> None:
                 opened.writelines(json.encode(Listed.at(one.path, one.value)) + b"\n" for one in found)
 
             await files_without_acl(self.reports, brick, volume_id, take)

@@ -13,7 +13,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import result_or_none
 from migrator.gluster.model import Brick, BrickDirectory, BrickMarks
-from migrator.gluster.walks import BrickHello, Finding, WalkProblems, run_walk
+from migrator.gluster.walks import BrickHello, WalkFinding, WalkProblems, run_walk
 from migrator.hosts.ports import Host, Hosts
 from migrator.native.program import malformed
 
@@ -38,7 +38,7 @@ class Unreported(Struct, frozen=True, kw_only=True):
 
 
 _EXAMPLES = 20
-Take = Callable[[Sequence[Finding]], None]
+Take = Callable[[Sequence[WalkFinding]], None]
 
 
 class BrickReports:
@@ -153,7 +153,7 @@ class HostDirectories:
         return made.unreadable
 
 
-def _directory(found: Finding) -> BrickDirectory:
+def _directory(found: WalkFinding) -> BrickDirectory:
     if len(found.value) < _FACTS.size:
         raise malformed("a directory is shorter than its facts")
     gfid, above, mode, uid, gid, has_times, changed_ns, modified_ns, access, default = _FACTS.unpack_from(found.value)
@@ -193,7 +193,7 @@ async def _marks(reports: BrickReports, brick: Brick, volume_id: str) -> BrickMa
     inodes: set[bytes] = set()
     examples: list[bytes] = []
 
-    def take(found: Collection[Finding]) -> None:
+    def take(found: Collection[WalkFinding]) -> None:
         for one in found:
             if one.value not in inodes and len(examples) < _EXAMPLES:
                 examples.append(one.path)
@@ -238,7 +238,7 @@ async def names_of(
     """
     names: dict[bytes, bytes | None] = {}
 
-    def take(found: Sequence[Finding]) -> None:
+    def take(found: Sequence[WalkFinding]) -> None:
         names.update((one.value, one.path or None) for one in found)
 
     if gfids:

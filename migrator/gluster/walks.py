@@ -67,7 +67,7 @@ class WalkProblems(Struct, frozen=True, kw_only=True):
     marked: tuple[ScanProblem, ...] = ()
 
 
-class Finding(NamedTuple):
+class WalkFinding(NamedTuple):
     """An entry that a walk reports, with a value that depends on the report."""
 
     path: bytes
@@ -208,9 +208,9 @@ def decode_problems(payload: memoryview) -> WalkProblems:
     return WalkProblems(unreadable=unreadable, to_ask=to_ask, strange=strange, marked=marked)
 
 
-def decode_findings(payload: memoryview) -> list[Finding]:
+def decode_findings(payload: memoryview) -> list[WalkFinding]:
     """A frame of findings. Raises MigratorError."""
-    findings: list[Finding] = []
+    findings: list[WalkFinding] = []
     try:
         (count,) = _COUNT.unpack_from(payload)
         position = _COUNT.size
@@ -220,7 +220,7 @@ def decode_findings(payload: memoryview) -> list[Finding]:
             if sum(lengths) > len(payload) - position:
                 raise malformed("a finding is longer than its frame")
             path_end, end = position + lengths[0], position + sum(lengths)
-            findings.append(Finding(bytes(payload[position:path_end]), bytes(payload[path_end:end])))
+            findings.append(WalkFinding(bytes(payload[position:path_end]), bytes(payload[path_end:end])))
             position = end
     except struct.error as error:
         raise malformed("a finding is cut off") from error
@@ -338,7 +338,7 @@ async def run_walk(
     where: str,
     listener: BrickListener,
     *,
-    take_findings: Callable[[Sequence[Finding]], None] | None = None,
+    take_findings: Callable[[Sequence[WalkFinding]], None] | None = None,
 ) -> BrickTotals:
     """Run the program's walk; `paths` is its input, NUL-separated. Returns after the last call of the listener. Raises
     BrickLost, HostLost, and the errors of the callees.
@@ -357,7 +357,7 @@ class _Stream:
     """Passes the output of one walk to its listener, frame by frame. `where`: what it walks, in words."""
 
     def __init__(
-        self, where: str, listener: BrickListener, take_findings: Callable[[Sequence[Finding]], None] | None
+        self, where: str, listener: BrickListener, take_findings: Callable[[Sequence[WalkFinding]], None] | None
     ) -> None:
         self._where = where
         self._listener = listener

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import MigratorError
-from migrator.gluster.walks import Finding, decode_findings
+from migrator.gluster.walks import WalkFinding, decode_findings
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import GFID, LINKTO, HandBrick
 
@@ -19,7 +19,7 @@ NAMES = (b"plain", b"-n \xff\n", b".hidden", b"n" * 255)
 NO_GFID = uuid.UUID(int=7)
 
 
-def report(walk: Walk, brick: HandBrick, kind: str, *more: str, words: tuple[bytes, ...] = ()) -> list[Finding]:
+def report(walk: Walk, brick: HandBrick, kind: str, *more: str, words: tuple[bytes, ...] = ()) -> list[WalkFinding]:
     walked = walk(brick.root, trees=words, workers=4, own=True, more=("--report", kind, *more))
     assert (walked.exit_code, walked.stderr, walked.failed, walked.rows) == (0, "", [], {})
     return walked.findings

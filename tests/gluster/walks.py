@@ -25,7 +25,7 @@ class Walked:
     strange: list[ScanProblem] = field(default_factory=list)
     marked: list[ScanProblem] = field(default_factory=list)
     listings: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[walks.Finding] = field(default_factory=list)
+    findings: list[walks.WalkFinding] = field(default_factory=list)
     end: walks.BrickTotals | None = None
     blocks: list[int] = field(default_factory=list)
 
