@@ -121,10 +121,10 @@ token = b"%032x" % int.from_bytes(os.urandom(16), "big")
 environment = {**ENVIRONMENT, far_process.procfs.TOKEN_VARIABLE: token}
 program = start(b"sh", b"-c", os.fsencode(sys.argv[1]), environment=environment)
 output_of(program.output)
-ending = far_process.Ending(functools.partial(program.processes, token=token), 0.5)
+ending = far_process.Termination(functools.partial(program.processes, token=token), 0.5)
 while ending.result is None:
-    ending.step(far_process.procfs.Snapshot())
-left = program.processes(far_process.procfs.Snapshot(), token)
+    ending.step(far_process.procfs.ProcessTable())
+left = program.processes(far_process.procfs.ProcessTable(), token)
 print(json.dumps({"ended": ending.result, "left": len(left), "reaped": program.reap(), "exit": program.exit_code}))
 """
     assert printed(python, script, shell) == {"ended": True, "left": 0, "reaped": True, "exit": code}
