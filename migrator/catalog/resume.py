@@ -25,7 +25,7 @@ def resume(directory: Path, *, scratch: Scratch, max_part_rows: int = MAX_PART_R
     """
     if (directory / files.CLOSING_RECORD).exists():
         raise Refused(
-            f"catalog {directory.name!r} is closed: there is nothing to go on with",
+            f"catalog {directory.name!r} is closed and cannot be resumed",
             hint="run `migrator scan --restart` for a new catalog",
         )
     record, _ = files.read_record(directory / files.OPENING_RECORD)

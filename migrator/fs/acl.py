@@ -30,7 +30,7 @@ class AclEntry(Struct, frozen=True, kw_only=True, order=True):
 
 
 def parse_acl(value: bytes) -> tuple[AclEntry, ...] | None:
-    """The entries in order of tag and id; None if the format is not known."""
+    """The entries in order of tag and id; None if the format is unknown."""
     if len(value) < _HEADER.size or (len(value) - _HEADER.size) % _ENTRY.size:
         return None
     if _HEADER.unpack_from(value)[0] != _VERSION:

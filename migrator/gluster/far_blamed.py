@@ -66,8 +66,8 @@ def lacking(place: bytes) -> set[bytes]:
         found = set()
         for key in os.listxattr(place, follow_symlinks=follow):
             name = os.fsencode(key)
-            is_told = name.startswith(_AFR) and b"-client-" in name
-            if is_told and any(os.getxattr(place, key, follow_symlinks=follow)):
+            is_counter = name.startswith(_AFR) and b"-client-" in name
+            if is_counter and any(os.getxattr(place, key, follow_symlinks=follow)):
                 found.add(name[len(_AFR) :])
     except FileNotFoundError:
         return set()

@@ -347,7 +347,7 @@ class PlaceSeen(StrEnum):
 
 
 class NewPlace(Struct, frozen=True, kw_only=True):
-    """The content of the path of a new brick, on its host. `unread` is the reason if it is not known.
+    """The content of the path of a new brick, on its host. `unread` is the reason if it is unknown.
 
     `mount` is the mount point of its file system; `own` is set if that is not the host's root. `exists`: the directory
     exists. `volume_id` and `gfid` are marks of Gluster on it, in hex (empty: none), and `marked_above` are directories

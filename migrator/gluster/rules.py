@@ -96,7 +96,7 @@ def volume_problems(state: VolumeState) -> tuple[str, ...]:
         problems.append(f"volume {state.volume} is not started")
     if not state.bricks:
         problems.append(f"volume {state.volume} has no bricks")
-    unknown = "may be down: its state is not known"
+    unknown = "may be down: its state is unknown"
     problems += [
         f"brick {brick.name} {'is down' if brick.online is False else unknown}"
         for brick in state.bricks
@@ -315,7 +315,7 @@ _SENTENCES = {
 def option_reasons(options: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Sentences for the options that forbid reading the bricks; options that are off forbid nothing."""
     return tuple(
-        _SENTENCES.get(name, f"what option {name} ({value}) does to a brick is not known")
+        _SENTENCES.get(name, f"the effect of option {name} ({value}) on a brick is unknown")
         for name, value in options
         if value.lower() not in _FALSE and not _is_harmless(name)
     )
@@ -415,12 +415,12 @@ def version_problems(
     added to each sentence: what can be done nevertheless.
     """
     if not versions:
-        yield f"the version of GlusterFS on the hosts is not known, so its faults are not{otherwise}"
+        yield f"the version of GlusterFS on the hosts, and so its faults, are unknown{otherwise}"
         return
     for host in sorted({*hosts, *versions}):
         version = versions.get(host)
         if version is None or parse_version(version) is None:
-            yield f"the version of GlusterFS on {host} is not known, so its faults are not{otherwise}"
+            yield f"the version of GlusterFS on {host}, and so its faults, are unknown{otherwise}"
             continue
         for fault in known_faults(version):
             if fault.stops_drain:
@@ -509,7 +509,7 @@ def disk_problems(disks: Mapping[str, DiskFacts]) -> tuple[str, ...]:
 
 def _disk_problem(disk: DiskFacts) -> str:
     if disk.unread:
-        return f"which disk {disk.name} is on is not known: {disk.unread}"
+        return f"the disk of {disk.name} is unknown: {disk.unread}"
     if not disk.mount:
         return f"{disk.name} is on the file system of the root directory: its own is not mounted, or it has none"
     if disk.unexplained:

@@ -105,7 +105,7 @@ _SPLIT_BRAIN_STATUS = "replica.split-brain-status"
 
 
 def split_brain(root: bytes, path: bytes) -> str:
-    """In which respects the copies of a file disagree; empty if they do not, if that is not known, or on another file system.
+    """In which respects the copies of a file disagree; empty if they do not, if that is unknown, or on another file system.
     Blocking.
     """
     try:
@@ -477,7 +477,7 @@ class GlusterSource(ReadingFileSystem):
         try:
             state = await self.commands.state()
         except MigratorError as error:
-            return SourceHealth(problems=(f"the volume's state is not known: {error.message}",), fingerprint="")
+            return SourceHealth(problems=(f"the volume's state is unknown: {error.message}",), fingerprint="")
         self._distributed = brick_rules(state).distributed
         problems = list(volume_problems(state))
         wrong_volume = wrong_volume_problem(identity, self.commands.volume)
@@ -500,7 +500,7 @@ class GlusterSource(ReadingFileSystem):
         )
 
     async def overview(self) -> VolumeOverview:
-        """The volume for `brick list`. Raises ToolFailed if the volume is not known."""
+        """The volume for `brick list`. Raises ToolFailed if the volume is unknown."""
         version = asyncio.ensure_future(self.commands.version())
         try:
             state, tasks = await self.commands.state_and_tasks()

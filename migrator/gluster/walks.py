@@ -159,7 +159,7 @@ class WalkFrames:
         try:
             return FrameKind(kind), length
         except ValueError as error:
-            raise malformed(f"a frame is of kind {kind}, which is not known") from error
+            raise malformed(f"a frame has the unknown kind {kind}") from error
 
 
 def decode_hello(payload: memoryview) -> BrickHello:
@@ -183,7 +183,7 @@ def decode_problems(payload: memoryview) -> WalkProblems:
         for _ in range(count):
             kind, number, *lengths = _PROBLEM.unpack_from(payload, position)
             if kind >= len(kinds):
-                raise malformed(f"a problem is of kind {kind}, which is not known")
+                raise malformed(f"a problem has the unknown kind {kind}")
             position += _PROBLEM.size
             words: list[bytes] = []
             for length in lengths:
@@ -389,7 +389,7 @@ class _Stream:
         printed = " ".join(self._stderr.decode("utf-8", "backslashreplace").split())
         raise BrickLost(
             f"the walk of {self._where} broke off ({how}){': ' + printed if printed else ''}",
-            cause="its program was ended, or the file system is ill",
+            cause="its program was ended, or the file system has errors",
             hint="look at the host's kernel log, then run the same command again",
         )
 

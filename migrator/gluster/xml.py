@@ -194,8 +194,8 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
     """
     rooms = {
         node_name(node): BrickRoom(
-            device=_told(node, "device"),
-            filesystem=_told(node, "fsName"),
+            device=_text_of(node, "device"),
+            filesystem=_text_of(node, "fsName"),
             total_bytes=_number(node, "sizeTotal"),
             free_bytes=_number(node, "sizeFree"),
             total_inodes=_number(node, "inodesTotal"),
@@ -276,7 +276,7 @@ def _status(element: ET.Element) -> tuple[model.TaskStatus, bool]:
     return _STATUSES.get(number, model.TaskStatus.UNKNOWN), False
 
 
-def _told(node: ET.Element, name: str) -> str | None:
+def _text_of(node: ET.Element, name: str) -> str | None:
     text = node.findtext(name)
     return None if text in (None, "", "N/A") else text
 

@@ -78,9 +78,9 @@ def known_failure(failures: Failures, stderr: bytes, message: str, **names: str)
     """The error for the first failure whose expression matches the output: its meaning follows `message`, and `names`
     fill the rest.
     """
-    said = stderr.decode("utf-8", "replace")
+    printed = stderr.decode("utf-8", "replace")
     for pattern, what, cause, hint in failures:
-        if re.search(pattern, said):
+        if re.search(pattern, printed):
             return HostLost(message + what, cause=cause.format(**names), hint=hint.format(**names))
     return None
 
@@ -180,8 +180,8 @@ class Connection:
             async with asyncio.timeout(self._open_within_s):
                 hello = await self._hello
         except TimeoutError as error:
-            said = self._duplex.stderr or b"Connection timed out: no answer within %d s" % self._open_within_s
-            lost = self._transport.explain(said, None, connected=False)
+            printed = self._duplex.stderr or b"Connection timed out: no answer within %d s" % self._open_within_s
+            lost = self._transport.explain(printed, None, connected=False)
             await self._lose(lost)
             raise lost from error
         except asyncio.CancelledError:
@@ -358,8 +358,8 @@ class Connection:
             self._heard_s += max(loop.time() - slept_from_s - self._lease_s / _BEATS, 0.0)
             silent_s = loop.time() - self._heard_s
             if silent_s > self._lease_s + _MARGIN_S:
-                said = b"Connection timed out: nothing heard for %d s" % silent_s
-                await self._lose(self._transport.explain(said, None, connected=True))
+                printed = b"Connection timed out: nothing heard for %d s" % silent_s
+                await self._lose(self._transport.explain(printed, None, connected=True))
                 return
 
     async def _lose(self, error: HostLost, *, patience_s: float = 0.0) -> None:

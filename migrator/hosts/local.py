@@ -96,9 +96,9 @@ async def program_files(program: bytes, *, processes: Processes, read_head: Read
     return tuple(dict.fromkeys((program, loader, *found, *cache)))
 
 
-def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round_trip_s: float = 0.0) -> HostFacts:
+def facts_of(name: str, fields: Mapping[str, Any], *, offset_s: float = 0.0, round_trip_s: float = 0.0) -> HostFacts:
     """The facts of a host, from the result of `far_end.facts`. `offset_s`: its clock minus this machine's."""
-    facts = {**told, "python_version": tuple(told["python_version"]), "python": far_wire.raw(told["python"])}
+    facts = {**fields, "python_version": tuple(fields["python_version"]), "python": far_wire.raw(fields["python"])}
     del facts["time_ns"]
     return HostFacts(name=name, clock_offset_s=offset_s, round_trip_s=round_trip_s, **facts)
 

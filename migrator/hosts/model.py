@@ -54,7 +54,7 @@ def target_problem(
 def brick_problem(volume_id: str | None, roots: HostRoots, brick: str) -> str | None:
     """A sentence if the directory is no brick of this volume; `volume_id` as glusterd writes it, None: unknown."""
     if not volume_id:
-        return "the volume's id is not known"
+        return "the volume's id is unknown"
     if roots.volume_id is None:
         why = roots.brick_error or "no reason given"
         return f"{brick} is no brick there: it carries no volume id ({why})"

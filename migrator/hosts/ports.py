@@ -54,8 +54,8 @@ class Completed(Struct, frozen=True, kw_only=True):
         """Why the program failed, with the last line that it wrote; empty if it succeeded."""
         if self.timed_out:
             return "it gave no answer in time"
-        said = show(self.stderr.strip().rpartition(b"\n")[2][-_SAID_BYTES:])
-        return f"it ended with code {self.exit_code}: {said}".rstrip(": ") if self.exit_code else ""
+        printed = show(self.stderr.strip().rpartition(b"\n")[2][-_SAID_BYTES:])
+        return f"it ended with code {self.exit_code}: {printed}".rstrip(": ") if self.exit_code else ""
 
 
 class Processes(Protocol):

@@ -175,7 +175,7 @@ class _Room(msgspec.Struct, frozen=True):
 async def probe_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
     """The file system at a path of a host. Raises HostLost, ToolFailed."""
     argv = far_argv(python, _ROOM_SCRIPT, path)
-    found = await ask_script(processes, argv, _Room, otherwise=f"the room at {show(path)} is not known: ")
+    found = await ask_script(processes, argv, _Room, otherwise=f"the room at {show(path)} is unknown: ")
     mount = mount_of(parse_mountinfo(found.mounts.encode("latin-1")), percent_unescape(found.path))
     return HostRoom(
         filesystem=mount.filesystem if mount else "",

@@ -182,7 +182,7 @@ _FAILURES = (
         r"Zero Bytes were transmitted|slurm_persist_conn_open",
         "Slurm's controller does not answer",
         "slurmctld is stopped, or cannot be reached from this machine",
-        "see `scontrol ping`; what runs in a job goes on meanwhile",
+        "see `scontrol ping`; running jobs continue",
     ),
     (
         r"execve\(\).*No such file",
@@ -254,7 +254,7 @@ class SlurmQueue:
             raise HostLost(
                 f"Slurm does not answer: {printed}",
                 cause="slurmctld is stopped, or cannot be reached from this machine",
-                hint="see `scontrol ping`; what runs in a job goes on meanwhile, and what was lost is in doubt until then",
+                hint="see `scontrol ping`; running jobs continue, and the state of lost ones is unknown until then",
             )
         return done.stdout
 
@@ -459,7 +459,7 @@ class SlurmHosts:
                 + (f" ({job.reason})" if job.reason else ""),
                 cause="the nodes are busy, drained or down, or [slurm] options ask for more than any node has",
                 hint=f"see `squeue --name={mover.job_name}` and `sinfo -R`, or ask for less in site.toml: [slurm] options = "
-                '["--cpus-per-task=1"]; the job goes on waiting, and the run without it',
+                '["--cpus-per-task=1"]; the job stays queued, and the run continues without it',
             )
         if mover.running_since_s is None:
             mover.running_since_s = now_s

@@ -113,7 +113,7 @@ _FAILURES = (
     ),
     (
         r"Host key verification failed|No [A-Z0-9a-z-]+ host key is known",
-        "its host key is not known here",
+        "its host key is unknown here",
         "no one has connected to it from here before",
         "compare its key with the host's own and accept it once: `ssh {destination} true`",
     ),
@@ -125,7 +125,7 @@ _FAILURES = (
     ),
     (
         r"Could not resolve hostname",
-        "its name is not known",
+        "its name is unknown",
         "the name is mistyped in site.toml, or missing in DNS and /etc/hosts",
         'correct it: [source.hosts."{host}"] ssh = "{destination}"',
     ),

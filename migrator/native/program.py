@@ -71,9 +71,9 @@ def native_program(directory: Path | None = None) -> NativeProgram:
 
 
 def malformed(what: str) -> MigratorError:
-    """The error for what a walk wrote and nobody can read."""
+    """The error for the output of a walk that cannot be parsed."""
     return MigratorError(
-        f"what the walk of a brick wrote cannot be understood: {what}",
+        f"the output of a brick's walk cannot be parsed: {what}",
         cause="the connection was cut, or something else on that host writes to the same output (a login script)",
         hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
     )

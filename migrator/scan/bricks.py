@@ -395,7 +395,7 @@ class BrickScan(Struct, frozen=True, kw_only=True):
         try:
             state = await source.state_for_bricks(volume_state(after))
         except MigratorError as error:
-            return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
+            return [*reasons, f"the volume's state after the scan is unknown: {error.message}"]
         against = rules.reasons_against_bricks(state)
         return [*reasons, *against, *rules.task_changes(self.team.state, state)]
 

@@ -295,7 +295,7 @@ class MountWay(Struct, frozen=True, kw_only=True):
         await self._poll_bricks(rows)
         await asyncio.to_thread(rows.abandon)
         self.session.event(
-            EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it can go on"
+            EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was interrupted; it can be resumed"
         )
 
     async def _close(self, rows: MountRows, opened: OpenCatalog, began_s: float) -> CatalogRecord:
@@ -315,7 +315,7 @@ class MountWay(Struct, frozen=True, kw_only=True):
 def _started(opened: OpenCatalog) -> str:
     if opened.totals.rows:
         return (
-            f"the scan goes on: {several(opened.totals.rows, 'path is', 'paths are')} in the catalog, "
+            f"the scan resumes: {several(opened.totals.rows, 'path is', 'paths are')} in the catalog, "
             f"{several(len(opened.frontier), 'directory waits', 'directories wait')}"
         )
     return f"the scan begins: {describe_trees(len(opened.record.trees), opened.record.scope)}"

@@ -256,9 +256,7 @@ def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
         reasons.append("the volume is tiered: files move between its tiers")
     reasons += option_reasons(state.options)
     if is_on(dict(state.options), CTIME_OPTION, default=True) is None:
-        reasons.append(
-            f"option {CTIME_OPTION} has a value that is not known: where the times of files are is not clear"
-        )
+        reasons.append(f"option {CTIME_OPTION} has an unknown value: the place of the times of files is unclear")
     reasons += [f"a task moves files between bricks, or waits for its commit: {task}" for task in state.tasks]
     reasons += _peer_reasons(state)
     reasons += _heal_reasons(state)
@@ -286,21 +284,21 @@ def held_bricks(state: VolumeState) -> dict[str, str]:
 
 def _peer_reasons(state: VolumeState) -> list[str]:
     if state.peers_down is None:
-        return ["whether every host of the cluster is there is not known"]
+        return ["the state of the cluster's hosts is unknown"]
     return [f"host {peer} of the cluster is down, or its glusterd is" for peer in state.peers_down]
 
 
 def _heal_reasons(state: VolumeState) -> list[str]:
     if state.heals is None:
-        return ["whether copies of files wait to be healed is not known"]
+        return ["the number of pending heals is unknown"]
     reasons = [
-        f"what brick {heal.brick} has to be healed is not known: {heal.status}"
+        f"the pending heals of brick {heal.brick} are unknown: {heal.status}"
         for heal in state.heals
         if heal.status != "Connected" or heal.entries is None
     ]
     missing = {brick.name for brick in state.bricks} - {heal.brick for heal in state.heals}
     if state.replica_count > 1 and missing:
-        reasons.append(f"what {format_count(len(missing))} bricks have to be healed is not known")
+        reasons.append(f"the pending heals of {format_count(len(missing))} bricks are unknown")
     return reasons
 
 

@@ -149,8 +149,8 @@ class Session:
         new = [problem for problem in dict.fromkeys(problems) if problem not in self.noted]
         self.noted.update(dict.fromkeys(new))
         for problem in new:
-            said = f"the scan will not be whole: {problem}"
-            self.event(EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", said)
+            message = f"the scan will not be whole: {problem}"
+            self.event(EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", message)
         return new
 
     @asynccontextmanager

@@ -45,11 +45,11 @@ async def choose(
         why = "site.toml has no [source.hosts] sections, which define how to reach the hosts of bricks"
         return _no_bricks(session, (why,))
     if (known := volume_state(before)) is None:
-        return _no_bricks(session, before.problems or ("the volume's state is not known",))
+        return _no_bricks(session, before.problems or ("the volume's state is unknown",))
     try:
         state = await session.source.state_for_bricks(known)
     except MigratorError as error:
-        return _no_bricks(session, (f"the volume's state is not known: {error.message}",))
+        return _no_bricks(session, (f"the volume's state is unknown: {error.message}",))
     wanted = sorted({brick.host for brick in state.bricks} & set(walks.hosts))
     answers = await asyncio.gather(*(_reach(walks, host) for host in wanted))
     unreachable = {host: answer for host, answer in zip(wanted, answers, strict=True) if answer is not None}
@@ -174,9 +174,9 @@ def _report_restart(session: Session, *, via_bricks: bool) -> None:
         return
     if unfinished.via == brick_way.VIA:
         session.catalogs.discard(unfinished.name)
-        said = "a scan of the bricks was interrupted: it starts over"
+        message = "a scan of the bricks was interrupted: it starts over"
     elif via_bricks:
-        said = "a scan through the mount was interrupted: a new scan reads the bricks instead"
+        message = "a scan through the mount was interrupted: a new scan reads the bricks instead"
     else:
         return
-    session.event(EventKind.SCAN_STARTED, Severity.INFO, unfinished.name, said)
+    session.event(EventKind.SCAN_STARTED, Severity.INFO, unfinished.name, message)

@@ -200,7 +200,7 @@ def test_listings_of_other_sets_are_not_compared(writer: BrickPartsWriter) -> No
 
 
 def test_a_torn_block_is_refused_with_words(writer: BrickPartsWriter) -> None:
-    with pytest.raises(MigratorError, match="cannot be understood"):
+    with pytest.raises(MigratorError, match="cannot be parsed"):
         writer.add_rows("h1:/b", 1, payload(row(ALICE + b"/one", 1))[:-8])
 
 

@@ -128,7 +128,7 @@ def test_a_place_without_a_file_system_of_its_own_has_no_disk() -> None:
     disk = look(Path("/nowhere/brick"))
     assert (disk.mount, disk.unexplained) == ("", ())
     assert "file system of the root directory" in disk_problems({"b": disk})[0]
-    assert "not known: gone" in disk_problems({"b": DiskFacts(name="b", unread="gone")})[0]
+    assert "unknown: gone" in disk_problems({"b": DiskFacts(name="b", unread="gone")})[0]
 
 
 def test_logical_volumes_are_traced_to_their_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

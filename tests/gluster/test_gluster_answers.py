@@ -80,7 +80,7 @@ def test_a_look_that_fails_is_a_problem_and_no_error(tmp_path: Path, answer: str
     source = GlusterSource(bytes(tmp_path), commands(Recorded(answer)))
     health = asyncio.run(source.health())
     assert volume_state(health) is None
-    assert "not known" in health.problems[0]
+    assert "unknown" in health.problems[0]
 
 
 def test_a_healthy_volume_says_nothing_about_a_directory_that_is_no_mount_of_it(tmp_path: Path) -> None:

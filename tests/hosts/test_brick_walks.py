@@ -122,7 +122,7 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
         (Said(HELLO, exit_code=1, stderr=b"migrator-native: out of memory\n"), "out of memory"),
         (Said(HELLO, exit_code=3), "no root of a brick"),
         (Said(STREAM + b"\0"), "within a frame"),
-        (Said(b"Welcome to host h1!\n" + STREAM), "cannot be understood"),
+        (Said(b"Welcome to host h1!\n" + STREAM), "cannot be parsed"),
         (Said(STREAM[len(HELLO) :]), "wrong order"),
         (Said(HELLO + HELLO + END), "wrong order"),
         (Said(STREAM + frame(2, b"late")), "wrong order"),

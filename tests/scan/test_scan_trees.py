@@ -248,8 +248,8 @@ def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
         ({"tasks": ("Rebalance (in progress)",)}, "Rebalance"),
         ({"tasks": ("Remove brick (completed) of h1:/srv/b1",)}, "waits for its commit"),
         ({"peers_down": ("h2",)}, "h2"),
-        ({"peers_down": None}, "is not known"),
-        ({"heals": None}, "is not known"),
+        ({"peers_down": None}, "unknown"),
+        ({"heals": None}, "unknown"),
     ],
 )
 def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, object], said: str) -> None:
@@ -261,7 +261,7 @@ def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, obje
 @pytest.mark.parametrize(
     ("heal", "said"),
     [
-        (BrickHeal(brick="h1:/srv/b1", status="Connected", entries=None), "not known"),
+        (BrickHeal(brick="h1:/srv/b1", status="Connected", entries=None), "unknown"),
         (BrickHeal(brick="h1:/srv/b1", status="Transport endpoint is not connected", entries=None), "Transport"),
     ],
 )

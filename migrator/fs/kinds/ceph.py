@@ -72,8 +72,8 @@ def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSyst
 
 def parse_layout(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The layout of a directory, as `getfattr` shows it."""
-    said = outputs[0].decode("utf-8", "replace").strip()
-    return FileSystemReport(notes=(f"new files get the layout {said}",) if said else ())
+    printed = outputs[0].decode("utf-8", "replace").strip()
+    return FileSystemReport(notes=(f"new files get the layout {printed}",) if printed else ())
 
 
 def _layout(attribute: str, place: MountedDirectory) -> tuple[str | bytes, ...]:

@@ -28,14 +28,14 @@ def _summary(output: bytes) -> dict[str, int]:
 
 def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Bytes by replication, within the space quota of the directory; names within its quota. Raises Malformed."""
-    told = _summary(outputs[0])
-    if not {"Present Capacity", "DFS Remaining"} <= told.keys():
+    values = _summary(outputs[0])
+    if not {"Present Capacity", "DFS Remaining"} <= values.keys():
         raise Malformed("`hdfs dfsadmin -report` names no remaining capacity")
     copies = number(outputs[1].strip(), "dfs.replication")
     quota = outputs[2].split()
     if not copies or len(quota) < 8:
         raise Malformed("the replication is 0" if not copies else "`hdfs dfs -count -q` has fewer than 8 columns")
-    free, names = told["DFS Remaining"], None
+    free, names = values["DFS Remaining"], None
     notes = [f"new files have {copies} replicas"]
     if quota[1] != b"inf":
         names = _left(quota[1])
@@ -44,7 +44,7 @@ def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystem
         free = min(free, _left(quota[3]))
         notes.append(f"the directory's space quota leaves {format_size(_left(quota[3]))} of all replicas")
     room = Capacity(
-        total_bytes=told["Present Capacity"] // copies,
+        total_bytes=values["Present Capacity"] // copies,
         free_bytes=free // copies,
         total_inodes=None if names is None else number(quota[0], "the quota"),
         free_inodes=names,
@@ -59,8 +59,8 @@ def _left(column: bytes) -> int:
 
 def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """Blocks without a replica. Raises Malformed."""
-    told = _summary(outputs[0])
-    counts = [told[name] for name in _MISSING if name in told]
+    values = _summary(outputs[0])
+    counts = [values[name] for name in _MISSING if name in values]
     if not counts:
         raise Malformed("`hdfs dfsadmin -report` names no missing blocks")
     missing, dead = max(counts), re.search(rb"^Dead datanodes \((\d+)\)", outputs[0], re.MULTILINE)

@@ -42,7 +42,7 @@ def _targets(output: bytes) -> tuple[list[_Target], list[str]]:
         elif problem := _ILL.match(text):
             ill.append(f"{problem[1]}: {problem[2]}")
         elif text and not text.startswith(("UUID", "filesystem_summary:", "filesystem summary:")):
-            raise Malformed(f"`lfs df` has a line that is not known: {text[:80]!r}")
+            raise Malformed(f"`lfs df` has an unknown line: {text[:80]!r}")
     if not {False, True} <= {one.is_mdt for one in found}:
         raise Malformed("`lfs df` names no OST or no MDT that answers")
     return found, ill
@@ -88,10 +88,10 @@ def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSyst
 
 def parse_layout(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The default layout of a directory. Raises Malformed."""
-    said = " ".join(outputs[0].decode("utf-8", "replace").split())
-    if "lcm_" in said:
+    printed = " ".join(outputs[0].decode("utf-8", "replace").split())
+    if "lcm_" in printed:
         return FileSystemReport(notes=("new files get a composite layout (PFL)",))
-    count, size = (re.search(rf"stripe_{word}:\s*(-?\d+)", said) for word in ("count", "size"))
+    count, size = (re.search(rf"stripe_{word}:\s*(-?\d+)", printed) for word in ("count", "size"))
     if count is None or size is None:
         raise Malformed("`lfs getstripe` names no stripe count or size")
     spread = "all OSTs" if count[1] == "-1" else f"{count[1]} OST(s)"

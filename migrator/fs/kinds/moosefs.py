@@ -35,8 +35,8 @@ def _values(output: bytes, heading: str) -> dict[str, str]:
 
 def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:
     """The space by the master is that of all copies: it is divided by the goal of the directory. Raises Malformed."""
-    told = _values(outputs[0], "master info:")
-    total, free = (number(told.get(key), key) for key in ("total space", "avail space"))
+    reported = _values(outputs[0], "master info:")
+    total, free = (number(reported.get(key), key) for key in ("total space", "avail space"))
     goal = re.search(rb": (\d+)\s*$", outputs[1])
     if goal is None or not int(goal[1]):
         raise Malformed("`mfsgetgoal` names no goal")

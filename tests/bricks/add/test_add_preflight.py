@@ -179,7 +179,7 @@ def test_a_version_that_loses_files_adds_only_without_a_rebalance(version: str |
         assert f"on {host}" in problem
         assert "--no-rebalance" in problem
         assert problems(one, seen(one, versions=versions), add.Wish(rebalance=False)) == []
-    assert "not known" in only(one, seen(one, versions=None))
+    assert "unknown" in only(one, seen(one, versions=None))
 
 
 def test_a_brick_takes_the_place_of_another_only_where_there_is_another_copy() -> None:
