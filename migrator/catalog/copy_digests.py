@@ -57,8 +57,11 @@ class CopyDigests(Struct, frozen=True):
 
     directory: Path
 
-    def keep(self, token: str, digests: pa.RecordBatch) -> None:
-        """Record the digests of an attempt, in columns of `DIGESTS_SCHEMA`, durably. May be called again. Raises OSError."""
+    def keep(self, token: str, output: bytes) -> None:
+        """Record the digests in the output of an attempt durably, if there are any. May be called again. Raises OSError."""
+        digests = read_lines(output)
+        if not digests.num_rows:
+            return
         self.directory.mkdir(parents=True, exist_ok=True)
         with replacing(self._file(token)) as stream:
             pq.write_table(pa.Table.from_batches([digests]), stream, compression="zstd", use_dictionary=False)

@@ -157,7 +157,7 @@ def _drain(global_options: GlobalOptions, request: DrainRequest, *, back: bool) 
         request,
         drain_ports,
         entry=stop_drain if back else drain_bricks,
-        document="drain.view:drain_document",
+        document="bricks.drain.view:drain_document",
     )
 
 
@@ -174,7 +174,7 @@ def _run(
     wiring = app.Wiring(site)
     with open_volume(wiring) as volume, wiring.ledger(read_only=request.dry_run) as ledger:
         summary = run_stage(wiring, partial(opened, wiring, volume, ledger), partial(entry, request))
-    return present(global_options, summary, f"bricks.{document}")
+    return present(global_options, summary, document)
 
 
 # --- `brick add`
@@ -246,7 +246,9 @@ def add_command(
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )
-    return _run(global_options, site, request, addition_ports, entry=add_bricks, document="add.view:addition_document")
+    return _run(
+        global_options, site, request, addition_ports, entry=add_bricks, document="bricks.add.view:addition_document"
+    )
 
 
 @brick.command("forget")
@@ -287,5 +289,5 @@ def retire_command(global_options: GlobalOptions, *, dry_run: bool, confirm: str
         request,
         retirement_ports,
         entry=retire_volume,
-        document="retire.view:retirement_document",
+        document="bricks.retire.view:retirement_document",
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from migrator.catalog.copy_digests import read_lines
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import show
 from migrator.core.states import ChunkKind, PassKind
@@ -162,9 +161,7 @@ class Attempt(Stream):
             return
         directory, output = self.under_way.invocation.directory, (self.chunk.number, self.id)
         try:
-            digests = read_lines(directory.output(*output))
-            if digests.num_rows:
-                self.under_way.world.copy_digests.keep(self.token, digests)
+            self.under_way.world.copy_digests.keep(self.token, directory.output(*output))
             directory.remove_output(*output)
         except OSError as error:
             LOG.warning("digests of a chunk are not kept: %s", error.strerror or error, extra=self.facts)

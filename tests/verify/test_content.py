@@ -14,7 +14,7 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec.structs import replace
 
-from migrator.catalog.copy_digests import CopyDigests, read_lines
+from migrator.catalog.copy_digests import CopyDigests
 from migrator.catalog.model import ListedPath, VerificationRecord
 from migrator.core.errors import Interrupted, ToolFailed
 from migrator.core.events import Event, EventKind
@@ -221,7 +221,7 @@ def test_files_digested_while_copied_are_read_on_the_target_only(site: Site, mon
     attempt_id = passes.intend(chunk_id=copied.chunk.id, **begun)
     passes.started(attempt_id, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
     passes.finish(attempt_id, state="succeeded", chunk_state=ChunkState.DONE, **ended)
-    site.copy_digests.keep("t", read_lines(done.stdout))
+    site.copy_digests.keep("t", done.stdout)
     change_both_alike(site)
     time.sleep(2 * MARGIN_NS / NS_PER_S)
     record = site.verify()

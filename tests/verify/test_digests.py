@@ -115,11 +115,11 @@ def test_a_line_is_taken_only_as_a_whole_and_if_a_file_can_be_so() -> None:
 
 
 def test_digests_of_a_copy_are_kept_by_the_token_of_its_attempt(tmp_path: Path) -> None:
-    digests, reported = CopyDigests(tmp_path / "digests"), read_lines(line(3, (7, 5, -1, 4, "0f" * 16)))
+    digests, printed = CopyDigests(tmp_path / "digests"), line(3, (7, 5, -1, 4, "0f" * 16))
     assert digests.read("ab12").num_rows == 0
     for _ in range(2):
-        digests.keep("ab12", reported)
-    assert digests.read("ab12").equals(reported)
+        digests.keep("ab12", printed)
+    assert digests.read("ab12").equals(read_lines(printed))
     assert digests.read("ab13").num_rows == 0
     (file,) = digests.directory.iterdir()
     file.write_bytes(file.read_bytes()[:-9])
