@@ -15,7 +15,8 @@ from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rules_preflight import NO_BACKUP
 from migrator.cutover.rules_states import describe_state
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import CLOSED_MODE, shows_time
+from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.rules_equality import is_copy
 from migrator.operations.model import Finished, Halt
 from migrator.plan.rules import FROZEN_UID
 from migrator.purge import model
@@ -392,24 +393,13 @@ def judge_target(
         return model.stays(
             "is not on the target, and no user can have removed it there: the directory has not changed since"
         )
-    if target.type is proof.type and _same(proof, target, capabilities):
+    if is_copy(proof, target, capabilities):
         return model.COVERED
     if target.ctime_ns >= earliest_ns:
         return model.CHANGED
     return model.stays(
         "is another one on the target than was verified, and was not changed there since the user was let in"
     )
-
-
-def _same(proof: model.Proof, target: Entry, capabilities: TargetCapabilities) -> bool:
-    match proof.type:
-        case EntryType.FILE:
-            same_time = shows_time(target.mtime_ns, proof.mtime_ns, capabilities)
-            return target.size_bytes == proof.size_bytes and same_time
-        case EntryType.SYMLINK:
-            return target.symlink_target == proof.symlink_target
-        case _:
-            return True
 
 
 def judge_archive(proof: model.Proof, archive: Entry | None) -> PathVerdict:
