@@ -65,7 +65,7 @@ class BrickReports:
         if only is not None and not only:
             return Unreported(unreadable=0)
         host = await self._hosts.reach(brick.host)
-        listener = _Listener(brick.name, volume_id, len(only or ()))
+        listener = _ReportListener(brick.name, volume_id, len(only or ()))
         options = (
             (b"--wanted", [str(uuid.UUID(bytes=gfid)).encode() for gfid in gfids]),
             (b"--only", list(only or ())),
@@ -79,7 +79,7 @@ class BrickReports:
         return listener.unreported()
 
 
-class _Listener:
+class _ReportListener:
     """The `BrickListener` port: checks whose brick it is, and counts problems. A report has no rows."""
 
     def __init__(self, brick: str, volume_id: str, asked: int) -> None:
