@@ -39,7 +39,7 @@ class CapacityPool(StrEnum):
 
 
 class StorageTarget(Struct, frozen=True, kw_only=True):
-    """A storage or metadata target. None means not known. `answers` is False if its server did not answer a question;
+    """A storage or metadata target. None means unknown. `answers` is False if its server did not answer a question;
     `last_contact_s` is the time since its last contact with the management service; `storage_pool` is the number of
     its pool.
     """

@@ -61,7 +61,7 @@ def _reason(directory: bytes, main: TreeOwner | None, owners: Sequence[TreeOwner
 
 
 def state_of(limit: OwnerLimit, quota: UserQuota | None, *, moved: bool) -> LimitState:
-    """What to do about one limit. `quota` None: what the target has is not known. `moved`: the users of all of the
+    """What to do about one limit. `quota` None: what the target has is unknown. `moved`: the users of all of the
     owner's trees work on the target. A limit that is there is never replaced.
     """
     if quota is None:

@@ -373,12 +373,12 @@ class StorageReading(Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> tuple[StorageTarget, ...]:
-        """The targets; none if not known."""
+        """The targets; none if unknown."""
         return () if self.seen is None else self.seen.targets
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why nothing should be written there now; none if not known."""
+        """Why nothing should be written there now; none if unknown."""
         if self.seen is None:
             return ()
         return (*self.lost, *rules.emergency_problems(self.seen))

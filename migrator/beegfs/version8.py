@@ -148,7 +148,7 @@ def _target(row: _TargetRow) -> model.StorageTarget:
 
 
 def _count(value: str) -> int | None:
-    """A number in digits (`--raw`). A text without digits means not known; one with more than digits was rounded."""
+    """A number in digits (`--raw`). A text without digits means unknown; one with more than digits was rounded."""
     if _DIGITS.fullmatch(value):
         return int(value)
     if any(letter.isdigit() for letter in value):

@@ -100,7 +100,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     `mode` holds the permission bits only, as `permission_bits`. `ino` is unsigned. `xattrs` holds full names
     and values, ACLs as `system.posix_acl_*`, without the internal attributes of the file system. No `trusted.*`
     attribute is ever copied; foreign ones are kept here so that they can be reported as a loss. `xattr_digest` is set only
-    if the values are not known: then `xattrs` is empty.
+    if the values are unknown: then `xattrs` is empty.
     """
 
     path: bytes

@@ -492,7 +492,7 @@ async def _user_trees(ports: DoctorPorts) -> list[Finding]:
 
     answer, error = await ask(ports, find)
     if answer is None:
-        return [failure("user trees", f"not known: {error}", "fix the findings of the source first")]
+        return [failure("user trees", f"unknown: {error}", "fix the findings of the source first")]
     found, problem, fix = answer
     matches = [(pattern.text, len(paths)) for pattern, paths in found]
     findings = rules_guards.check_globs(matches, problem, fix, len(chosen))

@@ -82,7 +82,7 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     """Whether the source is complete. `health` is None if reading failed with `error`."""
     check = "source health"
     if health is None:
-        return [failure(check, f"not known: {error}", "check the volume: `gluster volume status`")]
+        return [failure(check, f"unknown: {error}", "check the volume: `gluster volume status`")]
     state = volume_state(health)
     fix = (
         "start it; see `gluster volume status` and the brick's log"
@@ -186,7 +186,7 @@ def check_target_room(
 ) -> list[Finding]:
     """Bytes, inodes, and whether the target is writable; `inodes_free` is from site.toml."""
     if target is None:
-        return [failure("target room", f"not known: {error}", "mount the target")]
+        return [failure("target room", f"unknown: {error}", "mount the target")]
     findings = [_check_bytes(target, source, reserve_bytes), _check_inodes(target, inodes_free)]
     if target.read_only:
         fix = "mount it for writing: `mount -o remount,rw`"
@@ -200,7 +200,7 @@ def check_capabilities(
     """The attributes of a file that the target keeps. `probed` is None if the probe failed with `error`."""
     check = "target keeps"
     if probed is None:
-        return [failure(check, f"not known: {error}", "fix the findings above, then run `migrator doctor` again")]
+        return [failure(check, f"unknown: {error}", "fix the findings above, then run `migrator doctor` again")]
     ordinary = loss_details(_with_limits_of(probed))
     losses = [words for kind, words in loss_details(probed).items() if ordinary.get(kind) != words]
     findings = []

@@ -63,7 +63,7 @@ def directories(holders: Iterable[Holder]) -> list[str]:
 class Locks:
     """Named locks in one directory on a local disk.
 
-    Each holder has a locked file with what it holds. Holders are compared under one more lock, so nobody acts on half of
+    Each holder has a locked file with what it holds. Holders are compared under one more lock, so no command acts on half of
     what another is about to hold. Descriptors are closed on exec: a stream that outlives its run holds no lock.
 
     Every command that changes something takes its locks here, so here its purpose is noted in the journal, which refuses a

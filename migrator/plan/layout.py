@@ -62,7 +62,7 @@ async def _one_by_one(
     pools: Mapping[str, int],
     unknown: list[str],
 ) -> list[str]:
-    """Sentences about some directories; `unknown` takes why one is not known, since it may have gone after the plan was
+    """Sentences about some directories; `unknown` takes why one is unknown, since it may have gone after the plan was
     made. Raises ToolFailed if none is.
     """
     problems: list[str] = []

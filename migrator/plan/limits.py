@@ -35,7 +35,7 @@ class LimitReading(Struct, frozen=True, kw_only=True):
 
 
 class LimitReadings(Struct, frozen=True, kw_only=True):
-    """The limits of a plan. `problem`: why those of the target are not known; empty if they are."""
+    """The limits of a plan. `problem`: why those of the target are unknown; empty if they are."""
 
     plan: str
     limits: tuple[LimitReading, ...]

@@ -16,7 +16,7 @@ def metadata_forecast(
     targets: Sequence[model.StorageTarget], usages: Iterable[TreeUsage], arrived: Mapping[bytes, Need]
 ) -> tuple[model.MetadataForecast, ...]:
     """What the rest of these trees takes on each metadata target: BeeGFS puts a new directory on one of the best pool at
-    random, with all its entries. None if the free inodes of one are not known. `arrived` is what was copied, by tree.
+    random, with all its entries. None if the free inodes of one are unknown. `arrived` is what was copied, by tree.
     """
     metadata = best_pool([one for one in targets if one.kind is model.TargetKind.METADATA])
     total = 0

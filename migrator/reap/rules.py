@@ -167,7 +167,7 @@ def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | N
     if kind != "gluster":
         return None
     if options is None:
-        return "whether the volume keeps when files were read is not known: it could not be asked for its options"
+        return "access times of the volume are unknown: its options cannot be read"
     own_times = is_on(options, "features.ctime", default=True)
     ignored = is_on(options, "ctime.noatime", default=True)
     if own_times is not False and ignored is not False:

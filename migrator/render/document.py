@@ -29,7 +29,7 @@ _Record = TypeVar("_Record")
 
 
 def known(value: _Record | None, shown: Callable[[_Record], str]) -> str:
-    """A value as shown, or `NONE` if it is not known."""
+    """A value as shown, or `NONE` if it is unknown."""
     return NONE if value is None else shown(value)
 
 

@@ -248,7 +248,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 class PromiseVerdict(Struct, frozen=True, kw_only=True):
-    """The next open date against the promised one. `late_s` is negative if it is early, None if it is not known; with
+    """The next open date against the promised one. `late_s` is negative if it is early, None if it is unknown; with
     `at_least` it may get more. `sentence` has all of it.
     """
 

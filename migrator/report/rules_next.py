@@ -1,4 +1,4 @@
-"""The ordinary next steps of an operator: nothing is wrong, and nothing goes on without them. Pure."""
+"""The ordinary next steps of an operator: nothing is wrong, and the migration waits for them. Pure."""
 
 from collections.abc import Collection, Iterator, Sequence
 

@@ -177,7 +177,7 @@ def read_status(
     settings: model.ForecastSettings = model.DEFAULT_SETTINGS,
 ) -> model.MigrationStatus:
     """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a
-    scan or a plan has a status too. By default nobody is at work. `read_plan` reads the schedule; without it, and if the
+    scan or a plan has a status too. By default no command runs. `read_plan` reads the schedule; without it, and if the
     document is missing or edited, dates that depend on it are unknown. Raises UsageError if the plan is not in the
     ledger.
     """
