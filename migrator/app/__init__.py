@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from migrator.fs.reading import PosixSource
     from migrator.fs.writing import MountedTarget
     from migrator.gluster.volume import GlusterSource
-    from migrator.hooks.stage import Hooks
+    from migrator.hooks.calls import Hooks
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.model import SiteRecord
     from migrator.notices.model import NoticePlace
@@ -322,7 +322,7 @@ class Wiring:
         return RunFiles(self.site.runs_dir, self.locks())
 
     def hooks(self) -> "Hooks":
-        from migrator.hooks.stage import Hooks
+        from migrator.hooks.calls import Hooks
         from migrator.hosts.process import LocalProcesses
 
         return Hooks(

@@ -49,7 +49,7 @@ from migrator.reap.files import MemberReader
 from migrator.reap.model import ReapRow
 from migrator.reap.restore import RestorePorts
 from migrator.site.model import ReapAction
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 
 if TYPE_CHECKING:
     from migrator.verify.content import Readers
@@ -130,7 +130,7 @@ async def migration(
     hosts: SiteHosts,
     ledger: MigrationLedger,
     progress: Progress,
-    verifying: Callable[[World], Verifying],
+    verifying: Callable[[TransferPorts], Verifying],
     controls: MigrationLedger | None = None,
 ) -> AsyncIterator[Migration]:
     """The migration from `source` to `target`, for the length of the block. `controls` as for `run_world`."""
@@ -260,7 +260,7 @@ async def cutover_call(
         source = stack.enter_context(wiring.source())
         target = stack.enter_context(wiring.target(known))
 
-        def verifying(world: World) -> Verifying:
+        def verifying(world: TransferPorts) -> Verifying:
             readers = readers_of(wiring, world, source, hosts=hosts, frozen=True)
             return _verifying(wiring, readers, ledger=ledger, known=known, policy=policy, progress=progress)
 

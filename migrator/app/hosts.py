@@ -12,7 +12,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.probe import PROBE_LOCK, ProbeSide
 from migrator.core.windows import WindowStanding, standings
 from migrator.fs.ports import SourceFileSystem
-from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
+from migrator.fs.probing import DirectoryProber, ProbePorts, probing
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.site import HostSpec, SiteHosts, expand
 from migrator.native.program import native_program
@@ -86,10 +86,10 @@ def endpoints(wiring: Wiring, source: GlusterSource, hosts: SiteHosts) -> "Endpo
 Result = TypeVar("Result")
 
 
-def probe_world(wiring: Wiring, ledger: "MigrationLedger") -> ProbeWorld:
+def probe_world(wiring: Wiring, ledger: "MigrationLedger") -> ProbePorts:
     """The ports of probing."""
     monotonic_s = wiring.clock.monotonic_s
-    return ProbeWorld(
+    return ProbePorts(
         probers={
             ProbeSide.SOURCE: DirectoryProber(wiring.source_root, monotonic_s),
             ProbeSide.TARGET: DirectoryProber(wiring.target_root, monotonic_s),

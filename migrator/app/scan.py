@@ -83,7 +83,7 @@ def whole_scan(
     via: str,
 ) -> Callable[[], Awaitable[CatalogRecord]]:
     """A complete new scan, as a step of another verb. The call raises MigratorError."""
-    from migrator.scan.stage import scan
+    from migrator.scan.scan import scan
 
     async def scanned() -> CatalogRecord:
         return await scan(

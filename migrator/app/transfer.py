@@ -35,7 +35,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.site.config import Site
 from migrator.site.model import DRIVERS, copies_ranges, needs_rsync
-from migrator.transfer.context import LOG, World
+from migrator.transfer.context import LOG, TransferPorts
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
@@ -171,7 +171,7 @@ async def run_world(
     jobs: int | None = None,
     bwlimit_bytes_per_s: int | None = None,
     controls: "MigrationLedger | None" = None,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[TransferPorts]:
     """The ports of a run, for the length of the block. `jobs` from the command line applies to every host. `controls` has the
     operators' settings, if `ledger` is that of a rollback.
 
@@ -212,7 +212,7 @@ async def run_world(
                 for name in names(section.name)
             ]
     try:
-        world = World(
+        world = TransferPorts(
             source=source,
             target=target,
             lanes=lanes,
@@ -329,13 +329,13 @@ def _governing(
 
 
 def scanning(
-    wiring: Wiring, world: World, *, hosts: SiteHosts, via: str
+    wiring: Wiring, world: TransferPorts, *, hosts: SiteHosts, via: str
 ) -> Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]:
     """Scans of some user trees, which the plan has given to users."""
     # Imports for scans, only if there is one.
     from migrator.app.scan import WORKERS, bricks
+    from migrator.scan.scan import scan
     from migrator.scan.session import ScanRequest
-    from migrator.scan.stage import scan
 
     site = wiring.site
 
@@ -365,7 +365,9 @@ def scanning(
     return scan_again
 
 
-def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTarget, at_most: int = 1) -> Deltas:
+def deltas_of(
+    wiring: Wiring, world: TransferPorts, *, hosts: SiteHosts, moves: MovingTarget, at_most: int = 1
+) -> Deltas:
     """The ports of a batch's delta passes; at most `at_most` of them are made. Drivers take no part in them: what an
     earlier pass left, and what changed since, is sent by chunks.
     """

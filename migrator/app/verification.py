@@ -18,7 +18,7 @@ from migrator.reap.files import MountedArchiveFolders
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
-    from migrator.transfer.context import World
+    from migrator.transfer.context import TransferPorts
     from migrator.verify.content import Readers
     from migrator.verify.verify import Verification
 
@@ -91,7 +91,7 @@ async def reading_hosts(
 
 def readers_of(
     wiring: Wiring,
-    world: "World",
+    world: "TransferPorts",
     source: SourceFileSystem,
     *,
     hosts: SiteHosts,

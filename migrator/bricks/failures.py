@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from migrator.bricks.model import FAILED_STATE, GIVE_UP_STEP, BrickOperation, CallSummary
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
+from migrator.hooks.calls import HookedStep
 from migrator.hooks.model import HookState, HookStep
-from migrator.hooks.stage import HookedStep
 from migrator.operations.call import Call
 from migrator.operations.model import StepRecord, StepResult
 

@@ -58,7 +58,7 @@ def who() -> str:
 
 
 Result = TypeVar("Result")
-World = TypeVar("World")
+TransferPorts = TypeVar("TransferPorts")
 
 
 def report_error(error: MigratorError) -> None:
@@ -111,8 +111,8 @@ def run_shown(
 
 def run_stage(
     wiring: Wiring,
-    opened: Callable[[Progress], AbstractAsyncContextManager[World]],
-    stage: Callable[[World], Coroutine[Any, Any, Result]],
+    opened: Callable[[Progress], AbstractAsyncContextManager[TransferPorts]],
+    stage: Callable[[TransferPorts], Coroutine[Any, Any, Result]],
     *,
     when_interrupted: str = RESUMES,
 ) -> Result:

@@ -13,7 +13,7 @@ from migrator.cli.call import open_wiring, present, run_to_end, verb
 from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.render.progress import open_progress
-from migrator.scan.stage import scan
+from migrator.scan.scan import scan
 
 
 def scan_source(

@@ -20,9 +20,9 @@ from migrator.cutover import model
 from migrator.cutover.model_announce import Announced, Announcement, AnnouncementRecord, AnnounceSummary
 from migrator.cutover.records import AnnouncementRecords, CutoverLedger
 from migrator.cutover.rules_states import describe_state
+from migrator.hooks.calls import HookedStep, HookSkipped, StepHooks, find_hooks
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks, find_hooks
 from migrator.ledger.event_log import emit_event
 from migrator.operations.run_files import CallPorts, RecordedRun
 from migrator.plan.model import PlannedTree

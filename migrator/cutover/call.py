@@ -27,14 +27,14 @@ from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
+from migrator.hooks.calls import Hooks
 from migrator.hooks.model import HookStep
-from migrator.hooks.stage import Hooks
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Done
 from migrator.plan.model import Batch, Plan
 from migrator.reap.model import ReapRow
 from migrator.transfer.bases import part_of
-from migrator.transfer.context import RunInvocation, World
+from migrator.transfer.context import RunInvocation, TransferPorts
 from migrator.transfer.model import BatchSummary, PassRecord
 from migrator.transfer.run_hooks import RunHooks
 
@@ -100,7 +100,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
     _turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
-    def run(self) -> World:
+    def run(self) -> TransferPorts:
         """The world of the migration."""
         return self.call.migration.world
 

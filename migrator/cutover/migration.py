@@ -20,7 +20,7 @@ from migrator.operations.run_files import RecordedRun, RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.site.config import FileSystemKind, Site, SourceSection, TargetSection
 from migrator.transfer.bases import covers, pass_number
-from migrator.transfer.context import RunInvocation, World
+from migrator.transfer.context import RunInvocation, TransferPorts
 from migrator.transfer.delta.delta import DeltaPass, Deltas
 from migrator.transfer.delta.final import final_passes
 from migrator.transfer.model import BatchSummary, FileProblemKind, PassRecord, RunRequest
@@ -47,7 +47,7 @@ class Migration(Struct, frozen=True, kw_only=True):
     apart.
     """
 
-    world: World
+    world: TransferPorts
     files: RunFiles
     deltas: Deltas
     catalogs: ClosedCatalogs

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from migrator.cutover.model import CutoverRecord
 from migrator.hooks import model
-from migrator.hooks.stage import HookedStep
+from migrator.hooks.calls import HookedStep
 
 
 class CutoverPlace(Struct, frozen=True, kw_only=True):

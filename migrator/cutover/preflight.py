@@ -21,7 +21,7 @@ from migrator.cutover import (
 from migrator.cutover.call import ActiveSession, CutoverSession
 from migrator.cutover.steps import SEARCHES
 from migrator.cutover.tree_archives import lacking_archives
-from migrator.hooks.stage import find_hooks
+from migrator.hooks.calls import find_hooks
 from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
 from migrator.site.rules_links import check_switch_hooks, leads_elsewhere

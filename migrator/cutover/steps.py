@@ -30,8 +30,8 @@ from migrator.cutover.rules_directions import BACK, FORWARD, POSITIONS
 from migrator.cutover.snapshot import take_snapshot
 from migrator.cutover.tree_archives import assign_archives
 from migrator.fs.ports import FileSystem
+from migrator.hooks.calls import HookRefused, HookSkipped, StepHooks
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookRefused, HookSkipped, StepHooks
 from migrator.operations.engine import (
     INTERRUPTED,
     Around,

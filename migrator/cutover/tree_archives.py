@@ -11,7 +11,7 @@ from migrator.fs.rules_equality import FileState
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ReapRow, same_file
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 
 COUNTED = 10_000
 """The count of files without an archive stops here: each costs a look-up on the source."""
@@ -58,7 +58,7 @@ def lacking_archives(session: CutoverSession, tree: UserTree) -> tuple[str, ...]
     return (f"{lacks} in no archive that was read back: `migrator reap archive --user {tree.user}`",)
 
 
-def _lacks_archive(run: World, row: ReapRow, member: ArchivedMember | None) -> bool:
+def _lacks_archive(run: TransferPorts, row: ReapRow, member: ArchivedMember | None) -> bool:
     planned = FileState.of(row)
     if member is not None and FileState.of(member.entry) == planned:
         return False

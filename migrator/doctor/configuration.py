@@ -10,8 +10,8 @@ from migrator.core.tasks import Blocking
 from migrator.cutover.links import links_of
 from migrator.cutover.rules_preflight import missing_freeze_hook
 from migrator.doctor.model import ConfigurationCheck
+from migrator.hooks.calls import Hooks, find_hooks
 from migrator.hooks.rules import check_hooks
-from migrator.hooks.stage import Hooks, find_hooks
 from migrator.scan.rules import parse_patterns, parse_user_map
 from migrator.site.config import Site
 from migrator.site.render import settings_of

@@ -41,7 +41,7 @@ from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import VolumeState, volume_state
 from migrator.gluster.volume import GlusterSource
-from migrator.hooks.stage import Hooks
+from migrator.hooks.calls import Hooks
 from migrator.hosts.connection import own_environment
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes

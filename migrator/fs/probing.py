@@ -167,7 +167,7 @@ CLEANING_S = 5.0
 _FOR_EVER_S = 365.0 * 86400.0
 
 
-class ProbeWorld(Struct, frozen=True, kw_only=True):
+class ProbePorts(Struct, frozen=True, kw_only=True):
     """The ports. `interval_s` is the time between the starts of two rounds; `keep` receives every probe. A block of `alone`
     holds the lock of all probes, and raises LockHeld if another process holds it.
     """
@@ -183,7 +183,7 @@ class ProbeWorld(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class _Probing:
-    world: ProbeWorld
+    world: ProbePorts
     _under_way: dict[ProbeSide, tuple[float, asyncio.Task[ProbeTimes]]] = field(default_factory=dict)
 
     async def go_on(self) -> None:
@@ -256,7 +256,7 @@ def _reason(error: OSError | MigratorError) -> str:
 
 
 @asynccontextmanager
-async def probing(world: ProbeWorld | None) -> AsyncIterator[None]:
+async def probing(world: ProbePorts | None) -> AsyncIterator[None]:
     """Probe both sides beside the block, unless another process of the site does; None: no probes.
 
     At the end all files of the probes are removed. Errors of probing are only logged.

@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from migrator.core.errors import ExitCode
 from migrator.core.events import EventKind, Severity
+from migrator.hooks.calls import StepHooks
 from migrator.hooks.model import HookFacts, HookStep
-from migrator.hooks.stage import StepHooks
 from migrator.ledger.event_log import emit_event
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import CallPorts

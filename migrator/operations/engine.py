@@ -20,8 +20,8 @@ from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import Blocking, task_group
+from migrator.hooks.calls import Check, HookedStep, StepHooks
 from migrator.hooks.model import HookFacts
-from migrator.hooks.stage import Check, HookedStep, StepHooks
 from migrator.ledger.locks import Locks
 from migrator.operations.model import Act, Finished, Halt, Notes, Record, State
 

@@ -25,8 +25,8 @@ from migrator.ledger.model import RunRecord
 from migrator.render.log import JsonLines
 
 if TYPE_CHECKING:
+    from migrator.hooks.calls import Hooks
     from migrator.hooks.records import HookLedger
-    from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
 
 LOGGER = "migrator"

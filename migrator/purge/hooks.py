@@ -13,8 +13,8 @@ from migrator.core.paths import join
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverRecord
 from migrator.cutover.places import CutoverPlace
+from migrator.hooks.calls import HookedStep, StepHooks
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.purge import model, rules
 from migrator.purge.call import PurgeCall
 from migrator.purge.copies import Answers

@@ -22,8 +22,8 @@ from migrator.core.units import NS_PER_S, format_duration, format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, PurgeSum
 from migrator.cutover.records import CutoverRecords
 from migrator.fs.model import PURGE_NAME
+from migrator.hooks.calls import HookSkipped
 from migrator.hooks.model import HookState, HookStep
-from migrator.hooks.stage import HookSkipped
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.call import Call

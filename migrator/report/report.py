@@ -16,9 +16,9 @@ from migrator.core.units import DAY_S, HOUR_S
 from migrator.cutover.announce import hook_calls
 from migrator.cutover.freezes import ended_freezes
 from migrator.cutover.rules_speed import sums, users_of
+from migrator.hooks.calls import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.ledger.locks import Holders
 from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles

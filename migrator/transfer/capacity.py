@@ -9,7 +9,7 @@ from migrator.beegfs.tool import read_storage
 from migrator.core.tasks import beside
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 
 EVERY_S = 1.0 * HOUR_S
 """Sufficient for a migration of weeks."""
@@ -19,7 +19,7 @@ _LAST_TIMEOUT_S = 5.0
 
 
 @asynccontextmanager
-async def capacity_watch(world: World) -> AsyncIterator[None]:
+async def capacity_watch(world: TransferPorts) -> AsyncIterator[None]:
     """Sample both sides at the start of the block, every hour, and at its regular end. A side that does not answer is
     omitted: nothing waits for it.
     """
@@ -34,7 +34,7 @@ async def capacity_watch(world: World) -> AsyncIterator[None]:
     await _sample(world, _LAST_TIMEOUT_S)
 
 
-async def _sample(world: World, timeout_s: float) -> None:
+async def _sample(world: TransferPorts, timeout_s: float) -> None:
     samples = []
     for side, filesystem in ((Side.SOURCE, world.source), (Side.TARGET, world.target)):
         try:

@@ -47,7 +47,7 @@ _RECONNECTED_S = 60.0
 LOG = logging.getLogger("migrator.run")
 
 
-class World(Struct, frozen=True, kw_only=True):
+class TransferPorts(Struct, frozen=True, kw_only=True):
     """All external resources of a run. The first lane reads the mount on this machine. `storage` is None if the target
     has no storage targets of its own. `target_state` asks what of the target is missing. `layouts` finds, in a catalog, the
     directories of trees with a layout of their own. `governing` None: all streams may run at any time, without a limit.
@@ -93,7 +93,7 @@ class World(Struct, frozen=True, kw_only=True):
 class RunInvocation:
     """One run in the ledger, with its directory, and the governor of its streams."""
 
-    world: World
+    world: TransferPorts
     request: RunRequest
     run_id: int
     directory: RunDirectory
@@ -159,7 +159,7 @@ class PassUnderWay:
     workers: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
-    def world(self) -> World:
+    def world(self) -> TransferPorts:
         return self.invocation.world
 
     @property

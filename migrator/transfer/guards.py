@@ -19,14 +19,14 @@ from migrator.plan.model import Batch, Plan, TreeUsage
 from migrator.plan.rules import moved_unknown
 from migrator.plan.rules_needs import owner_needs
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
 
 TARGET_ROOM = "target room"
 TARGET_QUOTAS = "target quotas"
 
 
-def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
+def read_plan(world: TransferPorts, request: RunRequest) -> tuple[Plan, SiteRecord]:
     """Read the plan, if it is complete, belongs to this site, is in the ledger, and has the requested batches.
 
     Raises Refused or UsageError.
@@ -68,7 +68,7 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
 
 
 async def find_problems(
-    world: World,
+    world: TransferPorts,
     request: RunRequest,
     site: SiteRecord,
     plan: Plan,
@@ -131,7 +131,7 @@ def storage_problems(storage: StorageReading, request: RunRequest) -> tuple[str,
     return storage.problems
 
 
-async def mounts_changed(world: World, site: SiteRecord, timeout_s: float) -> tuple[str, ...]:
+async def mounts_changed(world: TransferPorts, site: SiteRecord, timeout_s: float) -> tuple[str, ...]:
     """`mount_findings` of both sides."""
     return (
         *await mount_findings(world, world.source, site.source, timeout_s),
@@ -140,7 +140,7 @@ async def mounts_changed(world: World, site: SiteRecord, timeout_s: float) -> tu
 
 
 async def mount_findings(
-    world: World, filesystem: FileSystem, recorded: MountIdentity, timeout_s: float
+    world: TransferPorts, filesystem: FileSystem, recorded: MountIdentity, timeout_s: float
 ) -> tuple[str, ...]:
     """Why the mounts differ from those that `init` recorded."""
     where = "the target" if filesystem is world.target else "the source"
@@ -148,7 +148,7 @@ async def mount_findings(
     return mount_problems(recorded, current, where=where)
 
 
-async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple[str, ...]:
+async def _moved_problems(world: TransferPorts, batch: Batch, timeout_s: float) -> tuple[str, ...]:
     """Users who work on the target although the ledger, restored from an older backup, has no record of it."""
 
     def look() -> tuple[str, ...]:
@@ -166,7 +166,7 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
 _RECONNECTS, _RECONNECT_S = 5, 1.0
 
 
-async def health_since(world: World, before: SourceHealth, since_s: float) -> tuple[SourceHealth, SourceHealth]:
+async def health_since(world: TransferPorts, before: SourceHealth, since_s: float) -> tuple[SourceHealth, SourceHealth]:
     """The health of the source at an earlier time, without bricks that drains of this ledger have taken out since, and now.
     Beside a commit it waits some seconds for clients that connect anew.
     """
@@ -207,7 +207,7 @@ def refuse(batch: Batch, findings: tuple[GuardFinding, ...], *, largest: TreeUsa
         )
 
 
-def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
+def list_problems(world: TransferPorts, batch: Batch) -> tuple[str, ...]:
     """Why the batch's chunk list is not the one of the plan."""
     try:
         digest = world.chunk_lists.digest(batch.chunk_list)
@@ -218,7 +218,7 @@ def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
     return ()
 
 
-async def _limit_problems(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaFindings:
+async def _limit_problems(world: TransferPorts, plan: Plan, left: Sequence[TreeWork]) -> QuotaFindings:
     """Quota problems of the remaining work on these trees. Files that earlier plans copied are replaced, and need no
     more room.
 

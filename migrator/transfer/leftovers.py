@@ -7,7 +7,7 @@ from migrator.core.errors import MigratorError, Refused
 from migrator.core.paths import name, parent, show
 from migrator.core.states import ChunkState
 from migrator.transfer import model
-from migrator.transfer.context import LOG, PassUnderWay, RunInvocation, World
+from migrator.transfer.context import LOG, PassUnderWay, RunInvocation, TransferPorts
 from migrator.transfer.judging import look_up
 from migrator.transfer.rules_leftovers import is_leftover, is_stream_leftover, marks_name, part_name, temporary_marks
 
@@ -57,7 +57,7 @@ async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes], 
     LOG.info("temporary files of earlier streams removed: %s", removed)
 
 
-def _remove_of_attempt(world: World, attempt: model.AttemptRecord) -> int:
+def _remove_of_attempt(world: TransferPorts, attempt: model.AttemptRecord) -> int:
     chunk = world.ledger.passes.chunk(attempt.chunk_id)
     if chunk.state is not ChunkState.RUNNING:
         return 0
@@ -71,7 +71,7 @@ def _remove_of_attempt(world: World, attempt: model.AttemptRecord) -> int:
     return sum(map(partial(_remove, world), list(_find(world, paths, is_leftover))))
 
 
-def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Iterator[bytes]:
+def _find(world: TransferPorts, paths: Sequence[bytes], looks_left_over: Looks) -> Iterator[bytes]:
     """Files of the target that look like temporary ones of these paths, and are absent from the source."""
     listed = frozenset(paths)
     marks: dict[bytes, set[bytes]] = {}
@@ -87,7 +87,7 @@ def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Itera
                     yield entry.path
 
 
-def _remove(world: World, path: bytes) -> int:
+def _remove(world: TransferPorts, path: bytes) -> int:
     try:
         world.target.remove_leftover(path)
     except OSError as error:

@@ -22,7 +22,7 @@ from migrator.plan.model import Batch, Plan
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import guards, layouts
 from migrator.transfer import model as transfer
-from migrator.transfer.context import PassUnderWay, RunInvocation, World
+from migrator.transfer.context import PassUnderWay, RunInvocation, TransferPorts
 from migrator.transfer.copier import copy_chunks
 from migrator.transfer.judging import look_up
 from migrator.transfer.model import PassRecord
@@ -52,7 +52,7 @@ class PassRun:
     left_alone: frozenset[bytes] = frozenset()
 
     @property
-    def world(self) -> World:
+    def world(self) -> TransferPorts:
         return self.invocation.world
 
     @property
@@ -264,7 +264,7 @@ class PassRun:
         self.report(EventKind.PASS_FINISHED, severity, message)
 
 
-async def probed_capabilities(world: World, *, timeout_s: float, side: str = "target") -> TargetCapabilities:
+async def probed_capabilities(world: TransferPorts, *, timeout_s: float, side: str = "target") -> TargetCapabilities:
     """Probe the target of this world, and record the result. `side` names it for people. Raises Refused."""
     try:
         probed = await world.blocking(world.target.probe, timeout_s=timeout_s)

@@ -1,14 +1,14 @@
 """The dry run: the decisions of a run, without any change."""
 
 from migrator.core.states import PassKind
+from migrator.hooks.calls import Hooks, called_hooks, find_hooks
 from migrator.hooks.model import HookEvent, HookStep
 from migrator.hooks.rules import describe_problems, in_order, shown, would_be_called
-from migrator.hooks.stage import Hooks, called_hooks, find_hooks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.guards import find_problems
 from migrator.transfer.remaining import Remaining, remaining
@@ -16,7 +16,7 @@ from migrator.transfer.run_hooks import RunStep
 
 
 async def preview_batch(
-    world: World,
+    world: TransferPorts,
     request: transfer.RunRequest,
     plan: Plan,
     site: SiteRecord,
@@ -64,7 +64,7 @@ async def preview_batch(
 
 
 async def _preview_hooks(
-    world: World, hooks: Hooks, plan: Plan, batch: Batch, *, idle: bool
+    world: TransferPorts, hooks: Hooks, plan: Plan, batch: Batch, *, idle: bool
 ) -> tuple[tuple[str, ...], transfer.GuardFinding]:
     """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
     found = await find_hooks(hooks, world.blocking)

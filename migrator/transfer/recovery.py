@@ -13,7 +13,7 @@ from migrator.ledger.model import RunRecord, SiteRecord
 from migrator.operations.run_files import last_heard_s
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import model
-from migrator.transfer.context import RunInvocation, World
+from migrator.transfer.context import RunInvocation, TransferPorts
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.leftovers import remove_after_crash
 from migrator.transfer.stream import OpenAttempt
@@ -43,7 +43,7 @@ async def recover(invocation: RunInvocation, site: SiteRecord) -> None:
             await _recover_from(invocation, site, run)
 
 
-async def _take_turn(world: World, held: ExitStack) -> None:
+async def _take_turn(world: TransferPorts, held: ExitStack) -> None:
     """Wait while another call recovers: streams of the killed run may still write where this call is to copy."""
     while True:
         try:

@@ -10,7 +10,7 @@ from migrator.plan.model import Batch, Chunk, Plan
 from migrator.plan.rules_forecast import still_needed
 from migrator.transfer import guards
 from migrator.transfer import model as transfer
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 from migrator.transfer.model import PassRecord
 
 EVERY = 2**31 - 1
@@ -34,7 +34,7 @@ class Remaining(Struct, frozen=True, kw_only=True):
 
 
 def remaining(
-    world: World, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
+    world: TransferPorts, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
 ) -> Remaining:
     """The remaining work of a pass over the batch, except some trees; None: of a seed pass that has not started. Failed
     chunks, and those in flight when a run was killed, count: both are tried again.
@@ -69,13 +69,13 @@ def remaining(
     )
 
 
-def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
+def _of_list(world: TransferPorts, batch: Batch) -> Iterable[Chunk]:
     # This check comes before any use of the list: a replaced file may be no list at all.
     guards.refuse(batch, (transfer.GuardFinding(guard="chunk lists", problems=guards.list_problems(world, batch)),))
     return world.chunk_lists.chunks(batch.chunk_list)
 
 
-def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]:
+def _of_pass(world: TransferPorts, record: PassRecord) -> Iterable[transfer.ChunkRecord]:
     passes = world.ledger.passes
     failed = passes.totals(record.id).chunks.get(states.ChunkState.FAILED, 0)
     if record.state is states.PassState.DONE and not failed:

@@ -13,8 +13,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import by_numbers, several
-from migrator.fs.probing import ProbeWorld, probing
-from migrator.hooks.stage import Hooks
+from migrator.fs.probing import ProbePorts, probing
+from migrator.hooks.calls import Hooks
 from migrator.ledger.locks import VOLUME, of_batch, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import RunFiles
@@ -22,7 +22,7 @@ from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
 from migrator.transfer.capacity import capacity_watch
-from migrator.transfer.context import LOG, RunInvocation, World
+from migrator.transfer.context import LOG, RunInvocation, TransferPorts
 from migrator.transfer.convergence import check_of_trees, judge_passes
 from migrator.transfer.delta.delta import DeltaPass, Deltas, NoTreeLeft, Scan
 from migrator.transfer.delta.trash import expire_trash
@@ -39,12 +39,12 @@ VERB = "run"
 
 async def run_batches(
     request: transfer.RunRequest,
-    world: World,
+    world: TransferPorts,
     *,
     files: RunFiles,
     hooks: Hooks,
     deltas: Deltas | None = None,
-    probes: ProbeWorld | None = None,
+    probes: ProbePorts | None = None,
 ) -> transfer.RunSummary:
     """Copy batches one after the other, each from its present state. The same call resumes after any crash.
 
@@ -351,7 +351,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         return decision
 
     @property
-    def _world(self) -> World:
+    def _world(self) -> TransferPorts:
         return self.hooks.invocation.world
 
     @property
@@ -414,7 +414,7 @@ def _together(
     )
 
 
-def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
+def is_seeded(world: TransferPorts, plan: Plan, batch: Batch) -> bool:
     """Whether the seed pass has nothing left to do."""
     record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
     if record is None or record.state is not PassState.DONE:

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.core.states import PassKind
+from migrator.hooks.calls import HookedStep, Hooks, HookSkipped, StepHooks
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import model as transfer
 from migrator.transfer.context import RunInvocation

@@ -15,7 +15,7 @@ from migrator.core.tasks import SharedCall, through_cancellation
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.transfer import model
-from migrator.transfer.context import LOG, PassUnderWay, World
+from migrator.transfer.context import LOG, PassUnderWay, TransferPorts
 from migrator.transfer.executors import Executor
 from migrator.transfer.meter import Meter
 from migrator.transfer.ports import StreamReader
@@ -45,7 +45,7 @@ class OpenAttempt:
 
     def finish(
         self,
-        world: World,
+        world: TransferPorts,
         state: AttemptState,
         chunk_state: ChunkState,
         problems: Sequence[model.FileProblem] = (),

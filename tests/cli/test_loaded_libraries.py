@@ -39,20 +39,20 @@ def loaded(site_file: Path, *words: str) -> set[str]:
 
 def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None:
     scan = loaded(site_file, "scan", "--json")
-    assert {"sqlalchemy", "pyarrow.parquet", "migrator.scan.stage"} <= scan
+    assert {"sqlalchemy", "pyarrow.parquet", "migrator.scan.scan"} <= scan
     assert not scan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.transfer.run"})
 
     plan = loaded(site_file, "plan", "--accept-unknown-inodes", "--json")
     assert {"sqlalchemy", "duckdb", "migrator.plan.plan"} <= plan
-    assert not plan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"migrator.transfer.run", "migrator.scan.stage"})
+    assert not plan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"migrator.transfer.run", "migrator.scan.scan"})
 
     run = loaded(site_file, "run", "--all", "--deltas", "0", "--json")
     assert (site_file.parent / "target/home/alice/letter").read_text() == "content"
     assert {"sqlalchemy", "pyarrow.parquet", "migrator.transfer.run"} <= run
-    assert not run & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.scan.stage"})
+    assert not run & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.scan.scan"})
 
     delta = loaded(site_file, "run", "--all", "--deltas", "1", "--json")
-    assert {"duckdb", "migrator.scan.stage"} <= delta
+    assert {"duckdb", "migrator.scan.scan"} <= delta
     assert not delta & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS)
 
 

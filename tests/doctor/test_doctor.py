@@ -30,7 +30,7 @@ from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
-from migrator.hooks.stage import Hooks
+from migrator.hooks.calls import Hooks
 from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import probe_room

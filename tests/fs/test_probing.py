@@ -18,7 +18,7 @@ from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSid
 from migrator.core.tasks import DaemonThreads
 from migrator.core.units import HOUR_S
 from migrator.fs.model import SENTINEL_NAME
-from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
+from migrator.fs.probing import DirectoryProber, ProbePorts, probing
 from migrator.ledger.locks import Locks
 from migrator.transfer.records_measures import ALL_KEPT_S, KEPT_S
 from tests.support.run_world import in_loop
@@ -170,8 +170,8 @@ class Site:
     """Shorter where one hangs, and long enough for the other, whose thread may have to wait for a processor."""
 
     @property
-    def world(self) -> ProbeWorld:
-        return ProbeWorld(
+    def world(self) -> ProbePorts:
+        return ProbePorts(
             probers={ProbeSide.SOURCE: self.source, ProbeSide.TARGET: self.target},  # type: ignore[dict-item]
             keep=self.kept.append,
             alone=partial(self.locks.hold, "probes", PROBE_LOCK),
@@ -201,7 +201,7 @@ async def seen(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def until(condition: Callable[[], bool], world: ProbeWorld) -> AsyncIterator[None]:
+async def until(condition: Callable[[], bool], world: ProbePorts) -> AsyncIterator[None]:
     async with probing(world), asyncio.timeout(120.0):
         await seen(condition)
         yield

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.hooks import model
 from migrator.hooks import rules as hooks_rules
+from migrator.hooks.calls import Hooks
 from migrator.hooks.rules import describe_problems, would_be_called
-from migrator.hooks.stage import Hooks
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from tests.support.waiting import wait_for

@@ -15,8 +15,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
 from migrator.cutover.places import CutoverPlace
+from migrator.hooks.calls import HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.hooks.model import Hook, HookCall, HookFacts, HookProblem, HookResult, HooksFound, HookStep, all_stages
-from migrator.hooks.stage import HookedStep, HookRefused, HookSkipped, StepHooks
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks
 from tests.support.kills import Death, InventedHooks

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
 from migrator.fs.model import TargetCapabilities
+from migrator.hooks.calls import Hooks
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
-from migrator.hooks.stage import Hooks
 from migrator.hosts.ports import Processes
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import IDENTITY

@@ -18,9 +18,9 @@ from migrator.core.entry import UserTree
 from migrator.core.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, PassState
 from migrator.core.tasks import Blocking
 from migrator.fs.model import TargetCapabilities
-from migrator.hooks.stage import Hooks
+from migrator.hooks.calls import Hooks
 from migrator.plan.model import Batch, Plan
-from migrator.transfer.context import World as Outside
+from migrator.transfer.context import TransferPorts as Outside
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import FileProblem, RunRequest, RunSummary
 from migrator.transfer.run import run_batches

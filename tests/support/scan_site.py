@@ -28,8 +28,8 @@ from migrator.gluster.walks import (
     WalkProblems,
     walk_whole_mount,
 )
+from migrator.scan.scan import scan
 from migrator.scan.session import ScanRequest
-from migrator.scan.stage import scan
 from tests.support.fakes import FakeProgress
 from tests.support.records import site_record
 

@@ -39,9 +39,9 @@ from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import NewPlace, TaskKind, VolumeState
 from migrator.gluster.rules import disk_problems
+from migrator.hooks.calls import StepHooks, find_hooks
 from migrator.hooks.model import HookEvent, HookStage, HookState, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import StepHooks, find_hooks
 from migrator.ledger.locks import VOLUME
 from migrator.operations.call import Call
 from migrator.operations.engine import (

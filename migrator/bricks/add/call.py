@@ -13,12 +13,12 @@ from migrator.bricks.shields import Shields
 from migrator.bricks.strange_files import StrangeLook
 from migrator.bricks.throttle import NO_THROTTLE, ThrottleRules
 from migrator.catalog.model import CatalogRecord
-from migrator.fs.probing import ProbeWorld
+from migrator.fs.probing import ProbePorts
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import DiskFacts, NewPlace, VolumeState
 from migrator.gluster.reports import HostDirectories
+from migrator.hooks.calls import HookedStep
 from migrator.hooks.model import HookStep
-from migrator.hooks.stage import HookedStep
 from migrator.operations.call import Call
 from migrator.operations.run_files import CallPorts
 
@@ -56,7 +56,7 @@ class AdditionPorts(CallPorts, frozen=True, kw_only=True):
     """The GlusterFS version by host."""
     target_room: Callable[[], Awaitable[model.TargetRoom]]
     """The capacity of the target."""
-    probing: ProbeWorld | None = None
+    probing: ProbePorts | None = None
     """Without it no probes run while Gluster moves files."""
     directories: DirectoryPorts | None = None
     """Without it no directory is restored."""

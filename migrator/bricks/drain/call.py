@@ -14,12 +14,12 @@ from migrator.bricks.strange_files import StrangeLook
 from migrator.bricks.throttle import NO_THROTTLE, ThrottleRules
 from migrator.catalog.queries import CatalogReads
 from migrator.fs.ports import SourceFileSystem
-from migrator.fs.probing import ProbeWorld
+from migrator.fs.probing import ProbePorts
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import Brick, BrickMarks, DiskFacts, PlaceSeen
 from migrator.gluster.walks import HostBrickWalks
+from migrator.hooks.calls import HookedStep
 from migrator.hooks.model import HookStep
-from migrator.hooks.stage import HookedStep
 from migrator.operations.call import Call
 from migrator.operations.run_files import CallPorts
 
@@ -47,7 +47,7 @@ class DrainPorts(CallPorts, frozen=True, kw_only=True):
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
     """Inspects the paths of bricks, given the id of the volume."""
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
-    probing: ProbeWorld | None = None
+    probing: ProbePorts | None = None
     """Without it no probes run while Gluster moves files."""
     retain_s: float
     """How long sources are kept."""

@@ -36,8 +36,8 @@ from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, remove_brick_of
 from migrator.gluster.rules import drained, volume_fingerprint
+from migrator.hooks.calls import StepHooks
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import StepHooks
 from migrator.ledger.locks import VOLUME, of_brick
 from migrator.operations.call import Call
 from migrator.operations.engine import (

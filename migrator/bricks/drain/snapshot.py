@@ -20,8 +20,8 @@ from migrator.core.entry import EntryType
 from migrator.core.tasks import result_or_none
 from migrator.core.units import HOUR_S
 from migrator.gluster.model import Brick, BrickMarks, TaskProgress, VolumeState, VolumeTask
+from migrator.hooks.calls import find_hooks
 from migrator.hooks.model import HookEvent, HookStage, HookStep
-from migrator.hooks.stage import find_hooks
 
 _MIN_FREE_DISK = "cluster.min-free-disk"
 _LOOK_TIMEOUT_S = 60.0

@@ -29,8 +29,8 @@ from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import VolumeHealth, VolumeState
+from migrator.hooks.calls import HookedStep, StepHooks
 from migrator.hooks.model import HookState, HookStep
-from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.locks import VOLUME
 from migrator.operations.call import Call
 from migrator.operations.engine import Around, Done, OperationEngine, Procedure, StepEvents, StepPorts, Stuck

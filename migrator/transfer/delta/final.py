@@ -9,7 +9,7 @@ from migrator.core.paths import show
 from migrator.core.states import PassKind, PassState
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
-from migrator.transfer.context import World
+from migrator.transfer.context import TransferPorts
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.delta.model import Changes, TreeChanges
 from migrator.transfer.delta.moves import only_not_renamed
@@ -46,7 +46,7 @@ async def final_passes(
             return
 
 
-async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> PassRecord:
+async def note_equal(world: TransferPorts, deltas: Deltas, plan: Plan, batch: Batch) -> PassRecord:
     """Scan the trees of a batch, and record the scan as a final pass without changes, so that the next pass compares
     with the present source. Otherwise files that users created on the target, and removed after their rollback, would
     stay there.
