@@ -22,7 +22,7 @@ STATES = ("nothing", "create", "append", "replace", "rename", "unlink")
 """What the files of a directory go through. A check is named for the state that it expects."""
 _RECORD_BYTES = 64
 _EVIDENCE = 5
-"""How many of the things that were seen wrong are told; all are counted."""
+"""How many of the things that were seen wrong are listed; all are counted."""
 _POLL_S = 0.05
 _RACE_EVERY_S = 0.004
 
@@ -48,16 +48,16 @@ def watch(
         left = check(left)
         seconds = time.monotonic() - begin
     late = {name: problem for name, problem in first.items() if name not in left}
-    told = [f"{name}: {problem}" for name, problem in left.items()]
-    told += [f"{name}: {problem}; right within {seconds:.1f} s" for name, problem in late.items()]
+    findings = [f"{name}: {problem}" for name, problem in left.items()]
+    findings += [f"{name}: {problem}; right within {seconds:.1f} s" for name, problem in late.items()]
     kinds = Counter(problem.partition(":")[0] for problem in left.values())
-    said = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_EVIDENCE))
+    evidence = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_EVIDENCE))
     return {
         "checked": len(names),
         "late": len(late),
         "wrong": len(left),
         "seconds": seconds,
-        "evidence": ([f"for good: {said}"] if said else []) + told[:_EVIDENCE],
+        "evidence": ([f"for good: {evidence}"] if evidence else []) + findings[:_EVIDENCE],
     }
 
 
@@ -169,30 +169,30 @@ def keep_reading(_seed: int, path: str, ready: str, last: int, patience_ms: int)
     none older than before.
     """
     contents = {_content(path, generation): generation for generation in range(last + 1)}
-    told: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
     newest = reads = 0
     since = time.monotonic()
     while reads == 0 or (newest < last and time.monotonic() - since < patience_ms / 1000):
         try:
             content = _read(path)
         except OSError as error:
-            told[f"{_named(error)} while it was replaced"] += 1
+            findings[f"{_named(error)} while it was replaced"] += 1
         else:
             generation = contents.get(content, -1)
             if generation < 0:
-                told[f"{len(content)} bytes that were never there"] += 1
+                findings[f"{len(content)} bytes that were never there"] += 1
             elif generation < newest:
-                told["older content after newer"] += 1
+                findings["older content after newer"] += 1
             elif generation > newest:
                 newest, since = generation, time.monotonic()
         if reads == 0:
             _write(ready, b"")
         reads += 1
     if newest < last:
-        told["the last content was never seen"] += 1
-    wrong = sum(told.values())
-    said = [f"{path}: {words} ({times} of {reads} reads)" for words, times in told.most_common(_EVIDENCE)]
-    return {"checked": reads, "wrong": wrong, "evidence": said}
+        findings["the last content was never seen"] += 1
+    wrong = sum(findings.values())
+    evidence = [f"{path}: {words} ({times} of {reads} reads)" for words, times in findings.most_common(_EVIDENCE)]
+    return {"checked": reads, "wrong": wrong, "evidence": evidence}
 
 
 # -- all append to one file
@@ -299,9 +299,9 @@ def wait_for(_seed: int, ready: str, patience_ms: int) -> dict[str, Any]:
 
     found = watch([ready], check, patience_ms)
     failed = int(code or b"0")
-    said = [*found["evidence"], *([f"{ready}: {errno.errorcode.get(failed, failed)}"] if failed else [])]
+    evidence = [*found["evidence"], *([f"{ready}: {errno.errorcode.get(failed, failed)}"] if failed else [])]
     wrong = found["wrong"] + (failed != 0)
-    return {"checked": 1, "wrong": wrong, "evidence": said if wrong else []}
+    return {"checked": 1, "wrong": wrong, "evidence": evidence if wrong else []}
 
 
 def lock(_seed: int, path: str, whole_file: int, refused: int, patience_ms: int) -> dict[str, Any]:

@@ -98,14 +98,14 @@ def _notes(
         yield f"volume {state.volume} is not started: the state and room of its bricks are unknown"
     if version is None:
         yield "the version of GlusterFS is unknown: every known fault is listed"
-    silent = sorted(host for host, told in versions.items() if told is None)
+    silent = sorted(host for host, reported in versions.items() if reported is None)
     if silent:
         yield f"the version of GlusterFS on {', '.join(silent)} is unknown: every known fault is listed"
     if not versions:
         yield "the version of GlusterFS is that of the queried host; with [source.hosts] the versions of all hosts are listed"
-    if len({told for told in (version, *versions.values()) if told is not None}) > 1:
-        told = ", ".join(f"{found} on {host}" for host, found in sorted(versions.items()) if found is not None)
-        yield f"not all hosts have the same version of GlusterFS ({told}): upgrade them to one version before bricks are drained or added"
+    if len({reported for reported in (version, *versions.values()) if reported is not None}) > 1:
+        reported = ", ".join(f"{found} on {host}" for host, found in sorted(versions.items()) if found is not None)
+        yield f"not all hosts have the same version of GlusterFS ({reported}): upgrade them to one version before bricks are drained or added"
     if state.disperse_count:
         yield "a dispersed volume keeps a piece of every file on each brick of a set: sizes are not those of files"
     if catalog is None:

@@ -51,7 +51,7 @@ class AnnounceRequest(Struct, frozen=True, kw_only=True):
 class Notices(Protocol):
     """Writes the notices to users."""
 
-    def write(self, tree: UserTree, told: Sequence[AnnouncementRecord]) -> Path | None:
+    def write(self, tree: UserTree, announced: Sequence[AnnouncementRecord]) -> Path | None:
         """The mail text of the tree's user, with these announcements; None if there is none. Raises OSError."""
 
 
@@ -67,8 +67,8 @@ async def hook_calls(
     with world.locks.hold(doing, verb):
         try:
             async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid) as run:
-                said = partial(emit_event, world, run_id=run.id)
-                calls = StepHooks(ports=world, hooks=world.hooks, run_id=run.id, say=said)
+                report = partial(emit_event, world, run_id=run.id)
+                calls = StepHooks(ports=world, hooks=world.hooks, run_id=run.id, report=report)
                 await calls.begin((step,))
                 yield calls, run
         except asyncio.CancelledError:
@@ -114,11 +114,11 @@ async def announce(request: AnnounceRequest, world: AnnouncePorts, notices: Noti
         ),
     ) as (calls, run):
         planned = {one.tree.path: one for one in world.ledger.plans.trees(request.plan)}
-        told = [
+        announcements = [
             await _tell(request, calls, one, planned.get(one.tree.path), notices, records=world.ledger.announcements)
             for one in due
         ]
-        summary = _summary(request, told)
+        summary = _summary(request, announcements)
         run.exit_code = summary.exit_code
     return summary
 
@@ -152,13 +152,13 @@ def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[Announcement]:
         for tree in trees:
             outcome, reason = Announced.WOULD_TELL, ""
             latest, step = ledger.cutovers.latest(tree.path), _hooked(request.plan, tree, request.begins_at_s)
-            told = None if request.again else ledger.hooks.latest(step.step, step.key)
+            earlier = None if request.again else ledger.hooks.latest(step.step, step.key)
             if latest is not None and latest.state in model.SETTLED_STATES | model.UNDER_WAY_STATES:
                 outcome, reason = (
                     Announced.NOT_DUE,
                     f"a cutover was begun already: {describe_state(latest.state)}",
                 )
-            elif told is not None and told.state == HookState.DONE:
+            elif earlier is not None and earlier.state == HookState.DONE:
                 outcome, reason = (
                     Announced.BEFORE,
                     f"was notified of {format_time(request.begins_at_s)} before",
@@ -226,15 +226,15 @@ async def _tell(
         started_at_s=now_s,
     )
     try:
-        told = await calls.call_all(step, facts)
+        called = await calls.call_all(step, facts)
     except HookSkipped as skipped:
         return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
-    if not told:
+    if not called:
         reason = "a hook that notifies users failed: see the events of `migrator status`"
         return replace(one, outcome=Announced.FAILED, reason=reason)
     records.record(record)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
     begins = format_time(request.begins_at_s)
     message = f"{tree.user} was notified that the move of {show(tree.path)} begins at {begins}{freeze}"
-    calls.say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
+    calls.report(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
     return replace(one, outcome=Announced.TOLD)

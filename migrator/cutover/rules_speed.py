@@ -64,12 +64,12 @@ def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
 
 def describe_factor(one: SpeedUp) -> str:
     """As `3.20 times as fast (2.90 to 3.50)`."""
-    said = f"{format_factor(one.factor)} times as fast"
+    factor = f"{format_factor(one.factor)} times as fast"
     if one.verdict is SpeedVerdict.SINGLE or one.low is None or one.high is None:
-        return f"{said} ({several(one.runs, 'run')}: noise unknown)"
+        return f"{factor} ({several(one.runs, 'run')}: noise unknown)"
     interval = f"{format_factor(one.low)} to {format_factor(one.high)}"
     no = one.verdict is SpeedVerdict.NO_DIFFERENCE
-    return f"no difference beyond the noise ({said}, {interval})" if no else f"{said} ({interval})"
+    return f"no difference beyond the noise ({factor}, {interval})" if no else f"{factor} ({interval})"
 
 
 def describe_user(user: str, every: Sequence[SpeedUp]) -> str:

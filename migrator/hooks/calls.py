@@ -154,7 +154,7 @@ class HookRefused(Refused):
     """A `pre` hook refused its step by its exit code; by contract it changed nothing."""
 
 
-class Say(Protocol):
+class ReportEvent(Protocol):
     """Emits and records an event."""
 
     def __call__(self, kind: EventKind, severity: Severity, subject: str, message: str, /) -> None: ...
@@ -254,7 +254,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
     ports: HookPorts
     hooks: Hooks
     run_id: int
-    say: Say
+    report: ReportEvent
 
     @property
     def records(self) -> "HookRecords":
@@ -276,7 +276,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         """
         found = await find_hooks(self.hooks, self.ports.blocking)
         for problem in rules.describe_problems(found):
-            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
+            self.report(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
         unfinished = self.records.unfinished(steps)
         alive = {name for holder in self.ports.locks.holders() for name in holder.names}
@@ -290,7 +290,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
                 )
             self._record(call.id, None, model.HookOutcome.INTERRUPTED, call.output)
             message = f"the hook {named} of an earlier run was interrupted"
-            self.say(EventKind.HOOK_INTERRUPTED, Severity.INFO, "hooks", message)
+            self.report(EventKind.HOOK_INTERRUPTED, Severity.INFO, "hooks", message)
 
     async def around(
         self,
@@ -411,9 +411,9 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         message = f"{step.words} is {'skipped' if skips else 'not begun'}: the hook {rules.shown(hook)} "
         message += f"said so ({end})" if skips else f"refused it ({end})"
         if skips:
-            self.say(EventKind.HOOK_SKIPPED, Severity.WARNING, step.subject, message)
+            self.report(EventKind.HOOK_SKIPPED, Severity.WARNING, step.subject, message)
         else:
-            self.say(EventKind.HOOK_REFUSED, Severity.ERROR, step.subject, message)
+            self.report(EventKind.HOOK_REFUSED, Severity.ERROR, step.subject, message)
         await self._finish(
             opened.ended(model.HookState.SKIPPED if skips else model.HookState.REFUSED), only=frozenset(went_on)
         )
@@ -469,7 +469,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
             environment=rules.environment(hook.stage, site, opened.facts),
             token=self.ports.tokens(),
         )
-        self.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {rules.shown(hook)}")
+        self.report(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {rules.shown(hook)}")
         now_s = self.ports.clock.now_s()
         call_id = self.records.intend(step_id=opened.record.id, hook=hook, token=call.token, at_s=now_s)
         exit_code, outcome, output = None, model.HookOutcome.INTERRUPTED, b""
@@ -494,7 +494,7 @@ class StepHooks(Struct, frozen=True, kw_only=True):
         self._warn(step, words if post else f"{words}; nothing is stopped by it")
 
     def _warn(self, step: HookedStep, message: str) -> None:
-        self.say(EventKind.HOOK_FAILED, Severity.WARNING, step.subject, message)
+        self.report(EventKind.HOOK_FAILED, Severity.WARNING, step.subject, message)
 
 
 # Steps of a cutover

@@ -82,11 +82,11 @@ class AnnouncedNotices:
     def __init__(self, directory: Path, facts: NoticeFacts) -> None:
         self._directory, self._facts = directory, facts
 
-    def write(self, tree: UserTree, told: Sequence[AnnouncementRecord]) -> Path | None:
+    def write(self, tree: UserTree, announced: Sequence[AnnouncementRecord]) -> Path | None:
         """Write the files of the tree's user with these announcements, and return the mail text; None if the plan has no such
         tree. Raises OSError.
         """
-        facts = replace(self._facts, announcements=told)
+        facts = replace(self._facts, announcements=announced)
         self._directory.mkdir(parents=True, exist_ok=True)
         for notice in user_notices(facts, only=tree.user):
             for name, content in _forms(notice):

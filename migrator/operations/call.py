@@ -59,7 +59,7 @@ class Call(Generic[Ports, Request]):
         """The caller of the hooks. A dry run must not call them."""
         if self.run_id is None:
             raise AssertionError("a dry run calls no hook")
-        return StepHooks(ports=self.ports, hooks=self.ports.hooks, run_id=self.run_id, say=self.emit)
+        return StepHooks(ports=self.ports, hooks=self.ports.hooks, run_id=self.run_id, report=self.emit)
 
     def hook_facts(self, known: Mapping[str, Any], **more: Any) -> HookFacts:  # noqa: ANN401 - fields of the facts
         """The facts for a hook: those that are `known` of the operation, `more`, and those of the call."""

@@ -94,8 +94,8 @@ class Answers(Struct, frozen=True, kw_only=True):
 
     def _compared(self, name: str, proofs: IndexedProofs, now_s: float) -> model.SecondCopy | str:
         with _opened(self.directory / f"{name}.archive") as stream:
-            said = stream.read(4 * _PLACE_CHARACTERS).decode("utf-8", "backslashreplace").strip()
-        if not said.isprintable() or not 0 < len(said) <= _PLACE_CHARACTERS:
+            text = stream.read(4 * _PLACE_CHARACTERS).decode("utf-8", "backslashreplace").strip()
+        if not text.isprintable() or not 0 < len(text) <= _PLACE_CHARACTERS:
             return f"{name}.archive does not name its place in one line"
         file = self.directory / f"{name}.digests"
         with _opened(file) as stream:
@@ -109,7 +109,7 @@ class Answers(Struct, frozen=True, kw_only=True):
         return model.SecondCopy(
             tree=self.tree,
             name=name,
-            place=said,
+            place=text,
             manifests=self.manifests,
             algorithm=", ".join(proofs.algorithms()),
             files=found.files,

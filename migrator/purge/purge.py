@@ -158,7 +158,7 @@ async def _purge(call: PurgeCall, items: Sequence[PurgeItem], left: _Later) -> m
         clock=ports.clock,
         most=request.names_per_s,
         max_latency_s=request.max_latency_s,
-        say=lambda severity, message: call.emit(EventKind.THROTTLE_SET, severity, VERB, message),
+        report=lambda severity, message: call.emit(EventKind.THROTTLE_SET, severity, VERB, message),
     )
     done = dict(left)
     for item in items:

@@ -16,7 +16,7 @@ LOOK_EVERY_S = 2.0
 class RemovalRate:
     """Removes at most `most` names per second, and fewer while new probes, of any process, exceed the latency limit.
 
-    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` receives changes of the
+    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `report` receives changes of the
     rate.
     """
 
@@ -25,7 +25,7 @@ class RemovalRate:
     clock: Clock
     most: int
     max_latency_s: float | None
-    say: Callable[[Severity, str], None]
+    report: Callable[[Severity, str], None]
     _brakes: Brakes = field(default_factory=dict)
     _probed: int = field(init=False)
     _looked_s: float = field(init=False)
@@ -70,9 +70,9 @@ class RemovalRate:
             self._brakes = {}
         now = names_per_s(self._brakes, self.most)
         if now < before:
-            self.say(
+            self.report(
                 Severity.WARNING,
                 f"at most {several(now, 'name')} are removed per second: small operations take long for users",
             )
         elif now > before:
-            self.say(Severity.INFO, f"up to {several(now, 'name')} are removed per second again")
+            self.report(Severity.INFO, f"up to {several(now, 'name')} are removed per second again")

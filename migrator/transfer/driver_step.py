@@ -166,8 +166,8 @@ class _Step:
         return stream, outcome
 
     async def _follow(self, chunk: ChunkRecord, stream: Stream, outcome: StreamOutcome) -> None:
-        said = {"verdict": outcome.verdict.value, "said": outcome.message}
-        LOG.info("driver ended", extra={"tree": chunk.tree, "attempt": stream.id, **said})
+        facts = {"verdict": outcome.verdict.value, "detail": outcome.message}
+        LOG.info("driver ended", extra={"tree": chunk.tree, "attempt": stream.id, **facts})
         if outcome.verdict in (AttemptVerdict.STOP, AttemptVerdict.INTERRUPTED):
             reason = outcome.stop or StopReason.IO_ERROR
             doubtful = outcome.verdict is AttemptVerdict.STOP and reason in _DOUBTFUL

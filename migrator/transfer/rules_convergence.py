@@ -157,11 +157,11 @@ def _rest_of_a_pass(
     The factor is below 1 if passes took less than predicted. If they took longer, the excess is `fixed`, as a weighted
     median: a single disturbed pass does not count.
     """
-    said_s = [copy_s(one.sent_files + one.renames + one.gone, one.sent_bytes, cost) for one in deltas]
+    predicted_s = [copy_s(one.sent_files + one.renames + one.gone, one.sent_bytes, cost) for one in deltas]
     took_s = [max(one.finished_at_s - one.scanned_at_s - one.scan_s, 0.0) for one in deltas]
-    mean_said_s = _mean(said_s, weights)
-    factor = min(_mean(took_s, weights) / mean_said_s, 1.0) if mean_said_s > 0 else 1.0
-    left_s = [max(took - factor * said, 0.0) for said, took in zip(said_s, took_s, strict=True)]
+    mean_predicted_s = _mean(predicted_s, weights)
+    factor = min(_mean(took_s, weights) / mean_predicted_s, 1.0) if mean_predicted_s > 0 else 1.0
+    left_s = [max(took - factor * predicted, 0.0) for predicted, took in zip(predicted_s, took_s, strict=True)]
     return _median(left_s, weights), factor
 
 

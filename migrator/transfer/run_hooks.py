@@ -48,7 +48,7 @@ class RunHooks:
     def steps(self) -> StepHooks:
         """Calls the hooks around any step."""
         invocation = self.invocation
-        return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, say=invocation.report)
+        return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, report=invocation.report)
 
     async def around(
         self, step: RunStep, work: Callable[[], Awaitable[transfer.BatchSummary]]

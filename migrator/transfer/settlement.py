@@ -44,7 +44,7 @@ class Settlement:
     async def follow(self, attempt: Attempt, result: Result) -> float | None:
         """Record the result of an attempt and its consequences. Returns the delay of a chunk that is tried again."""
         chunk = attempt.chunk
-        outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "said": result.message}
+        outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "detail": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is AttemptVerdict.STOP and result.stop is not None:
             await self.interrupted(attempt)
@@ -117,8 +117,8 @@ class Settlement:
         elif not is_last:
             return await self._try_again(attempt, failures, result.message)
         else:
-            said = show(attempt.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
-            reason = f"{result.message}; {said}" if said else result.message
+            stderr_text = show(attempt.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
+            reason = f"{result.message}; {stderr_text}" if stderr_text else result.message
             bad = [
                 FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason) for listed in paths
             ]

@@ -16,12 +16,12 @@ _STOP_WITHIN_S = 1.0
 class StorageWait:
     """Polls the storage targets. If a poll fails, nothing is known, and the comparison does not wait.
 
-    Create it in the event loop of the verification. `say` reports lost storage, and its return.
+    Create it in the event loop of the verification. `report` receives the loss of storage, and its return.
     """
 
     storage: StorageTargets
     clock: Clock
-    say: Callable[[EventKind, Severity, str], None]
+    report: Callable[[EventKind, Severity, str], None]
     _loop: asyncio.AbstractEventLoop = field(init=False, default_factory=asyncio.get_running_loop)
     _told: bool = field(init=False, default=False)
 
@@ -33,14 +33,14 @@ class StorageWait:
             if not self._told:
                 self._told = True
                 message = f"storage of the target is lost, the verification waits for it: {'; '.join(lost)}"
-                self.say(EventKind.STORAGE_LOST, Severity.ERROR, message)
+                self.report(EventKind.STORAGE_LOST, Severity.ERROR, message)
             waited_s = 0.0
             while waited_s < _LOOK_EVERY_S and not stopped():
                 await self.clock.sleep(_STOP_WITHIN_S)
                 waited_s += _STOP_WITHIN_S
         if was_lost and self._told and not stopped():
             self._told = False
-            self.say(EventKind.STORAGE_BACK, Severity.INFO, "all storage targets of the target answer again")
+            self.report(EventKind.STORAGE_BACK, Severity.INFO, "all storage targets of the target answer again")
         return was_lost
 
     def was_lost(self, *, stopped: Callable[[], bool]) -> bool:

@@ -210,8 +210,8 @@ class Verification:
         self.ledger.verifications.finish(record)
         self._set_batch_state(state, record)
         if self._content is not None and (again := tally.digested_files - tally.host_files):
-            said = f"{several(again, 'file')} of {format_count(tally.digested_files)} were read through the mounts, not by hosts"
-            self._event(EventKind.VERIFY_FINISHED, Severity.INFO, said)
+            message = f"{several(again, 'file')} of {format_count(tally.digested_files)} were read through the mounts, not by hosts"
+            self._event(EventKind.VERIFY_FINISHED, Severity.INFO, message)
         self._report(record, examples)
         return record
 
@@ -392,8 +392,8 @@ class Verification:
             raise Refused(f"nothing is verified: {'; '.join(marks.kept)}", hint="then run the same command again")
         if marks.reasons:
             self._by_mount_alone = True
-            said = f"all content is read through the mount: {'; '.join(marks.reasons)}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
+            message = f"all content is read through the mount: {'; '.join(marks.reasons)}"
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, message)
         return tuple(sorted(marks.paths))
 
     @staticmethod
@@ -426,8 +426,8 @@ class Verification:
             raise
         except MigratorError as error:
             reasons = (error.message,)
-        said = f"directories are read through the mount, not from the bricks: {'; '.join(reasons)}"
-        self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
+        message = f"directories are read through the mount, not from the bricks: {'; '.join(reasons)}"
+        self._event(EventKind.VERIFY_STARTED, Severity.WARNING, message)
         return None
 
     def _readings(self) -> "ReadingParts":
@@ -499,8 +499,8 @@ class Verification:
             file = self.manifests.intact(record.manifest or "", digest=record.manifest_digest or "")
         except (Refused, OSError) as error:
             words = error.cause if isinstance(error, Refused) else error.strerror
-            said = f"verification {record.id} cannot be used: its manifest is not readable: {words or show(str(error).encode())}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
+            message = f"verification {record.id} cannot be used: its manifest is not readable: {words or show(str(error).encode())}"
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, message)
         self._asked[record.id] = file
         return file
 

@@ -88,7 +88,7 @@ class Cutover:
             if severity is not Severity.INFO:
                 self.said.append(f"{kind.value}: {subject}: {message}")
 
-        return StepHooks(ports=self, hooks=self.hooks, run_id=1, say=say)
+        return StepHooks(ports=self, hooks=self.hooks, run_id=1, report=say)
 
     def has(self, *where: str, **others: int) -> None:
         self.hooks.hooks |= dict.fromkeys(where, 0) | others

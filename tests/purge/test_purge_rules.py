@@ -276,7 +276,7 @@ class Purge:
             clock=self.clock,
             most=MOST,
             max_latency_s=self.max_latency_s,
-            say=lambda severity, words: self.told.append((severity, words)),
+            report=lambda severity, words: self.told.append((severity, words)),
         )
 
     def rate(self, names: int = 20_000) -> float:

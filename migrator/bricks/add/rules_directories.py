@@ -50,9 +50,9 @@ def judge(known: BrickDirectory | None, seen: BrickDirectory, above: BrickDirect
         return _V.RIGHT
     if known.shut:
         return _V.CHANGED
-    told = known.changed_ns is not None and seen.changed_ns is not None
+    dated = known.changed_ns is not None and seen.changed_ns is not None
     by_gluster = _as_if_made_anew(known, seen, above) or _given_away(known, seen, above)
-    if told and known.changed_ns == seen.changed_ns:
+    if dated and known.changed_ns == seen.changed_ns:
         # Every change by a user sets ctime, unless the clock of their client is behind that of another client.
         return _V.TAKEN if by_gluster or seen.shut else _V.DOUBTFUL
     if seen.shut:
@@ -60,7 +60,7 @@ def judge(known: BrickDirectory | None, seen: BrickDirectory, above: BrickDirect
         if known.uid == 0 and _set_by_people(known, seen):
             return _V.DOUBTFUL
         # Users may have set a mode in the seconds between the record and the damage. They need access all the same.
-        return _V.OUTDATED if told else _V.TAKEN
+        return _V.OUTDATED if dated else _V.TAKEN
     # A ctime later than mtime proves nothing: self-heal writes an mtime too, sometimes an earlier one.
     return _V.DOUBTFUL if by_gluster else _V.CHANGED
 

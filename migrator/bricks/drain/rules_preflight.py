@@ -127,8 +127,8 @@ def drain_problems(facts: DrainFacts) -> Iterator[str]:
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
     yield from _marked(facts.marks)
-    told = {one.brick for one in facts.marks or () if one.strange}
-    yield from strange_problems([one for one in facts.strange if one.brick not in told])
+    marked = {one.brick for one in facts.marks or () if one.strange}
+    yield from strange_problems([one for one in facts.strange if one.brick not in marked])
     yield from retained_problems(facts.retained, accepted=facts.retained_accepted)
 
 

@@ -393,7 +393,7 @@ def only_not_renamed(passes: "PassRecords", pass_id: int) -> bool:
 
 
 def _report_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
-    said = [
+    parts = [
         f"{several(count, 'path', 'paths')} {what}"
         for count, what in (
             (moved.renamed, "renamed"),
@@ -404,10 +404,10 @@ def _report_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
         )
         if count
     ]
-    if said:
+    if parts:
         batch = under_way.batch.number
         severity = Severity.WARNING if moved.left or moved.to_send else Severity.INFO
-        message = f"{title} over batch {batch}, on the target: {'; '.join(said)}"
+        message = f"{title} over batch {batch}, on the target: {'; '.join(parts)}"
         under_way.invocation.report(EventKind.PASS_MOVED, severity, f"batch {batch}", message)
 
 

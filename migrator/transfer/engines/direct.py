@@ -138,9 +138,9 @@ def _reason(event: PathEvent) -> str:
 
 
 def _describe(ended: EndedDirect) -> str:
-    said = show(ended.stderr.strip()[-_SHOWN_STDERR_BYTES:])
+    stderr_text = show(ended.stderr.strip()[-_SHOWN_STDERR_BYTES:])
     garbled = "; it printed a line that is not an event" if ended.garbled else ""
-    return f"migrator-native copy ended with {ended.exit_code}{garbled}" + (f"; {said}" if said else "")
+    return f"migrator-native copy ended with {ended.exit_code}{garbled}" + (f"; {stderr_text}" if stderr_text else "")
 
 
 # Parsing the standard output of `migrator-native copy` (`copy_events.c` describes the lines).
