@@ -23,6 +23,7 @@ from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_
 from tests.support.cli_site import Site
 from tests.support.cluster.fixtures import lab, lab_parent, make_lab
 from tests.support.hand_brick import HandBrick
+from tests.support.leftovers import remove_when_killed
 from tests.support.native_builds import RELEASE, SANITIZED, built, missing_for_native
 from tests.support.run_world import World, small_world
 from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
@@ -55,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A directory of this test alone that is removed whatever it holds (pytest keeps those of `tmp_path`)."""
-    path = Path(tempfile.mkdtemp(prefix="migrator-test-"))
+    path = remove_when_killed(Path(tempfile.mkdtemp(prefix="migrator-test-")))
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
@@ -84,7 +85,7 @@ def memory() -> Iterator[Path]:
     """A directory for ledgers that no power failure will be tried on: thousands of short transactions need no disk."""
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="migrator-test-", dir=shared if shared.is_dir() else None) as name:
-        yield Path(name)
+        yield remove_when_killed(Path(name))
 
 
 @pytest.fixture

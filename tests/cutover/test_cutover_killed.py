@@ -18,6 +18,7 @@ from migrator.fs.moving import MovingTarget
 from migrator.plan.records import PlanRecords
 from migrator.transfer.records import PassRecords
 from tests.support.cut_site import CutSite, Snapshot, change, cut_site, top_facts
+from tests.support.leftovers import remove_when_killed
 from tests.support.xfs import missing_for_xfs, xfs
 
 pytestmark = pytest.mark.needs_root
@@ -37,7 +38,7 @@ def shared() -> Iterator[CutSite]:
     if reason := missing_for_xfs():
         pytest.skip(f"needs XFS on a loop device: {reason}")
     with TemporaryDirectory(prefix="migrator-test-") as name, ExitStack() as stack:
-        directory = Path(name)
+        directory = remove_when_killed(Path(name))
         directory.chmod(0o755)
         for side in ("source", "target"):
             (directory / side).mkdir()

@@ -25,6 +25,7 @@ from tests.support.cluster.sides import digests, rsync_differences
 from tests.support.cut_site import top_facts
 from tests.support.delta_changes import let_settle, write
 from tests.support.holders import HOLD, holding
+from tests.support.leftovers import remove_when_killed
 from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 
@@ -132,7 +133,7 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
             path.chmod(0o755)
         open_behind(lab, "off")
         with TemporaryDirectory(prefix="migrator-test-") as name:
-            Path(name).chmod(0o755)
+            remove_when_killed(Path(name)).chmod(0o755)
             via = "bricks" if lab.state.ssh_config else "mount"
             # How much a user at work takes away meanwhile depends on how long these tests take.
             more = {"transfer": 'max_shrink = "100%"\n', "cutover": 'compare_limit = "10min"\n'}

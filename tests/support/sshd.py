@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from migrator.hosts.ssh import Ssh
+from tests.support.leftovers import remove_namespace_when_killed
 from tests.support.xfs import run_tool
 
 SSHD = "/usr/sbin/sshd"
@@ -44,6 +45,7 @@ class Sshd:
 
     def up(self) -> None:
         """Make the namespace, the keys, and start sshd."""
+        remove_namespace_when_killed(self.namespace)
         run_tool("ip", "netns", "add", self.namespace)
         run_tool("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
         run_tool("ip", "addr", "add", f"{self.ours}/30", "dev", self.link)

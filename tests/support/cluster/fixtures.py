@@ -16,6 +16,7 @@ from migrator.core.units import GIB, MIB
 from migrator.lab.machine import why_no_cluster
 from migrator.lab.model import LabSpec
 from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.leftovers import remove_when_killed
 
 MakeLab = Callable[..., LabHandle]
 
@@ -36,7 +37,7 @@ def lab_parent() -> Iterator[Path]:
     """Where labs of this session lie."""
     if reason := why_no_cluster():
         pytest.skip(f"needs a Gluster cluster: {reason}")
-    path = Path(tempfile.mkdtemp(prefix="migrator-labs-", dir="/var/tmp"))
+    path = remove_when_killed(Path(tempfile.mkdtemp(prefix="migrator-labs-", dir="/var/tmp")))
     yield path
     shutil.rmtree(path)
 

@@ -14,6 +14,7 @@ from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, O
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabHost
 from tests.support.cluster.handle import LabHandle
+from tests.support.leftovers import remove_when_killed
 
 
 class _Inside(LocalProcesses):
@@ -38,7 +39,7 @@ class _LabHost(LocalHost):
 
     async def place(self, name: str, content: bytes) -> bytes:
         if self._shared is None:
-            self._shared = Path(tempfile.mkdtemp(prefix="migrator-test-", dir="/dev/shm"))
+            self._shared = remove_when_killed(Path(tempfile.mkdtemp(prefix="migrator-test-", dir="/dev/shm")))
         path = self._shared / name
         with path.with_suffix(".new").open("wb") as file:
             file.write(content)

@@ -19,6 +19,7 @@ from migrator.transfer.delta.moves import Moved
 from migrator.transfer.delta.store import Comparisons
 from tests.support.catalogs import closed_catalogs, write_catalog
 from tests.support.kills import Killed
+from tests.support.leftovers import remove_when_killed
 from tests.transfer.delta.changing_trees import Inode, Source, Step, change
 from tests.transfer.delta.move_world import TREE, MoveWorld
 
@@ -114,7 +115,7 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
 def test_killed_at_every_call_and_carried_out_again(
     seed: list[Step], later: list[Step], faults: set[int], torn: bool
 ) -> None:
-    scratch = Path(tempfile.mkdtemp(prefix="migrator-test-"))
+    scratch = remove_when_killed(Path(tempfile.mkdtemp(prefix="migrator-test-")))
     try:
         case = a_case(seed, later, faults, scratch)
         world = a_world(case, scratch / "whole")
