@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from migrator.gluster.model import DiskFacts
 from migrator.gluster.probes import probe_disks
 from migrator.gluster.rules import disk_problems
 from tests.conftest import MakeXfs
+from tests.support.leftovers import detach, detach_when_killed
 from tests.support.one_host import OneHost
 from tests.support.xfs import run_tool, unmount
 
@@ -88,15 +88,13 @@ def partitions(directory: Path) -> Iterator[tuple[str, str]]:
     with image.open("wb") as file:
         file.truncate(700 * MIB)
     device = run_tool("losetup", "--find", "--show", str(image)).strip()
+    detach_when_killed(device)
     try:
         for number, start in (("1", "2048"), ("2", "702048")):
-            subprocess.run(("delpart", device, number), check=False, capture_output=True)  # of a killed test
             run_tool("addpart", device, number, start, "700000")
         yield f"{device}p1", f"{device}p2"
     finally:
-        for number in ("1", "2"):
-            subprocess.run(("delpart", device, number), check=False)
-        run_tool("losetup", "--detach", device)
+        detach(device)
 
 
 @pytest.mark.needs_root

@@ -8,11 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_NAMESPACE = b"netns "
+_DEADLINE_S = 600.0
+_NAMESPACE, _LOOP = b"netns ", b"loop "
 
 
 def remove_when_killed(directory: Path) -> Path:
@@ -24,6 +26,11 @@ def remove_when_killed(directory: Path) -> Path:
 def remove_namespace_when_killed(name: str) -> None:
     """Remove this network namespace, with its processes, once this process has ended. May be called again."""
     _send(_NAMESPACE + name.encode("ascii"))
+
+
+def detach_when_killed(device: str) -> None:
+    """Detach this loop device as `detach`, if it still has the file that it has now, once this process has ended."""
+    _send(_LOOP + device.encode("ascii") + b" " + _file_of(device))
 
 
 def _send(what: bytes) -> None:
@@ -56,6 +63,26 @@ def _mounted_beneath(directory: bytes) -> list[bytes]:
     return [point for point in points if point.startswith(directory + b"/")]
 
 
+def detach(device: str) -> None:
+    """Detach a loop device without its partitions, which would be on the disk of whoever gets it next."""
+    deadline_s = time.monotonic() + _DEADLINE_S
+    while left := list(Path("/sys/block", os.path.basename(device)).glob("loop*p*")):
+        for partition in left:
+            number = (partition / "partition").read_text().strip()
+            subprocess.run(["delpart", device, number], check=False, capture_output=True)
+        assert time.monotonic() < deadline_s, f"{left} are in use"
+        time.sleep(0.01)
+    subprocess.run(["losetup", "--detach", device], check=False)
+
+
+def _file_of(device: str) -> bytes:
+    """The file of a loop device; empty if it has none. The kernel marks one that was removed."""
+    with suppress(OSError):
+        found = Path("/sys/block", os.path.basename(device), "loop", "backing_file").read_bytes()
+        return found.rstrip(b"\n").removesuffix(b" (deleted)")
+    return b""
+
+
 def _remove_namespace(name: str) -> None:
     listed = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True)
     for pid in listed.stdout.split():
@@ -65,9 +92,14 @@ def _remove_namespace(name: str) -> None:
 
 
 def main() -> None:
-    for named in sys.stdin.buffer.read().split(b"\0"):
+    # Directories first: what is mounted in them holds partitions.
+    for named in sorted(sys.stdin.buffer.read().split(b"\0")):
         if named.startswith(_NAMESPACE):
             _remove_namespace(named.removeprefix(_NAMESPACE).decode("ascii"))
+        elif named.startswith(_LOOP):
+            device, _, file = named.removeprefix(_LOOP).decode("ascii").partition(" ")
+            if _file_of(device) == file.encode("ascii"):
+                detach(device)
         elif named and (directory := Path(os.fsdecode(named))).exists():
             _remove_directory(directory)
 
