@@ -515,7 +515,7 @@ def make_plan(
     path, checksum = documents.write(plan)
     before = ledger.plans.active()
     ledger.plans.record(plan, path=path, checksum=checksum)
-    severity = Severity.WARNING if plan.problems else Severity.INFO
+    severity = Severity.WARNING if set(plan.problems) - {_UNKNOWN_CAPABILITIES} else Severity.INFO
     ledger.events.note(clock.now_s(), EventKind.PLAN_WRITTEN, severity, f"plan {name}", _written(plan))
     if request.activate:
         ledger.plans.activate(name, clock.now_s())
@@ -607,6 +607,10 @@ def _surprises(
     )
 
 
+_UNKNOWN_CAPABILITIES = "the capabilities of the target are unknown, so losses are not listed: run `migrator doctor`"
+"""No incident: every site begins so, and the first run probes the target."""
+
+
 def _catalog_problems(
     catalog: CatalogRecord, site: SiteRecord, ledger: "PlanLedger", apart: Collection[UserTree]
 ) -> Iterator[str]:
@@ -621,7 +625,7 @@ def _catalog_problems(
     if newer is not None and newer.scan_id > catalog.scan_id:
         yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
     if site.capabilities is None:
-        yield "the capabilities of the target are unknown, so losses are not listed: run `migrator doctor`"
+        yield _UNKNOWN_CAPABILITIES
 
 
 def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:

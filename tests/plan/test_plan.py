@@ -16,6 +16,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry
 from migrator.core.errors import Refused, UsageError
+from migrator.core.events import Severity
 from migrator.core.states import BATCH_TRANSITIONS, BatchState, PassKind
 from migrator.fs.model import Capacity, MountIdentity, SurpriseKind, TargetCapabilities
 from migrator.plan.chunk_lists import ChunkListFiles
@@ -312,3 +313,14 @@ def test_state_changes_after_a_pass_or_a_verification(now: BatchState, after: li
     ]
     assert set(after) <= {now, *BATCH_TRANSITIONS[now]}
     assert (unverified(MORE), unverified(())) == (CONVERGING, SEEDED)
+
+
+@pytest.mark.parametrize(("whole", "severity"), [(True, Severity.INFO), (False, Severity.WARNING)])
+def test_a_plan_before_the_first_probe_of_the_target_is_no_incident(
+    world: World, *, whole: bool, severity: Severity
+) -> None:
+    world.init(capabilities=None)
+    world.scanned(entries(), whole=whole)
+    problems = world.plan().plan.problems
+    (event,) = world.ledger.events.latest(9)
+    assert (len(problems), event.severity) == (1 if whole else 2, severity)
