@@ -102,6 +102,8 @@ class Glusterd:
         for mark in marks:
             (self.marks / mark).touch()
         said: list[str] = []
+        # Gluster may take long to know again what its processes do: the number of calls shows nothing.
+        end_s = time.monotonic() + 10 * DEADLINE_S
         while True:
             code, output = self._call(*words)
             if code == 0:
@@ -110,7 +112,7 @@ class Glusterd:
             told = ("the same command again", "the same command goes on", "the same command resumes", "and drain again")
             assert any(words in output for words in told), output
             said.append(output)
-            assert len(said) <= len(marks), said
+            assert time.monotonic() < end_s, said
         assert list(self.marks.iterdir()) == [], "it was killed at every mark"
         return said
 
