@@ -78,6 +78,12 @@ def directories(site: CutSite) -> list[Path]:
     return sorted(path for place in places if place.exists() for path in place.iterdir())
 
 
+def kept_files(directory: Path) -> Snapshot:
+    """All but the log of its ledger: `init` opens every ledger, to upgrade it, and SQLite then removes an empty log."""
+    logs = (b"ledger.db-shm", b"ledger.db-wal")
+    return {path: facts for path, facts in snapshot(os.fsencode(directory)).items() if path not in logs}
+
+
 def give_up_a_rollback(site: CutSite, user: str) -> None:
     (site.target(user) / "d0" / "new of the user").write_bytes(b"new")
     refuses = site.hook("pre-switch.d/60-refuses", "exit 1")
@@ -95,7 +101,7 @@ def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site
     assert site.start(*words, before=stops_in_the_removal).end().code == 1
     of_ann = directories(site)
     assert [path.name.removeprefix("cutover-")[:6] for path in of_ann] == ["000001", "000001"]
-    before = [snapshot(os.fsencode(path)) for path in of_ann]
+    before = [kept_files(path) for path in of_ann]
 
     bring_back(site, kept)
     accept(site)
@@ -107,7 +113,7 @@ def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site
     site.call("purge", "--user", "ben", "--confirm", purge(site, "ben"))
 
     assert not site.source("ben").exists()
-    assert [snapshot(os.fsencode(path)) for path in of_ann] == before
+    assert [kept_files(path) for path in of_ann] == before
     assert (site.tree("ann") / "d0" / "new of the user").read_bytes() == b"new"
 
 
