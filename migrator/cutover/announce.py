@@ -150,7 +150,7 @@ def _due(request: AnnounceRequest, world: AnnouncePorts) -> list[Announcement]:
         predictions = ledger.predictions.of_batch(request.plan, batch)
         freeze_s = predictions[-1].prediction.freeze_s if predictions else None
         for tree in trees:
-            outcome, reason = Announced.WOULD_TELL, ""
+            outcome, reason = Announced.WOULD_NOTIFY, ""
             latest, step = ledger.cutovers.latest(tree.path), _hooked(request.plan, tree, request.begins_at_s)
             earlier = None if request.again else ledger.hooks.latest(step.step, step.key)
             if latest is not None and latest.state in model.SETTLED_STATES | model.UNDER_WAY_STATES:
@@ -200,7 +200,7 @@ async def _tell(
     records: AnnouncementRecords,
 ) -> Announcement:
     """Pass the facts of one user to the hooks. Raises Refused if one of them refuses."""
-    if one.outcome is not Announced.WOULD_TELL:
+    if one.outcome is not Announced.WOULD_NOTIFY:
         return one
     tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)
     now_s = calls.ports.clock.now_s()
@@ -237,4 +237,4 @@ async def _tell(
     begins = format_time(request.begins_at_s)
     message = f"{tree.user} was notified that the move of {show(tree.path)} begins at {begins}{freeze}"
     calls.report(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
-    return replace(one, outcome=Announced.TOLD)
+    return replace(one, outcome=Announced.NOTIFIED)

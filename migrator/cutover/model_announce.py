@@ -9,13 +9,13 @@ from migrator.core.errors import ExitCode
 
 
 class Announced(StrEnum):
-    """The result of one announcement. `would-tell`: a dry run. `before`: an earlier command announced the same time.
+    """The result of one announcement. `would-notify`: a dry run. `before`: an earlier command announced the same time.
     `skipped`: a `pre` hook skipped it. `not-due`: the user has been moved already or is being moved. `failed`: a hook
     failed.
     """
 
-    TOLD = "told"
-    WOULD_TELL = "would-tell"
+    NOTIFIED = "notified"
+    WOULD_NOTIFY = "would-notify"
     BEFORE = "before"
     SKIPPED = "skipped"
     NOT_DUE = "not-due"

@@ -189,7 +189,7 @@ def _blocks(summary: CutoverSummary) -> Iterator[document.Block]:
     yield freeze_table([one for one in spent if one is not None])
     if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
         yield speed_up_table("Before and after, in the users' own trees", measured)
-    yield from _told(summary.outcomes)
+    yield from _outcomes(summary.outcomes)
 
 
 def _spent(one: CutoverOutcome) -> FreezeSpent | None:
@@ -206,7 +206,7 @@ def _spent(one: CutoverOutcome) -> FreezeSpent | None:
     )
 
 
-def _told(outcomes: Sequence[CutoverOutcome]) -> Iterator[document.Block]:
+def _outcomes(outcomes: Sequence[CutoverOutcome]) -> Iterator[document.Block]:
     """Each sentence once, with its users if there are several."""
     users_by_sentence: dict[tuple[str, bool], list[str]] = {}
     hints: dict[str, list[str]] = {}
@@ -236,8 +236,8 @@ def _frozen(one: CutoverOutcome, summary: CutoverSummary) -> str:
 
 
 _ANNOUNCED = {
-    Announced.TOLD: "notified",
-    Announced.WOULD_TELL: "would be notified",
+    Announced.NOTIFIED: "notified",
+    Announced.WOULD_NOTIFY: "would be notified",
     Announced.BEFORE: "notified before",
     Announced.SKIPPED: "skipped",
     Announced.NOT_DUE: "not due",
@@ -255,8 +255,8 @@ def announce_document(summary: AnnounceSummary) -> document.Document:
         (document.figure("freeze"), lambda one: document.known(one.freeze_s, format_duration)),
         (document.paths("why"), lambda one: one.reason or document.NONE),
     )
-    told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
-    message = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
+    notified = sum(one.outcome in (Announced.NOTIFIED, Announced.WOULD_NOTIFY) for one in summary.announcements)
+    message = f"{several(notified, 'user tree')} of {len(summary.announcements)}: "
     message += "their users would be notified." if summary.dry_run else "their users were notified."
     blocks = (document.records("", cells, summary.announcements), document.paragraph(message))
     subtitle = f"plan {summary.plan}: the move begins at {document.when(summary.begins_at_s)}"

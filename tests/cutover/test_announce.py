@@ -53,11 +53,11 @@ def site(scratch: Path) -> Announcing:
 
 
 def test_each_time_is_announced_once_to_every_user(site: Announcing) -> None:
-    assert site.announce(*BOTH, "--dry-run")[:2] == (0, [("alice", "would-tell"), ("bob", "would-tell")])
+    assert site.announce(*BOTH, "--dry-run")[:2] == (0, [("alice", "would-notify"), ("bob", "would-notify")])
     assert site.hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
     assert not (site.directory / "state" / "notices").exists()
     code, told, document = site.announce(*BOTH)
-    assert (code, told) == (0, [("alice", "told"), ("bob", "told")])
+    assert (code, told) == (0, [("alice", "notified"), ("bob", "notified")])
     assert document["begins_at_s"] == datetime(2999, 1, 31, 19, tzinfo=UTC).timestamp()
     alice, bob = site.told("alice"), site.told("bob")
     assert (alice["user"], alice["trees"]) == ("alice", [{"path": "home/alice", "user": "alice"}])
@@ -79,8 +79,8 @@ def test_each_time_is_announced_once_to_every_user(site: Announcing) -> None:
     # The same time is told once, in whatever zone it is given; another one is told, and the same one where it is asked for.
     same = ("--user", "bob", "--begins", "2999-01-31T20:00+01:00")
     assert site.announce(*same)[1] == [("bob", "before")]
-    assert site.announce(*same, "--again")[1] == [("bob", "told")]
-    assert site.announce("--user-batch", "2", "--begins", "2999-02-01")[1] == [("bob", "told")]
+    assert site.announce(*same, "--again")[1] == [("bob", "notified")]
+    assert site.announce("--user-batch", "2", "--begins", "2999-02-01")[1] == [("bob", "notified")]
     assert site.told("bob")["begins_at"] == "2999-02-01T00:00:00Z"
     (moved,) = read(notice.with_suffix(".ics").read_bytes())
     assert (moved["SEQUENCE"], moved["DTSTART"]) == ("1", "29990201T000000Z")
@@ -103,7 +103,7 @@ def test_hooks_that_skip_refuse_or_fail(site: Announcing) -> None:
     assert site.announce(*BOTH)[0] == 4
     guard.unlink()
     fails.unlink()
-    assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "told")])
+    assert site.announce(*BOTH)[:2] == (0, [("alice", "notified"), ("bob", "notified")])
 
 
 def test_an_announcement_that_cannot_reach_all_users_is_refused(site: Announcing) -> None:
@@ -125,5 +125,5 @@ def test_an_announcement_that_cannot_reach_all_users_is_refused(site: Announcing
 def test_users_whose_cutover_has_begun_get_no_announcement(site: Announcing) -> None:
     cut_over(site.directory / "state" / "ledger.db", "alice", FROZEN)
     code, told, document = site.announce(*BOTH)
-    assert (code, told) == (0, [("alice", "not-due"), ("bob", "told")])
+    assert (code, told) == (0, [("alice", "not-due"), ("bob", "notified")])
     assert "frozen" in document["announcements"][0]["reason"]

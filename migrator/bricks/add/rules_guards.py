@@ -120,7 +120,7 @@ def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
     if place.others:
         yield f"the file system of {place.name} has other entries: {', '.join(place.others[:3])}"
     if not place.filesystem_id:
-        yield f"the file system at {place.mount} on {host_of(place.name)} has no id that tells it from others: use XFS"
+        yield f"the file system at {place.mount} on {host_of(place.name)} has no id of its own: use XFS"
     elif place.stale and not begun_to_put_in(record, place):
         yield f"{place.name} carries the marks of the brick, and holds no file: {_unmarking(place)}"
 
