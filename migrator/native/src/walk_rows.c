@@ -200,12 +200,28 @@ void listings_free(struct listings *listings)
     free(listings->paths.data);
 }
 
+/* The length of the path of a name in a directory; of the directory itself (`name` NULL). The root's path is empty. */
+static size_t joined_length(size_t directory_length, const char *name)
+{
+    return name == NULL ? directory_length : directory_length + (directory_length > 0) + strlen(name);
+}
+
+/* Write that path, without a NUL. */
+static void join(uint8_t *place, const char *directory, size_t directory_length, const char *name)
+{
+    memcpy(place, directory, directory_length);
+    if (name == NULL)
+        return;
+    place += directory_length;
+    if (directory_length > 0)
+        *place++ = '/';
+    memcpy(place, name, strlen(name));
+}
+
 void problems_add(struct problems *problems, enum problem_kind kind, const char *directory, size_t directory_length,
                   const char *name, const char *operation, int error, const char *reason)
 {
-    size_t name_length = name ? strlen(name) : 0;
-    size_t slash = directory_length > 0 && name != NULL;
-    size_t path_length = directory_length + slash + name_length;
+    size_t path_length = joined_length(directory_length, name);
     size_t operation_length = strlen(operation), reason_length = strlen(reason);
     const uint32_t head[5] = {(uint32_t)kind, (uint32_t)error, (uint32_t)path_length, (uint32_t)operation_length,
                               (uint32_t)reason_length};
@@ -217,11 +233,7 @@ void problems_add(struct problems *problems, enum problem_kind kind, const char 
     uint8_t *place = problems->data + problems->length;
     memcpy(place, head, sizeof head);
     place += sizeof head;
-    memcpy(place, directory, directory_length);
-    if (slash)
-        place[directory_length] = '/';
-    if (name != NULL)
-        memcpy(place + directory_length + slash, name, name_length);
+    join(place, directory, directory_length, name);
     place += path_length;
     memcpy(place, operation, operation_length);
     memcpy(place + operation_length, reason, reason_length);
@@ -244,9 +256,7 @@ void problems_flush(struct problems *problems)
 void findings_add(struct findings *findings, const char *directory, size_t directory_length, const char *name,
                   const void *value, size_t value_length)
 {
-    size_t name_length = name ? strlen(name) : 0;
-    size_t slash = directory_length > 0 && name != NULL;
-    size_t path_length = directory_length + slash + name_length;
+    size_t path_length = joined_length(directory_length, name);
     const uint32_t head[2] = {(uint32_t)path_length, (uint32_t)value_length};
     size_t needed = sizeof head + path_length + value_length;
     if (findings->length + needed > findings->capacity) {
@@ -256,11 +266,7 @@ void findings_add(struct findings *findings, const char *directory, size_t direc
     uint8_t *place = findings->data + findings->length;
     memcpy(place, head, sizeof head);
     place += sizeof head;
-    memcpy(place, directory, directory_length);
-    if (slash)
-        place[directory_length] = '/';
-    if (name != NULL)
-        memcpy(place + directory_length + slash, name, name_length);
+    join(place, directory, directory_length, name);
     memcpy(place + path_length, value, value_length);
     findings->length += needed;
     if (++findings->count == FINDINGS_LIMIT || findings->length > POOL_LIMIT_BYTES)
