@@ -12,10 +12,10 @@
  * --own-names, for trees that no user can access yet, a new file is made under its own name: until it is complete, its
  * time is not that of the source. Only the part files of ranges are synced, because their marks survive a crash: a chunk
  * counts as done after a syncfs that follows the end of this program. If that does not reach the target's disks
- * (--fsync), each file is synced before it gets its time, many at once (copy_finish.c). Write-back of big files starts
- * during the copy. With --in-flight, that many paths are copied at the same time, each by a thread: every call on a mount
- * waits for a server. Directories are made in the order of the list, and so are the names of link groups. Errors of write and close are reported. The program may be killed at any time and run again with the
- * same list.
+ * (--fsync), each file is synced before it gets its time. Write-back of big files starts during the copy. With --in-flight,
+ * that many paths are copied at the same time, each by a thread: every call on a network file system waits for a server,
+ * and a sync for disks. Directories are made in the order of the list, and so are the names of link groups. Errors of
+ * write and close are reported. The program may be killed at any time and run again with the same list.
  *
  * A file is read in its current state, not as it was listed. A file that changes while it is read is copied again, at
  * most TRIES times; then the last copy stays, with the time from before, and is reported as changed. On a brick, times
@@ -36,6 +36,8 @@
 #include "copy.h"
 
 int copy_main(int argc, char **argv);
+
+#define MOST_IN_FLIGHT 256
 
 struct flag {
     const char *name;
@@ -122,10 +124,12 @@ static bool take_options(int argc, char **argv, struct options *options) {
         if (!taken)
             return false;
     }
+    if (options->in_flight > MOST_IN_FLIGHT)
+        options->in_flight = MOST_IN_FLIGHT;
     options->granularity_ns = granularity_ns > 0 ? (int64_t)granularity_ns : 1;
     /* On anything but a brick, mdata would be a user's own attribute. */
     return options->source != NULL && options->target != NULL && kind_seen && options->name_seed <= INT64_MAX &&
-           (options->brick || (!options->times_from_mdata && !options->distributed)) &&
+           options->in_flight > 0 && (options->brick || (!options->times_from_mdata && !options->distributed)) &&
            (!options->brick || times_seen);
 }
 
@@ -161,7 +165,6 @@ enum result copy_path(struct copier *copier, const struct record *record, size_t
 void report(struct copier *copier, size_t index, enum result result) {
     switch (result) {
     case RESULT_FINE:
-    case RESULT_LATER:
         return;
     case RESULT_VANISHED:
         report_problem(copier, index, PROBLEM_VANISHED);
@@ -221,11 +224,23 @@ static void release_all(struct copier *copier, struct list *list) {
     free(list->text);
 }
 
-#define MOST_IN_FLIGHT 256
-/* What a thread takes of the list at a time: neighbours are in one directory. */
-#define TAKEN_AT_ONCE 8
+/* What a thread takes of the list at a time: neighbours are in one directory, whose new names the kernel makes one by one,
+ * so that threads are to be in different ones. Less towards the end, that all end together. */
+#define LEAST_AT_ONCE 4
+#define MOST_AT_ONCE 64
 
 static atomic_size_t taken;
+
+/* The first path of a piece, and the path after it; the list's count if all are taken. */
+static size_t take_piece(size_t count, size_t threads, size_t *end) {
+    size_t from = atomic_load(&taken);
+    do {
+        size_t piece = (count - from) / (2 * threads);
+        piece = piece < LEAST_AT_ONCE ? LEAST_AT_ONCE : piece > MOST_AT_ONCE ? MOST_AT_ONCE : piece;
+        *end = piece < count - from ? from + piece : count;
+    } while (from < count && !atomic_compare_exchange_weak(&taken, &from, *end));
+    return from;
+}
 
 static bool is_of_group(const struct copier *copier, const struct record *record) {
     return record->has_group && copier->options->hard_links;
@@ -238,9 +253,9 @@ static void copy_at(struct copier *copier, size_t index) {
 
 /* Copy paths of the list until all are taken, except names of link groups. */
 static void copy_others(struct copier *copier) {
-    size_t count = copier->list->count, from;
-    while ((from = atomic_fetch_add(&taken, TAKEN_AT_ONCE)) < count)
-        for (size_t index = from; index < count && index < from + TAKEN_AT_ONCE && !is_stopped(); index++)
+    size_t count = copier->list->count, index, end;
+    while ((index = take_piece(count, copier->options->in_flight, &end)) < count)
+        for (; index < end && !is_stopped(); index++)
             if (!is_of_group(copier, &copier->list->records[index]))
                 copy_at(copier, index);
 }
@@ -277,24 +292,22 @@ static void copy_in_flight(struct copier *copier, size_t count) {
     copy_others(copier);
     for (size_t at = 0; at < started; at++)
         pthread_join(threads[at], NULL);
-    end_finishing(copier);
     for (size_t at = 0; at < started; at++)
         release(&copiers[at]);
 }
 
 static void copy_list(struct copier *copier) {
     const struct options *options = copier->options;
-    size_t most = copier->list->count / TAKEN_AT_ONCE + 1;
+    size_t most = copier->list->count / LEAST_AT_ONCE + 1;
     size_t count = options->in_flight < most ? (size_t)options->in_flight : most;
     /* A directory is made before those in it. Without root, one that is closed too early could not be entered. */
     bool any_order = options->kind == KIND_FILES || options->kind == KIND_RANGES ||
                      (options->kind == KIND_DIRECTORY_TIMES && options->privileged);
     if (any_order && count > 1) {
-        copy_in_flight(copier, count < MOST_IN_FLIGHT ? count : MOST_IN_FLIGHT);
+        copy_in_flight(copier, count);
         return;
     }
     copy_in_order(copier, false);
-    end_finishing(copier);
 }
 
 static int usage(const char *message, int code) {

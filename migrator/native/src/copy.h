@@ -215,21 +215,7 @@ enum result {
     RESULT_CHANGED,
     RESULT_FAILED,
     RESULT_NOT_A_FILE,
-    RESULT_LATER, /* finish_beside reports it */
 };
-
-/* copy_finish.c: a copy with its content and attributes becomes the file. */
-struct made {
-    int out;
-    enum result result;
-    const char *name;
-    char temporary[NAME_ROOM]; /* its name until then; empty: its own */
-    int64_t mtime_ns;
-    bool is_part; /* of ranges: it stays if anything fails */
-};
-enum result finish(struct copier *copier, const struct made *made);
-enum result finish_beside(struct copier *copier, const struct made *made);
-void end_finishing(struct copier *copier);
 
 /* copy_content.c */
 bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_end);

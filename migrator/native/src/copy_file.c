@@ -139,6 +139,39 @@ bool is_there(const struct copier *copier, const char *name, struct stat *existi
            time_ns(&wanted->facts.st_ctim) + CLOCKS_DIFFER_NS <= time_ns(&existing->st_ctim);
 }
 
+/* A copy before it has its time and its name. */
+struct made {
+    int out;
+    enum result result;
+    const char *name;
+    char temporary[NAME_ROOM]; /* its name until then; empty: its own */
+    int64_t mtime_ns;
+    bool is_part; /* of ranges: it stays if anything fails */
+};
+
+/* A copy with its content and attributes becomes the file: it is synced if need be, closed, and gets its time and its
+ * name. Returns its result, or RESULT_FAILED. */
+static enum result finish(struct copier *copier, const struct made *made) {
+    enum result result = made->result;
+    const char *name = made->temporary[0] != '\0' ? made->temporary : made->name;
+    bool is_copied = result == RESULT_FINE || result == RESULT_CHANGED;
+    bool whole = is_copied;
+    /* Through the descriptor that has written: BeeGFS syncs only the files that a session has open on the servers. */
+    if (whole && copier->options->fsync && fsync(made->out) < 0)
+        whole = (failed(copier, SIDE_TARGET, "sync"), false);
+    if (close(made->out) < 0 && whole)
+        whole = (failed(copier, SIDE_TARGET, "close"), false);
+    whole = whole && dress_times(copier, name, made->mtime_ns) == 0;
+    if (!whole && !made->is_part)
+        unlinkat(copier->target_directory, name, 0);
+    if (!whole)
+        return is_copied ? RESULT_FAILED : result;
+    if (name != made->name && put_in_place(copier, name, made->name) < 0)
+        return RESULT_FAILED;
+    count_file();
+    return result;
+}
+
 static enum result copy_open_file(struct copier *copier, const struct record *record, int in) {
     struct made made = {.name = last_component(record)};
     struct stat existing;
@@ -163,10 +196,7 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
         made.result = fill(copier, in, made.out);
     }
     made.mtime_ns = copier->attributes.mtime_ns;
-    bool whole = made.result == RESULT_FINE || made.result == RESULT_CHANGED;
-    /* Another name of the file may be next, and is linked to this one. */
-    bool beside = copier->options->fsync && whole && !record->in_ranges && !record->has_group;
-    return beside ? finish_beside(copier, &made) : finish(copier, &made);
+    return finish(copier, &made);
 }
 
 /* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it has another type. */

@@ -152,7 +152,7 @@ _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
 _HEAD_BYTES = 64 * KIB
 
 _IN_FLIGHT = 16
-"""Paths that a stream copies at the same time: each call on a mount waits for a server. A brick is a local disk."""
+"""Paths that a stream copies at the same time: each call on a network file system waits for a server, a sync for disks."""
 _KINDS: Mapping[ChunkKind, bytes] = {
     ChunkKind.DIRECTORIES: b"directories",
     ChunkKind.FILES: b"files",
@@ -199,7 +199,8 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
                 *((b"--own-names",) if work.own_names else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),
-                *(() if work.brick else (b"--in-flight", b"%d" % _IN_FLIGHT)),
+                b"--in-flight",
+                b"%d" % _IN_FLIGHT,
                 *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),
             ),
             stdin=_records(work),
