@@ -22,6 +22,8 @@ from bench.freezes import freezes
 from bench.governor import NAME as NAME_OF_GOVERNOR
 from bench.governor import governor
 from bench.lab import BenchLab, bench_lab
+from bench.latency import NAME as NAME_OF_LATENCY
+from bench.latency import latency
 from bench.mount_walk import NAME as NAME_OF_MOUNT_WALKS
 from bench.mount_walk import mount_walk
 from bench.options import Options, parse_options
@@ -59,6 +61,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     NAME_OF_FREEZES: freezes,
     NAME_OF_STREAMS: streams,
     NAME_OF_REQUESTS: requests,
+    NAME_OF_LATENCY: latency,
     NAME_OF_SCALE: scale,
     NAME_OF_FORECAST: forecast,
     NAME_OF_GOVERNOR: governor,
@@ -81,6 +84,7 @@ PAGE_ORDER = (
     "scaling",
     NAME_OF_STREAMS,
     NAME_OF_REQUESTS,
+    NAME_OF_LATENCY,
     NAME_OF_FREEZES,
     NAME_OF_FORECAST,
     NAME_OF_GOVERNOR,

@@ -89,10 +89,14 @@ def _rates(rates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "| per second | median | lowest to highest | wanted |"
         yield "| --- | ---: | ---: | ---: |"
     for rate in rates:
-        wanted = "" if rate["at_least"] is None else f"{rate['at_least']:,.0f}"
+        wanted = "" if rate["at_least"] is None else _number(rate["at_least"])
         missed = " (missed)" if rate["at_least"] is not None and rate["median"] < rate["at_least"] else ""
-        spread = f"{rate['lowest']:,.0f} to {rate['highest']:,.0f}"
-        yield f"| {rate['name']} | {rate['median']:,.0f} | {spread} | {wanted}{missed} |"
+        spread = f"{_number(rate['lowest'])} to {_number(rate['highest'])}"
+        yield f"| {rate['name']} | {_number(rate['median'])} | {spread} | {wanted}{missed} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
 def _series(series: Mapping[str, Any]) -> Iterator[str]:

@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 
 venv=${MIGRATOR_VENV:-.venv}
 packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3
-    gcc libc6-dev libxxhash-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
-    chromium fonts-dejavu-core fio make prometheus tmux xxhash)
+    gcc libc6-dev libxxhash-dev libfuse3-dev pkg-config openssh-server openssh-client fpart slurmctld slurmd
+    slurm-client munge strace chromium fonts-dejavu-core fio make prometheus tmux xxhash)
 [[ ${PACKAGES:-} != all ]] || packages+=(moosefs-master moosefs-chunkserver moosefs-client moosefs-cli
     ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common mmdebstrap rpm groff-base
     gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)

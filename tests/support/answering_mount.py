@@ -1,6 +1,6 @@
-"""A directory passed through by FUSE, read-only, whose answers a test decides; it counts requests, and may take its time.
+"""A directory passed through by FUSE, read-only, whose answers a test decides.
 
-Run as `python -m tests.support.answering_mount BACKING MOUNT_POINT CONTROL CALL_S CACHED_S`, in a process of its own, or by
+Run as `python -m tests.support.answering_mount BACKING MOUNT_POINT CONTROL`, in a process of its own, or by
 `answering_mount`. CONTROL is a directory with `answers.json`, which is read again whenever it has changed.
 """
 
@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,19 +41,10 @@ class AnsweringMount:
         made.write_text(json.dumps(answers))
         made.rename(self._control / "answers.json")
 
-    def requests(self) -> Counter[str]:
-        """The requests since the beginning, by kind."""
-        os.statvfs(self.path)
-        return Counter(json.loads((self._control / "requests.json").read_text()))
-
 
 @contextmanager
-def answering_mount(
-    directory: Path, backing: Path, *, call_s: float = 0.0, cached_s: float = 0.0
-) -> Iterator[AnsweringMount]:
-    """`backing`, mounted in an existing directory for the length of the block; each request takes `call_s`. Names and
-    attributes are cached for `cached_s`.
-    """
+def answering_mount(directory: Path, backing: Path) -> Iterator[AnsweringMount]:
+    """`backing`, mounted in an existing directory for the length of the block."""
     mount_point, control = directory / "answering", directory / "control"
     mount_point.mkdir()
     control.mkdir()
@@ -69,8 +59,6 @@ def answering_mount(
             str(backing),
             str(mount_point),
             str(control),
-            str(call_s),
-            str(cached_s),
         ]
         process = subprocess.Popen(
             argv, cwd=Path(__file__).parents[2], stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -90,32 +78,28 @@ def answering_mount(
         process.wait()
 
 
-def _serve(backing: bytes, mount_point: str, control: Path, call_s: float, cached_s: float) -> None:
+def _serve(backing: bytes, mount_point: str, control: Path) -> None:
     import mfusepy
 
     class Answering(mfusepy.Operations):  # type: ignore[misc]
         use_ns = True
 
         def __init__(self) -> None:
-            self._requests: Counter[str] = Counter()
             self._root = Root(backing)
             self._answers: dict[str, Any] = {}
             self._read_at = 0
             self._dead = False
 
-        def _begin(self, kind: str) -> None:
+        def _begin(self) -> None:
             changed_at = os.stat(control / "answers.json").st_mtime_ns
             if changed_at != self._read_at:
                 self._answers = json.loads((control / "answers.json").read_text())
                 self._read_at, self._dead = changed_at, False
-            self._requests[kind] += 1
-            if call_s:
-                time.sleep(call_s)
             if self._dead:
                 raise OSError(errno.ENOTCONN, "dead")
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-            self._begin("getattr")
+            self._begin()
             name = os.fsencode(path).lstrip(b"/")
             if name:
                 with self._root.parent(name) as (fd, last):
@@ -130,7 +114,7 @@ def _serve(backing: bytes, mount_point: str, control: Path, call_s: float, cache
 
         def opendir(self, path: str) -> int:
             name = path.lstrip("/")
-            self._begin("opendir")
+            self._begin()
             if name == self._answers["dies_at"]:
                 self._dead = True
                 raise OSError(errno.ENOTCONN, "dead")
@@ -140,7 +124,7 @@ def _serve(backing: bytes, mount_point: str, control: Path, call_s: float, cache
 
         def readdir(self, path: str, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
             name = path.lstrip("/")
-            self._begin("readdir")
+            self._begin()
             fd = self._root.open(os.fsencode(name), os.O_PATH | os.O_DIRECTORY)
             try:
                 with os.scandir(f"/proc/self/fd/{fd}") as listing:
@@ -151,32 +135,31 @@ def _serve(backing: bytes, mount_point: str, control: Path, call_s: float, cache
                 yield entry, {"st_mode": facts.st_mode, "st_ino": facts.st_ino}, 0
 
         def readlink(self, path: str) -> str:
-            self._begin("readlink")
+            self._begin()
             with self._root.parent(os.fsencode(path).lstrip(b"/")) as (fd, name):
                 return os.fsdecode(os.readlink(name, dir_fd=fd))
 
         def listxattr(self, path: str) -> list[str]:
-            self._begin("listxattr")
+            self._begin()
             with self._named(path) as named:
                 return os.listxattr(named, follow_symlinks=False)
 
         def getxattr(self, path: str, name: str, position: int = 0) -> bytes:
-            self._begin("getxattr")
+            self._begin()
             with self._named(path) as named:
                 return os.getxattr(named, os.fsencode(name), follow_symlinks=False)
 
         def statfs(self, path: str) -> dict[str, int]:
-            (control / "requests.json").write_text(json.dumps(self._requests))
             room = os.statvfs(backing)
             facts = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_namemax")
             return {key: getattr(room, key) for key in facts}
 
         def open(self, path: str, flags: int) -> int:
-            self._begin("open")
+            self._begin()
             return self._root.open(os.fsencode(path).lstrip(b"/"), flags & os.O_ACCMODE)
 
         def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-            self._begin("read")
+            self._begin()
             return os.pread(fh, size, offset)
 
         def release(self, path: str, fh: int) -> int:
@@ -199,9 +182,9 @@ def _serve(backing: bytes, mount_point: str, control: Path, call_s: float, cache
         max_threads=128,
         **dict.fromkeys(("foreground", "allow_other", "ro", "use_ino"), True),
         negative_timeout=0.0,
-        **dict.fromkeys(("entry_timeout", "attr_timeout"), cached_s),
+        **dict.fromkeys(("entry_timeout", "attr_timeout"), 0.0),
     )
 
 
 if __name__ == "__main__":
-    _serve(os.fsencode(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
+    _serve(os.fsencode(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
