@@ -27,7 +27,7 @@ from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
-from migrator.hooks.calls import Hooks
+from migrator.hooks.calls import Hooks, StepHooks
 from migrator.hooks.model import HookStep
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Done
@@ -100,7 +100,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
     _turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
-    def run(self) -> TransferPorts:
+    def ports(self) -> TransferPorts:
         """The world of the migration."""
         return self.call.migration.world
 
@@ -111,11 +111,11 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
 
     def now_s(self) -> float:
         """The time."""
-        return self.run.clock.now_s()
+        return self.ports.clock.now_s()
 
     def paths(self, tree: bytes) -> tuple[bytes, bytes]:
         """The absolute paths of a tree on the source and on the target."""
-        return join(self.run.source.root, tree), join(self.run.target.root, tree)
+        return join(self.ports.source.root, tree), join(self.ports.target.root, tree)
 
     async def blocking(self, work: Callable[[], T]) -> T:
         """Run work on a file system that may not answer. Raises OSError, also after the time limit.
@@ -129,7 +129,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
                 return work()
 
         try:
-            return await self.run.blocking(in_turn, timeout_s=self.call.request.run.stall_timeout_s)
+            return await self.ports.blocking(in_turn, timeout_s=self.call.request.run.stall_timeout_s)
         except TimeoutError as error:
             raise OSError("a file system does not answer") from error
 
@@ -201,15 +201,19 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
 class ActiveSession(CutoverSession, frozen=True, kw_only=True):
     """A call that makes changes: its run in the ledger, and the hooks."""
 
-    hooks: RunHooks
+    run_hooks: RunHooks
+
+    @property
+    def hooks(self) -> StepHooks:
+        return self.run_hooks.steps()
 
     @property
     def invocation(self) -> RunInvocation:
-        return self.hooks.invocation
+        return self.run_hooks.invocation
 
-    def emit(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
+    def emit(self, kind: EventKind, severity: Severity, user: str, message: str) -> None:
         """Record an event about one user."""
-        self.invocation.report(kind, severity, f"{tree.user}: {self.call.request.verb}", message)
+        self.invocation.report(kind, severity, f"{user}: {self.call.request.verb}", message)
 
     def batch_of(self, tree: UserTree, number: int) -> Batch:
         """The batch of the tree, with that tree alone."""
@@ -219,5 +223,5 @@ class ActiveSession(CutoverSession, frozen=True, kw_only=True):
     def final_passes(self, tree: UserTree, number: int) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
         """Passes over one tree, until every rename succeeds."""
         batch = self.batch_of(tree, number)
-        migration, hooks = self.call.migration, self.hooks
+        migration, hooks = self.call.migration, self.run_hooks
         return migration.final_passes(self.invocation, self.plan, self.site, batch, hooks=hooks)

@@ -64,7 +64,7 @@ async def move_users(call: CutoverCall) -> CutoverSummary:
                 await recover(invocation, site)
                 first = PassRun(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
                 session = ActiveSession(
-                    call=call, plan=plan, site=site, capabilities=await first.capabilities(), hooks=hooks
+                    call=call, plan=plan, site=site, capabilities=await first.capabilities(), run_hooks=hooks
                 )
                 summary = await _move_each(session)
                 recorded.exit_code = summary.exit_code
@@ -191,7 +191,7 @@ class UserMove(Struct, frozen=True, kw_only=True):
             async for summary, _ in session.final_passes(tree, batch):
                 files += summary.files
             if files:
-                await session.run.clock.sleep(CTIME_MARGIN_NS / NS_PER_S)
+                await session.ports.clock.sleep(CTIME_MARGIN_NS / NS_PER_S)
             with session.call.migration.verifying(session.plan, batch, (tree.path,)) as verification:
                 await verification.read_ahead()
         except Interrupted:
@@ -231,10 +231,10 @@ class UserMove(Struct, frozen=True, kw_only=True):
         return await self.procedure.drive(record)
 
     def _emit(self, kind: EventKind, message: str) -> None:
-        self.session.emit(kind, Severity.INFO, self.tree, message)
+        self.session.emit(kind, Severity.INFO, self.tree.user, message)
 
     def _refuse(self, problem: str) -> None:
-        self.session.emit(EventKind.GUARD_REFUSED, Severity.ERROR, self.tree, problem)
+        self.session.emit(EventKind.GUARD_REFUSED, Severity.ERROR, self.tree.user, problem)
 
 
 class Preview(Struct, frozen=True, kw_only=True):
@@ -351,7 +351,7 @@ async def call_owed_hooks(procedure: TreeCutover, record: model.CutoverRecord) -
     """Call the unfinished `post` hooks of every step of an attempt. No user is frozen meanwhile, so hooks may take
     long. May be called again; usually there is nothing to do.
     """
-    hooks, records = procedure.hooks, procedure.session.ledger.hooks
+    hooks, records = procedure.session.hooks, procedure.session.ledger.hooks
     for place, step, done in _steps(record):
         if records.open_since(place.step, place.hooked.key) is not None:
             act = Act(step=step, intent=record.state, result=record.state)

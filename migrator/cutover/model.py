@@ -240,6 +240,11 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
     token: str = ""
 
     @property
+    def subject(self) -> str:
+        """The user, as the subject of events."""
+        return self.tree.user
+
+    @property
     def own_name(self) -> str:
         """The name of this attempt's directories, unique over all ledgers."""
         return f"{self.id:06d}-{self.token}"

@@ -90,7 +90,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
             facts_of_passes(ledger, session.plan.name, batch, lambda one: moves_of(session.call.migration.deltas, one)),
             tree=tree.path,
             at_s=session.now_s(),
-            cost=choose_cost(ledger.samples.measured_cost(), session.run.streams),
+            cost=choose_cost(ledger.samples.measured_cost(), session.ports.streams),
             check=check_of_trees(ledger, session.plan, batch, [tree.path], session.call.policy),
         )
         return None if found is None else found.freeze_s
@@ -106,10 +106,10 @@ class Preflight(Struct, frozen=True, kw_only=True):
         if predicted_s is None:
             return None, load
         # A freeze also waits for client caches, and searches for writers.
-        began_s = session.run.clock.monotonic_s()
+        began_s = session.ports.clock.monotonic_s()
         await result_or_none(session.call.source_writers((tree.path,)))
-        search_s = session.run.clock.monotonic_s() - began_s
-        identity = await result_or_none(session.blocking(session.run.source.identity))
+        search_s = session.ports.clock.monotonic_s() - began_s
+        identity = await result_or_none(session.blocking(session.ports.source.identity))
         asked_s = session.call.request.settle_s
         settle_s = 0.0 if identity is None else rules_writers.settle_s(identity.filesystem, asked_s)
         return load * predicted_s + settle_s + SEARCHES * search_s, load
@@ -146,7 +146,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
 
     async def _top(self, tree: UserTree, *, copied: bool) -> tuple[str, ...] | None:
         try:
-            top = await self.session.entry(self.session.run.target, tree.path)
+            top = await self.session.entry(self.session.ports.target, tree.path)
         except OSError:
             return None
         # A batch that is not copied yet already reports that the tree is missing.
@@ -159,7 +159,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         links = self.session.call.links
         if links is None:
-            found = await result_or_none(find_hooks(self.session.call.hooks, self.session.run.blocking))
+            found = await result_or_none(find_hooks(self.session.call.hooks, self.session.ports.blocking))
             if found is None:
                 return None
             by_hook = self.session.call.request.switch_by_hook
@@ -181,10 +181,10 @@ class Preflight(Struct, frozen=True, kw_only=True):
 
     async def _capacity(self) -> tuple[str, ...] | None:
         run = self.session.call.request.run
-        capacity = await result_or_none(self.session.blocking(self.session.run.target.capacity))
+        capacity = await result_or_none(self.session.blocking(self.session.ports.target.capacity))
         if capacity is None:
             return None
-        storage = await read_storage(self.session.run.storage, patient=True)
+        storage = await read_storage(self.session.ports.storage, patient=True)
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
         return (*room, *storage_problems(storage, run))
 
@@ -199,15 +199,15 @@ class Preflight(Struct, frozen=True, kw_only=True):
         if owned is None:
             return ()
         owner = OwnerNeed(uid=owned.uid, users=(tree.user,))
-        quotas = await read_quotas(session.run.storage, session.run.target.root, [owner.uid])
+        quotas = await read_quotas(session.ports.storage, session.ports.target.root, [owner.uid])
         room = room_to_work([owner], quotas.quotas)
         if isinstance(session, ActiveSession):
             for warning in room.warnings:
-                session.emit(EventKind.QUOTA_NEAR, Severity.WARNING, tree, warning)
+                session.emit(EventKind.QUOTA_NEAR, Severity.WARNING, tree.user, warning)
         return room.problems
 
     async def _mounts(self) -> tuple[str, ...]:
-        world, site, timeout_s = self.session.run, self.session.site, self.session.call.request.run.stall_timeout_s
+        world, site, timeout_s = self.session.ports, self.session.site, self.session.call.request.run.stall_timeout_s
         health = await world.source.health()
         return (
             *await mounts_changed(world, site, timeout_s),
@@ -215,7 +215,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         )
 
     async def _freeze(self, tree: UserTree) -> tuple[str, ...] | None:
-        found = await result_or_none(find_hooks(self.session.call.hooks, self.session.run.blocking))
+        found = await result_or_none(find_hooks(self.session.call.hooks, self.session.ports.blocking))
         top = await result_or_none(self.session.blocking(lambda: self.session.call.freezer.read_top(tree.path)))
         unseen = await self.session.search_gaps(self.session.call.source_writers, (tree.path,))
         if found is None or top is None or unseen is None:

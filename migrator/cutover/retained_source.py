@@ -45,7 +45,7 @@ async def retained_source_problem(session: ActiveSession, record: model.CutoverR
         if not overwrite or isinstance(error, OSError):
             return f"the changes of {name} since the cutover are unknown: {reason_of(error)}"
         message = f"the changes of {name} are unknown, and are overwritten: {error.message}"
-        session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.tree, message)
+        session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject, message)
         return ""
     if not changes:
         return ""
@@ -59,7 +59,7 @@ async def retained_source_problem(session: ActiveSession, record: model.CutoverR
     except OSError as error:
         return f"{words}, and cannot be moved to the trash of the source: {error.strerror or error}"
     message = f"{words}, and {several(kept, 'path')} of these went to the trash of the source: {listed}"
-    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.tree, message)
+    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject, message)
     return ""
 
 
@@ -80,8 +80,8 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
         if not changes:
             break
         writes = LateWrites(
-            source=session.run.source,
-            target=session.run.target,
+            source=session.ports.source,
+            target=session.ports.target,
             capabilities=session.capabilities,
             place=place,
             manifest=manifest,
@@ -103,7 +103,7 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
         await asyncio.to_thread(write_durably, list_file, lines.encode())
         late = replace(late, list_file=str(list_file))
     words = late.words + (f": {_listed(left)}" if left else "")
-    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.tree, words)
+    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject, words)
     return Done(notes=model.CutoverNotes(late=late), words="the source is closed")
 
 
@@ -121,7 +121,7 @@ async def change_directories(
     catalog = await asyncio.to_thread(session.call.migration.catalogs.open, catalog_name)
     blocks = directories_of(catalog, record.tree.path, session.call.migration.scratch)
     while block := await asyncio.to_thread(next, blocks, None):
-        await session.blocking(partial(change, session.run.source.root, block))
+        await session.blocking(partial(change, session.ports.source.root, block))
 
 
 def final_catalog(session: ActiveSession, record: model.CutoverRecord) -> str:

@@ -64,7 +64,7 @@ async def _source_top(session: CutoverSession, record: model.CutoverRecord) -> t
 async def _target_top(session: CutoverSession, record: model.CutoverRecord) -> tuple[TopState, tuple[str, ...]]:
     try:
         source, target = [
-            await session.entry(side, record.tree.path) for side in (session.run.source, session.run.target)
+            await session.entry(side, record.tree.path) for side in (session.ports.source, session.ports.target)
         ]
     except OSError:
         return TopState.UNKNOWN, ()

@@ -30,7 +30,7 @@ from migrator.cutover.rules_directions import BACK, FORWARD, POSITIONS
 from migrator.cutover.snapshot import take_snapshot
 from migrator.cutover.tree_archives import assign_archives
 from migrator.fs.ports import FileSystem
-from migrator.hooks.calls import HookRefused, HookSkipped, StepHooks
+from migrator.hooks.calls import HookRefused, HookSkipped
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.operations.engine import (
     INTERRUPTED,
@@ -40,7 +40,6 @@ from migrator.operations.engine import (
     OperationEngine,
     Procedure,
     StepEvents,
-    StepPorts,
     Stuck,
     TimeLimit,
 )
@@ -122,23 +121,9 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
     def records(self) -> "CutoverRecords":
         return self.session.ledger.cutovers
 
-    @property
-    def ports(self) -> StepPorts:
-        return self.session.run
-
-    def shown(self, record: model.CutoverRecord) -> str:
-        return record.tree.user
-
-    def emit(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
-        self.session.emit(kind, severity, record.tree, message)
-
-    @property
-    def hooks(self) -> StepHooks:
-        return self.session.hooks.steps()
-
     async def drive(self, record: model.CutoverRecord) -> CutoverOutcome:
         """Drive the tree from its current state. Raises LockHeld."""
-        ended = await OperationEngine(self).drive(record)
+        ended = await OperationEngine(self, self.session).drive(record)
         match ended.reason:
             case Finished() as step:
                 return self._finished(ended.record, step)
@@ -203,7 +188,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         if act.seen_done and self.cancellation.requested:
             # The operator has waited for hooks long enough: thawing the user comes first.
             message = f"hooks that are still owed after {place.hooked.words} were not called: {INTERRUPTED}; the next call does"
-            self.emit(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
+            self.session.emit(EventKind.HOOK_FAILED, Severity.WARNING, record.subject, message)
             return None
 
         return Around(
@@ -264,11 +249,11 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         if not self.session.call.request.back and (late := record.notes.late) is not None:
             message += f" {late.words}."
         if moved:
-            self.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record, message)
+            self.session.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record.subject, message)
         else:
             # The reason was reported when it was given up.
             where = f"{record.tree.user} works {rules_states.describe_state(record.state)}"
-            self.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
+            self.session.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record.subject, where)
         hint = "" if moved else "fix that, then run the same command again"
         outcome = rules_states.outcome_of(
             record, CutoverEnding.MOVED if moved else CutoverEnding.GIVEN_UP, message, hint=hint
@@ -277,12 +262,12 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
 
     def _halted(self, record: model.CutoverRecord, step: Halt) -> CutoverOutcome:
         message = f"{record.tree.user} is not touched ({rules_states.describe_state(record.state)}): {step.words}"
-        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, message)
+        self.session.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record.subject, message)
         return rules_states.outcome_of(record, CutoverEnding.HALTED, message, hint=step.hint)
 
     def _stuck(self, record: model.CutoverRecord) -> CutoverOutcome:
         message = f"{record.tree.user} is {rules_states.describe_state(record.state)}: {record.failure}"
-        self.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record, message)
+        self.session.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record.subject, message)
         hint = "fix that, then run the same command again: it resumes"
         return rules_states.outcome_of(record, CutoverEnding.STUCK, message, hint=hint)
 
@@ -337,7 +322,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         """Raise Refused if the mounts are not those that were verified, as after a reboot between a killed call and
         this one.
         """
-        run, site, timeout_s = self.session.run, self.session.site, self.session.call.request.run.stall_timeout_s
+        run, site, timeout_s = self.session.ports, self.session.site, self.session.call.request.run.stall_timeout_s
         problems = (*await mounts_changed(run, site, timeout_s),)
         if problems:
             raise Refused(
@@ -359,7 +344,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         come between the top and the archives.
         """
         session, tree, user, notes, step = self.session, record.tree.path, record.tree.user, record.notes, act.step
-        world, run = session.call, session.run
+        world, run = session.call, session.ports
         if act.seen_done:
             if step in (model.CutoverStep.FREEZE, model.CutoverStep.ROLLBACK_FREEZE):
                 await self._settle(run.source if step is model.CutoverStep.FREEZE else run.target)
@@ -395,7 +380,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
                 done = await retain_source(session, record)
                 # After late writes, which it may refuse; the user works on the target already and does not wait.
                 for severity, message in await set_confirmed(session.ledger, run.storage, tree):
-                    self.emit(EventKind.QUOTA_LIMIT, severity, record, message)
+                    self.session.emit(EventKind.QUOTA_LIMIT, severity, record.subject, message)
                 return done
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
@@ -452,11 +437,11 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
 
     async def _target_clock_ns(self) -> int | None:
         """The time by the clock of the target; None if it is unknown, which is no reason to keep a user frozen."""
-        return await result_or_none(self.session.blocking(self.session.run.target.clock_ns))
+        return await result_or_none(self.session.blocking(self.session.ports.target.clock_ns))
 
     async def _open_source(self, record: model.CutoverRecord) -> None:
         session, tree = self.session, record.tree.path
-        source, target = [await self._present(side, tree) for side in (session.run.source, session.run.target)]
+        source, target = [await self._present(side, tree) for side in (session.ports.source, session.ports.target)]
         like = rules_tops.carried_top(
             source,
             target,
@@ -474,13 +459,13 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         before without checking the top, for as long as the `entry-timeout` of its mount.
         """
         identity = await self.session.blocking(side.identity)
-        await self.session.run.clock.sleep(
+        await self.session.ports.clock.sleep(
             rules_writers.settle_s(identity.filesystem, self.session.call.request.settle_s)
         )
 
     async def _target_top(self, record: model.CutoverRecord) -> FrozenTop:
         """How to thaw a user on the target: the top as it is, or as a thaw would make it if it was never opened."""
-        run, tree = self.session.run, record.tree.path
+        run, tree = self.session.ports, record.tree.path
         target = await self._present(run.target, tree)
         if not rules_tops.is_closed(target, uid=os.geteuid(), gid=os.getegid()):
             return rules_tops.top_of(target)
@@ -492,7 +477,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
     async def _present(self, side: FileSystem, tree: bytes) -> Entry:
         found = await self.session.entry(side, tree)
         if found is None:
-            name = "source" if side is self.session.run.source else "target"
+            name = "source" if side is self.session.ports.source else "target"
             raise Refused(
                 f"the tree {show(tree)} is not on the {name}",
                 hint="see `migrator doctor`, and find out who has moved it away",

@@ -18,7 +18,7 @@ COUNTED = 10_000
 
 
 def _archive_folders(session: CutoverSession) -> MountedArchiveFolders:
-    return MountedArchiveFolders(session.run.target.root, session.ledger.site.required().name_seed)
+    return MountedArchiveFolders(session.ports.target.root, session.ledger.site.required().name_seed)
 
 
 def assign_archives(session: CutoverSession, tree: bytes, *, to_user: bool) -> None:
@@ -30,7 +30,7 @@ def assign_archives(session: CutoverSession, tree: bytes, *, to_user: bool) -> N
     folders = _archive_folders(session)
     if not to_user:
         folders.take_back(tree)
-    elif (top := session.run.target.look(tree)) is not None:
+    elif (top := session.ports.target.look(tree)) is not None:
         folders.hand_over(tree, uid=top.uid, gid=top.gid)
 
 
@@ -45,7 +45,7 @@ def lacking_archives(session: CutoverSession, tree: UserTree) -> tuple[str, ...]
         for rows in session.call.to_archive(session.plan, tree.path):
             archived = archived or ProvenArchives(session.ledger.archives, _archive_folders(session))
             known = archived.of_block(tree.path, [row.path for row in rows])
-            count += sum(_lacks_archive(session.run, row, known.get(row.path)) for row in rows)
+            count += sum(_lacks_archive(session.ports, row, known.get(row.path)) for row in rows)
             if count >= COUNTED:
                 break
     except MigratorError as error:

@@ -75,7 +75,7 @@ class TreeComparison:
             self._speed_ups.add(record.id, visited.measurements)
             found = speed_ups(self._speed_ups.of(record.id))
             if message := describe_user(record.tree.user, found):
-                self.session.emit(EventKind.TREE_COMPARED, Severity.INFO, record.tree, message)
+                self.session.emit(EventKind.TREE_COMPARED, Severity.INFO, record.subject, message)
         except asyncio.CancelledError:
             machine.cancellation.defer()
             return outcome
@@ -87,14 +87,14 @@ class TreeComparison:
     async def _visit(self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]) -> TreeVisited:
         session = self.session
         message = f"measuring listings and reads on the {side.value}, {format_duration(comparing.limit_s)} at most"
-        session.emit(EventKind.CUTOVER_STEP, Severity.INFO, tree, message)
+        session.emit(EventKind.CUTOVER_STEP, Severity.INFO, tree.user, message)
         visited = await comparing.visit(
             side=side,
             tree=tree.path,
             directory=f"{session.invocation.directory.path}/compared",
             files=files,
             limit_s=comparing.limit_s,
-            token=session.run.tokens(),
+            token=session.ports.tokens(),
             now_s=session.now_s,
         )
         if visited.problem:
@@ -103,4 +103,4 @@ class TreeComparison:
 
     def _failed(self, tree: UserTree, side: Side, why: str) -> None:
         message = f"the tree could not be measured on the {side.value}: {why}; that changes nothing of the cutover"
-        self.session.emit(EventKind.COMPARISON_FAILED, Severity.WARNING, tree, message)
+        self.session.emit(EventKind.COMPARISON_FAILED, Severity.WARNING, tree.user, message)

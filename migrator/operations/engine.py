@@ -107,7 +107,7 @@ class DeferredCancellation:
 
 
 class StepPorts(Protocol):
-    """The ports of a verb that the engine uses. `locks` note each step in the journal of the site."""
+    """`locks` note each step in the journal of the site."""
 
     @property
     def clock(self) -> Clock: ...
@@ -117,6 +117,20 @@ class StepPorts(Protocol):
 
     @property
     def blocking(self) -> Blocking: ...
+
+
+class StepCall(Protocol):
+    """The call of a verb, with the part of it that the engine uses."""
+
+    @property
+    def ports(self) -> StepPorts: ...
+
+    @property
+    def hooks(self) -> StepHooks:
+        """Calls the hooks that `around` names."""
+
+    def emit(self, kind: EventKind, severity: Severity, subject: str, message: str, /) -> None:
+        """Emit an event."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,21 +147,8 @@ class Procedure(ABC, Generic[Record, Snapshot]):
 
     @property
     @abstractmethod
-    def ports(self) -> StepPorts:
-        """The ports of the verb."""
-
-    @property
-    @abstractmethod
     def records(self) -> "OperationStore[Record, Any, Any, Any]":
         """The operations of this kind in the ledger."""
-
-    @abstractmethod
-    def shown(self, record: Record) -> str:
-        """The subject of an operation, for messages."""
-
-    @abstractmethod
-    def emit(self, kind: EventKind, severity: Severity, record: Record, message: str) -> None:
-        """Emit an event about an operation."""
 
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
@@ -162,16 +163,6 @@ class Procedure(ABC, Generic[Record, Snapshot]):
         """Make a step. It can be repeated after a crash. Raises MigratorError, OSError, TimeoutError."""
 
     # What a kind may override.
-
-    @property
-    def poll_s(self) -> float:
-        """The interval between snapshots that are not conclusive."""
-        return 0.0
-
-    @property
-    def hooks(self) -> StepHooks | None:
-        """Calls the hooks that `around` names; None if there are none."""
-        return None
 
     async def prepare(self, record: Record, act: Act[Any, Any], snapshot: Snapshot) -> Any:  # noqa: ANN401 - notes of the kind
         """Before the intent: acquire locks, call hooks that are checks, and return facts to write with the intent."""
@@ -212,9 +203,11 @@ class Procedure(ABC, Generic[Record, Snapshot]):
 
 @dataclass(frozen=True, slots=True)
 class OperationEngine(Generic[Record, Snapshot]):
-    """Drives an operation by its procedure."""
+    """Drives an operation by its procedure, with `poll_s` between snapshots that are not conclusive."""
 
     procedure: Procedure[Record, Snapshot]
+    call: StepCall
+    poll_s: float = 0.0
 
     async def drive(self, record: Record) -> OperationEnd[Record, Snapshot]:
         """Drive the operation from its current state. Raises what steps raise, Interrupted, LockHeld."""
@@ -222,7 +215,7 @@ class OperationEngine(Generic[Record, Snapshot]):
             return await self._drive(record)
 
     async def _drive(self, record: Record) -> OperationEnd[Record, Snapshot]:
-        procedure, clock = self.procedure, self.procedure.ports.clock
+        procedure, clock = self.procedure, self.call.ports.clock
         failed: tuple[Any, bool] | None = None
         tries, since_s = 0, clock.monotonic_s()
         while True:
@@ -237,7 +230,7 @@ class OperationEngine(Generic[Record, Snapshot]):
                 if not procedure.repeats_snapshot(record, step, snapshot, tries=tries, waited_s=waited_s):
                     return OperationEnd(record=record, snapshot=snapshot, reason=step)
                 tries += 1
-                await clock.sleep(procedure.poll_s)
+                await clock.sleep(self.poll_s)
                 continue
             if isinstance(step, Finished):
                 return OperationEnd(record=record, snapshot=snapshot, reason=step)
@@ -262,7 +255,9 @@ class OperationEngine(Generic[Record, Snapshot]):
             self._defer(error)
             return self._not_begun(record, act, INTERRUPTED), False
         if act.reason:
-            procedure.emit(procedure.events.aborting, Severity.WARNING, record, f"{act.step.value}: {act.reason}")
+            self.call.emit(
+                procedure.events.aborting, Severity.WARNING, record.subject, f"{act.step.value}: {act.reason}"
+            )
         step_id = records.intend(record.id, act, at_s=self._now_s(), notes=notes)
         resumed, record = record.state is act.intent, records.read(record.id)
         time_limit = procedure.time_limit(record, act)
@@ -293,7 +288,7 @@ class OperationEngine(Generic[Record, Snapshot]):
         record = records.finish(step_id, state, at_s=self._now_s(), notes=done.notes, message=done.words)
         if done.words or act.step not in procedure.waits:
             message = f"{act.step.value}: {done.words}" if done.words else act.step.value
-            procedure.emit(procedure.events.done, Severity.INFO, record, message)
+            self.call.emit(procedure.events.done, Severity.INFO, record.subject, message)
         return record, True
 
     async def _note(self, record: Record, act: Act[Any, Any]) -> None:
@@ -302,20 +297,21 @@ class OperationEngine(Generic[Record, Snapshot]):
         checked with the locks of the call: from then on nothing about the journal stops a step, because a frozen user has to be
         thawed.
         """
-        procedure, ports = self.procedure, self.procedure.ports
-        if act.step in procedure.waits:
+        ports = self.call.ports
+        if act.step in self.procedure.waits:
             return
-        shown, step = procedure.shown(record), act.step.value
+        entry = f"{record.subject}: {act.step.value}"
         try:
-            await ports.blocking(partial(ports.locks.note, f"{shown}: {step}"), timeout_s=_NOTE_TIMEOUT_S)
+            await ports.blocking(partial(ports.locks.note, entry), timeout_s=_NOTE_TIMEOUT_S)
         except (MigratorError, TimeoutError) as error:
-            LOG.warning("step %s of %s is not in the journal: %s", step, shown, reason_of(error))
+            LOG.warning("the step is not in the journal: %s: %s", entry, reason_of(error))
 
     async def _carry_out(self, record: Record, act: Act[Any, Any]) -> Done[Any, Any]:
-        procedure, hooks = self.procedure, self.procedure.hooks
-        around = None if hooks is None else await procedure.around(act, record)
-        if hooks is None or around is None:
+        procedure = self.procedure
+        around = await procedure.around(act, record)
+        if around is None:
             return await procedure.perform(act, record)
+        hooks = self.call.hooks
         if act.seen_done:
             await hooks.catch_up(around.step, around.after())
             return await procedure.perform(act, record)
@@ -330,16 +326,15 @@ class OperationEngine(Generic[Record, Snapshot]):
 
     def _interrupted(self, record: Record, step_id: int, act: Act[Any, Any]) -> Interrupted:
         """Record an interruption, and return the error that ends the call."""
-        records, shown, waits = self.procedure.records, self.procedure.shown(record), act.step in self.procedure.waits
+        records, waits = self.procedure.records, act.step in self.procedure.waits
         if waits:
             message = "the command ended, and Gluster continues"
             records.finish(step_id, act.intent, at_s=self._now_s(), message=message)
         else:
             records.fail(step_id, INTERRUPTED, at_s=self._now_s())
-        more = " Gluster continues by itself." if waits else ""
-        return Interrupted(
-            f"interrupted while {shown} was {act.intent.value}.{more}", hint="the same command resumes it"
-        )
+        more = ". Gluster continues by itself" if waits else ""
+        message = f"{record.subject}: {act.step.value} was interrupted{more}"
+        return Interrupted(message, hint="the same command resumes it")
 
     def _not_begun(self, record: Record, act: Act[Any, Any], reason: str) -> Record:
         """Record a step that could not begin, with the reason. The state does not change."""
@@ -349,7 +344,8 @@ class OperationEngine(Generic[Record, Snapshot]):
 
     def _failed(self, record: Record, step_id: int, act: Act[Any, Any], reason: str) -> Record:
         procedure = self.procedure
-        procedure.emit(procedure.events.failed, Severity.ERROR, record, f"{act.step.value} failed: {reason}")
+        message = f"{act.step.value} failed: {reason}"
+        self.call.emit(procedure.events.failed, Severity.ERROR, record.subject, message)
         return procedure.records.fail(step_id, reason, at_s=self._now_s())
 
     def _defer(self, error: asyncio.CancelledError) -> None:
@@ -359,7 +355,7 @@ class OperationEngine(Generic[Record, Snapshot]):
         self.procedure.cancellation.defer()
 
     def _now_s(self) -> float:
-        return self.procedure.ports.clock.now_s()
+        return self.call.ports.clock.now_s()
 
 
 def reason_of(error: BaseException) -> str:

@@ -41,6 +41,11 @@ class Operation(Struct, Generic[State, Notes], frozen=True, kw_only=True):
     notes: Notes
 
     @property
+    def subject(self) -> str:
+        """The subject of its events, and of its entries in the journal."""
+        raise NotImplementedError
+
+    @property
     def since_s(self) -> float:
         """Return when it entered its state."""
         return self.times[self.state]

@@ -27,7 +27,7 @@ from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.call import Call
-from migrator.operations.engine import Done, OperationEngine, Procedure, StepEvents, StepPorts, Stuck
+from migrator.operations.engine import Done, OperationEngine, Procedure, StepEvents, Stuck
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge import model, rules
 from migrator.purge.call import LOG, PurgeCall, PurgePorts
@@ -238,7 +238,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
                 return model.TreePurge(tree=tree, outcome=PurgeOutcome.LATER, words=error.message)
             if not refused:
                 raise
-            self.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record, error.message)
+            self.call.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record.subject, error.message)
             return model.TreePurge(
                 tree=tree,
                 outcome=PurgeOutcome.REFUSED,
@@ -254,7 +254,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             ) from error
 
     async def _drive(self) -> model.TreePurge:
-        ended = await OperationEngine(self).drive(self.item.record)
+        ended = await OperationEngine(self, self.call).drive(self.item.record)
         match ended.reason:
             case Finished() as step:
                 return await self._finished(ended.record, step)
@@ -276,24 +276,14 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
     def _halted(self, record: CutoverRecord, step: Halt) -> model.TreePurge:
         message = f"the source of {record.tree.user} stays: {step.words}"
-        self.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record, message)
+        self.call.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record.subject, message)
         return self._result(PurgeOutcome.REFUSED, words=_REFUSED, reasons=step.reasons)
 
     # For the engine.
 
     @property
-    def ports(self) -> StepPorts:
-        return self.call.ports
-
-    @property
     def records(self) -> CutoverRecords:
         return self.call.ports.ledger.cutovers
-
-    def emit(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
-        self.call.emit(kind, severity, record.tree.user, message)
-
-    def shown(self, record: CutoverRecord) -> str:
-        return f"the source of {record.tree.user}"
 
     async def snapshot(self, record: CutoverRecord) -> PurgeSnapshot:
         if not self._freed:
@@ -334,7 +324,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         if snapshot.proofs is not None:
             placed = snapshot.placed if snapshot.placed.moved else await self._put(record, closed)
             words = f"the source of {record.tree.user} is being freed: {_describe_sum(whole)}"
-            self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, words)
+            self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject, words)
             self._removed = await self._remove(record, placed, snapshot.proofs)
             if self._removed.open_paths:
                 self._kept_in = placed.at
@@ -474,7 +464,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             f"the content of {several(reread.files, 'file')} of {user} ({format_size(reread.size_bytes)}) is read again on the "
             f"target before anything is freed, which takes about {format_duration(reread.expected_s)}"
         )
-        self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, words)
+        self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject, words)
         judge = PathJudge(self.call, record, placed, proofs, self._marked)
         again = Rereading(
             call=self.call, proofs=proofs, parts=self._parts(), verification=record.notes.verification_id or 0
@@ -507,7 +497,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             if not is_full or await self.checks.position(record) is not model.Position.IN_PLACE:
                 raise self._stopped(record, why) from error
             placed = TreeLocation(tree=tree, at=tree, begun=True)
-            self.emit(EventKind.PURGE_STARTED, Severity.INFO, record, f"{why}; it is freed in place")
+            self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject, f"{why}; it is freed in place")
         if reasons := await self.checks.writing_problems(placed.at):
             raise self._stopped(record, "; ".join(reasons))
         return placed

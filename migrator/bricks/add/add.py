@@ -39,7 +39,7 @@ from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import NewPlace, TaskKind, VolumeState
 from migrator.gluster.rules import disk_problems
-from migrator.hooks.calls import StepHooks, find_hooks
+from migrator.hooks.calls import find_hooks
 from migrator.hooks.model import HookEvent, HookStage, HookState, HookStep
 from migrator.hooks.rules import in_order
 from migrator.ledger.locks import VOLUME
@@ -51,7 +51,6 @@ from migrator.operations.engine import (
     OperationEngine,
     Procedure,
     StepEvents,
-    StepPorts,
     Stuck,
 )
 from migrator.operations.model import Act, Finished, Halt
@@ -277,7 +276,9 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
 
         async def work() -> model.AdditionSummary:
             resumed = await self._resume(record)
-            summary = await self._ended(await OperationEngine(self).drive(resumed))
+            summary = await self._ended(
+                await OperationEngine(self, self.call, poll_s=self.call.request.poll_s).drive(resumed)
+            )
             await self.moves.unshield(record)
             return summary
 
@@ -295,26 +296,8 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
     # For the engine.
 
     @property
-    def ports(self) -> StepPorts:
-        return self.call.ports
-
-    @property
     def records(self) -> "AdditionRecords":
         return self.call.ports.ledger.additions
-
-    @property
-    def poll_s(self) -> float:
-        return self.call.request.poll_s
-
-    @property
-    def hooks(self) -> StepHooks:
-        return self.call.hooks
-
-    def shown(self, record: model.AdditionRecord) -> str:
-        return record.shown_bricks
-
-    def emit(self, kind: EventKind, severity: Severity, record: model.AdditionRecord, message: str) -> None:
-        self.call.emit(kind, severity, record.subject, message)
 
     async def snapshot(self, record: model.AdditionRecord) -> AdditionSnapshot | None:
         return await self.snapshots.take(record)
@@ -354,7 +337,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
             step=step,
             before=facts,
             after=partial(facts, state=HookState.DONE),
-            check=partial(self.hooks.until_worked, step, partial(self._check_disks, record, prepared=True)),
+            check=partial(self.call.hooks.until_worked, step, partial(self._check_disks, record, prepared=True)),
         )
 
     async def _check_disks(self, record: model.AdditionRecord, *, prepared: bool) -> None:
@@ -433,7 +416,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         await call.ports.blocking(lambda: call.ports.back_up(f"addition-{record.id}"), timeout_s=600.0)
         to_target = record.side is model.AdditionSide.TARGET
         check = partial(self._check_disks, record, prepared=False) if to_target else None
-        await self.hooks.before(hooked(record), self.call.hook_facts(record.hook_facts()), check=check)
+        await self.call.hooks.before(hooked(record), self.call.hook_facts(record.hook_facts()), check=check)
         await self._check_again(record)
         sizes = [place.total_bytes for place in self.snapshots.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
@@ -516,7 +499,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
                 )
             if not waiting:
                 words = f"waiting for the new capacity of the target, for at most {format_duration(left_s)}"
-                self.emit(EventKind.ADDITION_STEP, Severity.INFO, record, words)
+                self.call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)
             waiting = True
             await call.ports.clock.sleep(min(call.request.poll_s, 10.0))
 
@@ -528,7 +511,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         if scan is not None and record.state is model.AdditionState.BALANCED:
             audit, doubts = await audit_rebalance(self.call, record, scan)
         facts = self.call.hook_facts(record.hook_facts(), state=HookState.STOPPED if taken_back else HookState.DONE)
-        await self.hooks.catch_up(hooked(record), facts)
+        await self.call.hooks.catch_up(hooked(record), facts)
         words = await self.moves.throttle.restore(record)
         forget_directories(self.call, record)
         notes = model.AdditionNotes(doubts=doubts)
@@ -542,17 +525,19 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
             case Finished() as step:
                 return self._finished(record, step)
             case Halt() as halt:
-                self.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record, "; ".join((halt.words, *halt.reasons)))
+                self.call.emit(
+                    EventKind.ADDITION_HALTED, Severity.ERROR, record.subject, "; ".join((halt.words, *halt.reasons))
+                )
                 return self.summary(record, halted(halt))
             case Stuck():
                 end = stuck(record, "fix the cause")
-                self.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record, end.words)
+                self.call.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record.subject, end.words)
                 return self.summary(record, end)
             case _:
                 assert_never(ended.reason)
 
     def _finished(self, record: model.AdditionRecord, step: Finished) -> model.AdditionSummary:
-        self.emit(EventKind.ADDITION_FINISHED, Severity.INFO, record, step.words)
+        self.call.emit(EventKind.ADDITION_FINISHED, Severity.INFO, record.subject, step.words)
         summary = self.summary(record, CallEnd(ending=CallEnding.DONE, words=step.words))
         if summary.failures:
             left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"

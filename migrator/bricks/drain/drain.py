@@ -36,7 +36,6 @@ from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, remove_brick_of
 from migrator.gluster.rules import drained, volume_fingerprint
-from migrator.hooks.calls import StepHooks
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.locks import VOLUME, of_brick
 from migrator.operations.call import Call
@@ -48,7 +47,6 @@ from migrator.operations.engine import (
     OperationEngine,
     Procedure,
     StepEvents,
-    StepPorts,
     Stuck,
     reason_of,
 )
@@ -280,7 +278,9 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             if not self.back and not record.is_reverted():
                 # A killed call may have left a request for a stop. It is void now.
                 await self._catch_up(record, HookStep.STOP, HookState.FAILED)
-            summary = await self._ended(await OperationEngine(self).drive(record))
+            summary = await self._ended(
+                await OperationEngine(self, self.call, poll_s=self.call.request.poll_s).drive(record)
+            )
             await self.moves.unshield(record)
             return summary
 
@@ -289,26 +289,8 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
     # For the engine.
 
     @property
-    def ports(self) -> StepPorts:
-        return self.call.ports
-
-    @property
     def records(self) -> "DrainRecords":
         return self.call.ports.ledger.drains
-
-    @property
-    def poll_s(self) -> float:
-        return self.call.request.poll_s
-
-    @property
-    def hooks(self) -> StepHooks:
-        return self.call.hooks
-
-    def shown(self, record: model.DrainRecord) -> str:
-        return record.shown_bricks
-
-    def emit(self, kind: EventKind, severity: Severity, record: model.DrainRecord, message: str) -> None:
-        self.call.emit(kind, severity, record.subject, message)
 
     async def snapshot(self, record: model.DrainRecord) -> DrainSnapshot:
         self._hand_over = await self._hands_over(record)
@@ -388,7 +370,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         if act.step is model.DrainStep.START and record.state is model.DrainState.PREFLIGHT:
             await self._call_start_hooks(record)
         if act.step is model.DrainStep.STOP and self.back and not record.is_reverted():
-            await self.hooks.before(hooked(record, HookStep.STOP), self.call.hook_facts(record.hook_facts()))
+            await self.call.hooks.before(hooked(record, HookStep.STOP), self.call.hook_facts(record.hook_facts()))
         return notes
 
     async def _lock(self, record: model.DrainRecord, act: model.DrainAct) -> None:
@@ -410,7 +392,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             except LockHeld as error:
                 if not warned:
                     words = f"the commit waits: {error.message}"
-                    self.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+                    self.call.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record.subject, words)
                 warned = True
                 await self.call.ports.clock.sleep(self.call.request.poll_s)
 
@@ -457,7 +439,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         Refused.
         """
         if not self._hooks_called:
-            await self.hooks.before(hooked(record, HookStep.DRAIN), self.call.hook_facts(record.hook_facts()))
+            await self.call.hooks.before(hooked(record, HookStep.DRAIN), self.call.hook_facts(record.hook_facts()))
         self._hooks_called = True
 
     async def _end_hooks(self, record: model.DrainRecord) -> None:
@@ -469,7 +451,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
     async def _catch_up(self, record: model.DrainRecord, step: HookStep, state: HookState) -> None:
-        await self.hooks.catch_up(hooked(record, step), self.call.hook_facts(record.hook_facts(), state=state))
+        await self.call.hooks.catch_up(hooked(record, step), self.call.hook_facts(record.hook_facts(), state=state))
 
     # Steps.
 
@@ -555,7 +537,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
                 return own and not rules.moves(snapshot) and (reporting or rules.ended_badly(snapshot))
             if counters:
                 await moves.follow_throttle(record)
-            await clock.sleep(self.poll_s)
+            await clock.sleep(self.call.request.poll_s)
 
     async def _audit(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
@@ -599,7 +581,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             )
         except (OSError, TimeoutError) as error:
             words = f"the commands for leftovers cannot be written: {reason_of(error)}"
-            self.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+            self.call.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record.subject, words)
             return audit
         return replace(audit, commands_file=file)
 
@@ -634,8 +616,11 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             raise ToolFailed(f"the times of directories cannot be kept: {reason_of(error)}") from error
         if found.lost:
             lost = several(found.lost, "directory", "directories")
-            self.emit(
-                EventKind.DRAIN_DOUBTED, Severity.WARNING, record, f"{lost} will show an earlier mtime than before"
+            self.call.emit(
+                EventKind.DRAIN_DOUBTED,
+                Severity.WARNING,
+                record.subject,
+                f"{lost} will show an earlier mtime than before",
             )
         kept = (record.notes.times_kept or 0) + found.kept
         self.records.note(record.id, model.DrainNotes(times_kept=kept, times_lost=found.lost))
@@ -737,12 +722,14 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             case Finished() as step:
                 return await self._finished(record, step)
             case Halt() as halt:
-                self.emit(EventKind.DRAIN_HALTED, Severity.ERROR, record, "; ".join((halt.words, *halt.reasons)))
+                self.call.emit(
+                    EventKind.DRAIN_HALTED, Severity.ERROR, record.subject, "; ".join((halt.words, *halt.reasons))
+                )
                 return self.summary(record, halted(halt))
             case Stuck():
                 hosts = rules.silent_hosts(record, ended.snapshot)
                 end = stuck(record, rules.way_out(record, hosts) if hosts else "fix the cause")
-                self.emit(EventKind.DRAIN_HALTED, Severity.ERROR, record, end.words)
+                self.call.emit(EventKind.DRAIN_HALTED, Severity.ERROR, record.subject, end.words)
                 return self.summary(record, end)
             case _:
                 assert_never(ended.reason)
@@ -755,7 +742,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         words, hint, confirm = step.words, "", None
         if out and record.state is not model.DrainState.HANDED_OVER:
             words, hint, confirm = await self._remaining_steps(record, step.words)
-        self.emit(EventKind.DRAIN_FINISHED, Severity.INFO, record, words)
+        self.call.emit(EventKind.DRAIN_FINISHED, Severity.INFO, record.subject, words)
         end = CallEnd(ending=CallEnding.DONE if out else CallEnding.TAKEN_BACK, words=words, hint=hint)
         return replace(self.summary(record, end), confirm=confirm)
 

@@ -29,11 +29,11 @@ from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.changes import GlusterVolumeCommands
 from migrator.gluster.model import VolumeHealth, VolumeState
-from migrator.hooks.calls import HookedStep, StepHooks
+from migrator.hooks.calls import HookedStep
 from migrator.hooks.model import HookState, HookStep
 from migrator.ledger.locks import VOLUME
 from migrator.operations.call import Call
-from migrator.operations.engine import Around, Done, OperationEngine, Procedure, StepEvents, StepPorts, Stuck
+from migrator.operations.engine import Around, Done, OperationEngine, Procedure, StepEvents, Stuck
 from migrator.operations.model import Act, Finished, Halt
 from migrator.operations.run_files import CallPorts
 from migrator.scan.rules import strange_sentences
@@ -165,7 +165,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
         return self._done_before(newest) if call.request.dry_run else await self._drive(newest)
 
     async def _drive(self, record: model.Retirement) -> model.RetirementSummary:
-        ended = await OperationEngine(self).drive(record)
+        ended = await OperationEngine(self, self.call, poll_s=self.call.request.poll_s).drive(record)
         match ended.reason:
             case Finished():
                 return await self._finished(ended.record)
@@ -241,7 +241,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
             at_s=self.call.now_s(),
         )
         message = f"volume {state.volume} is about to be stopped: {describe_sum(proven)} proven to be on the target"
-        self.emit(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
+        self.call.emit(EventKind.RETIREMENT_STARTED, Severity.INFO, record.subject, message)
         try:
             return await self._drive(record)
         except _Halted as halted:
@@ -250,26 +250,8 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
     # For the engine.
 
     @property
-    def ports(self) -> StepPorts:
-        return self.call.ports
-
-    @property
     def records(self) -> "RetirementRecords":
         return self.call.ports.ledger.retirements
-
-    @property
-    def poll_s(self) -> float:
-        return self.call.request.poll_s
-
-    @property
-    def hooks(self) -> StepHooks:
-        return self.call.hooks
-
-    def shown(self, record: model.Retirement) -> str:
-        return f"volume {record.volume}"
-
-    def emit(self, kind: EventKind, severity: Severity, record: model.Retirement, message: str) -> None:
-        self.call.emit(kind, severity, record.subject, message)
 
     async def snapshot(self, record: model.Retirement) -> VolumeState:
         del record
@@ -324,7 +306,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
     # The end of the call.
 
     async def _finished(self, record: model.Retirement) -> model.RetirementSummary:
-        await self.hooks.catch_up(hooked(record), self.call.hook_facts(record.hook_facts(), state=HookState.DONE))
+        await self.call.hooks.catch_up(hooked(record), self.call.hook_facts(record.hook_facts(), state=HookState.DONE))
         if self.last_cover is None:
             return self._done_before(record)
         words = f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target"
@@ -333,7 +315,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
     def _give_up(self, record: model.Retirement, reason: str) -> None:
         self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
         message = f"volume {record.volume} stays started: {reason}"
-        self.emit(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
+        self.call.emit(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record.subject, message)
 
     async def _abort_killed(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
         """Abort an attempt that was killed before the stop. Otherwise a later manual stop would count as this attempt,
