@@ -16,7 +16,8 @@ from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
 from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
-from migrator.doctor.doctor import DoctorPorts, examine
+from migrator.doctor.call import DoctorPorts
+from migrator.doctor.doctor import examine
 from migrator.doctor.model import TuningReport
 from migrator.doctor.tuning import THIS_HOST, examine_tuning
 from migrator.doctor.view import tuning_document

@@ -1,10 +1,10 @@
 """Guards of both file systems: identity, completeness, room, places. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.events import Finding, warning
 from migrator.core.paths import is_beneath, show
-from migrator.core.units import GIB, first_of, format_count, format_size, several
+from migrator.core.units import GIB, format_count, format_size, several
 from migrator.fs.kinds.table import KINDS, PLAIN
 from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, SourceHealth, mount_of
 from migrator.gluster.model import VolumeState, volume_state
@@ -89,27 +89,39 @@ def capacity_problems(
     """
     if capacity is None:
         return ("the free space of the target is unknown",)
-    problems: list[str] = []
-    if capacity.read_only:
-        problems.append("the target is mounted read-only")
-    usable_bytes = max(capacity.free_bytes - reserve_bytes, 0)
-    if need_bytes > usable_bytes:
-        kept = f", and {format_size(reserve_bytes)} must stay free" if reserve_bytes else ""
-        problems.append(
-            f"the target lacks {format_size(need_bytes + reserve_bytes - capacity.free_bytes)}: {format_size(need_bytes)} are needed, "
-            f"{format_size(capacity.free_bytes)} are free{kept}"
-        )
-    free_inodes = capacity.free_inodes if capacity.free_inodes is not None else inodes_free_override
-    if free_inodes is None:
-        problems.append(
-            "the target's file system does not report its free inodes (statfs returns 0 of 0: unknown, not full)"
-        )
-    elif need_inodes > free_inodes:
-        problems.append(
-            f"the target lacks {several(need_inodes - free_inodes, 'inode')}: {format_count(need_inodes)} are "
-            f"needed, {format_count(free_inodes)} are free"
-        )
-    return tuple(problems)
+    problems = (
+        "the target is mounted read-only" if capacity.read_only else None,
+        bytes_problem(capacity, need_bytes, reserve_bytes),
+        inodes_problem(capacity, need_inodes, inodes_free_override),
+    )
+    return tuple(problem for problem in problems if problem is not None)
+
+
+def bytes_problem(capacity: Capacity, need_bytes: int, reserve_bytes: int) -> str | None:
+    """A sentence if the target has no room for these bytes, of which `reserve_bytes` always stay free."""
+    if need_bytes <= max(capacity.free_bytes - reserve_bytes, 0):
+        return None
+    lacking = format_size(need_bytes + reserve_bytes - capacity.free_bytes)
+    kept = f", and {format_size(reserve_bytes)} must stay free" if reserve_bytes else ""
+    return (
+        f"the target lacks {lacking}: {format_size(need_bytes)} are needed, "
+        f"{format_size(capacity.free_bytes)} are free{kept}"
+    )
+
+
+def inodes_problem(capacity: Capacity, need_inodes: int, given: int | None) -> str | None:
+    """A sentence if the target has no room for these inodes. `given` (`[target] inodes_free`) counts only if the file
+    system does not report inodes.
+    """
+    free = capacity.free_inodes if capacity.free_inodes is not None else given
+    if free is None:
+        return "the target's file system does not report its free inodes (statfs returns 0 of 0: unknown, not full)"
+    if need_inodes <= free:
+        return None
+    return (
+        f"the target lacks {several(need_inodes - free, 'inode')}: {format_count(need_inodes)} are "
+        f"needed, {format_count(free)} are free"
+    )
 
 
 def _other_filesystem(recorded: MountIdentity, current: MountIdentity, where: str) -> str:
@@ -230,84 +242,9 @@ def check_places(
     return findings
 
 
-def unusable_source(kind: str, volume: str | None, identity: MountIdentity | None) -> Finding | None:
-    """The reason why the health of the source is not queried: it is not mounted, or the mounted volume is not that of
-    site.toml.
-
-    The health of a volume does not apply to another volume or a plain directory.
-    """
-    check = "source health"
-    if identity is None:
-        return failure(check, "unknown: the source cannot be read", "fix the findings about the source's mount first")
-    if kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
-        fix = "mount the source first" + (f": volume {volume}" if volume else "")
-        return failure(check, "unknown: the source is not mounted", fix)
-    if kind != "gluster" or volume is None or identity.filesystem != _GLUSTER:
-        return None
-    mounted = mounted_volume(identity.mounted_from)
-    if mounted == volume:
-        return None
-    return failure(
-        check,
-        f"[source] volume is {volume}, but the mount is of {mounted} ({identity.mounted_from})",
-        f'put [source] volume = "{mounted}" into site.toml, or mount volume {volume}',
-    )
-
-
 def mounted_volume(mounted_from: str) -> str:
     """`gl1:/vol1/below` is volume `vol1`."""
     return mounted_from.rpartition(":")[2].strip("/").partition("/")[0]
-
-
-def check_user_map(users: Mapping[bytes, str], trees: Collection[bytes], unknown: Collection[str]) -> Iterator[Finding]:
-    """Rows of the user map without effect: with trees that are no user trees, and with `unknown` users."""
-    fix = "correct or remove these lines of [users] map; its columns are `tree` (below the source's mount) and `user`"
-    if lost := sorted(set(users) - set(trees)):
-        named = first_of(list(map(show, lost)), 3)
-        yield warning("users map", f"the map names {several(len(lost), 'tree')} that no glob matches: {named}", fix)
-    if unknown:
-        named = first_of([show(one.encode("utf-8", "surrogateescape")) for one in sorted(unknown)], 3)
-        yield warning(
-            "users map", f"the map names {several(len(unknown), 'user')} unknown on this machine: {named}", fix
-        )
-
-
-def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, trees: int) -> list[Finding]:
-    """Whether every glob of [users] trees matches a directory, and the matches are valid user trees. Otherwise
-    `problem` and `fix` describe the failure; they are empty if there is none. `trees` is the number of user trees.
-    """
-    check = "user trees"
-    findings = [
-        failure(
-            check,
-            f"[users] trees: {glob!r} matches no directory of the source",
-            "correct it in site.toml: globs are relative to the source's mount, as in `home/*`; or remove it",
-        )
-        for glob, count in matches
-        if count == 0
-    ]
-    if findings:
-        return findings
-    if problem:
-        return [failure(check, problem, fix)]
-    return [ok(check, f"{several(trees, 'user tree')}")]
-
-
-def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collection[bytes]) -> Finding | None:
-    """Whether the latest catalog, from which plans are made, has the user trees that [users] gives now."""
-    lacking, gone = sorted(set(now) - set(scanned)), sorted(set(scanned) - set(now))
-    if not lacking and not gone:
-        return None
-    differences = [
-        f"{words} {first_of(list(map(show, paths)), 3)}"
-        for words, paths in (("it has not", lacking), ("it has besides", gone))
-        if paths
-    ]
-    return warning(
-        "user trees",
-        f"catalog {catalog} was made with other user trees than [users] gives now: {'; '.join(differences)}",
-        "run `migrator scan`: a plan takes the trees of its catalog",
-    )
 
 
 # How much a user tree may lose.

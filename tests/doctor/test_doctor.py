@@ -23,7 +23,9 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.rules_states import FROZEN_CHECK
-from migrator.doctor.doctor import DoctorPorts, examine, examine_hosts, examine_slurm
+from migrator.doctor.call import DoctorPorts
+from migrator.doctor.doctor import examine
+from migrator.doctor.hosts import examine_hosts, examine_slurm
 from migrator.fs.beneath import read_mounts
 from migrator.fs.model import SENTINEL_NAME, MountIdentity
 from migrator.fs.reading import PosixSource

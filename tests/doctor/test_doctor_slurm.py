@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from migrator.core.events import Finding, FindingStatus
-from migrator.doctor.doctor import examine_slurm
+from migrator.doctor.hosts import examine_slurm
 from migrator.hosts.process import LocalProcesses
 from migrator.site.config import SlurmSection
 from tests.support.slurm import Slurm

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.units import GIB
-from migrator.doctor import rules
-from migrator.doctor.rules import HostState, check_brick_hosts, check_host, check_host_clocks
+from migrator.doctor import rules, rules_machine
+from migrator.doctor.rules_hosts import HostState, check_brick_hosts, check_host, check_host_clocks
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, MountIdentity, SourceHealth, TargetCapabilities
 from migrator.gluster.model import VolumeHealth
@@ -134,15 +134,15 @@ def test_the_state_directory(
     directory: bytes, filesystem: str | None, free_bytes: int | None, status: FindingStatus
 ) -> None:
     roots = (("source", b"/mnt/source"), ("target", b"/mnt/target"))
-    found = rules.check_state_directory(directory, filesystem=filesystem, free_bytes=free_bytes, roots=roots)
+    found = rules_machine.check_state_directory(directory, filesystem=filesystem, free_bytes=free_bytes, roots=roots)
     assert statuses(found) == {"state directory": status}
 
 
 def test_the_clock() -> None:
-    assert rules.check_clock(1_800_000_000, None).status is FindingStatus.OK
-    assert rules.check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
-    assert rules.check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
-    assert rules.check_clock(86_400, None).status is FindingStatus.FAILURE
+    assert rules_machine.check_clock(1_800_000_000, None).status is FindingStatus.OK
+    assert rules_machine.check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
+    assert rules_machine.check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
+    assert rules_machine.check_clock(86_400, None).status is FindingStatus.FAILURE
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -214,7 +214,7 @@ def test_findings_of_a_host(sight: HostState, status: FindingStatus, words: str)
     [("4.18.0-553.el8_10.x86_64", FAILURE), ("5.2.21", FAILURE), ("5.3.0-1-amd64", OK), ("6.1.0", OK), ("10.0", OK)],
 )
 def test_the_kernel_of_this_machine(release: str, status: FindingStatus) -> None:
-    assert rules.check_kernel(release).status is status
+    assert rules_machine.check_kernel(release).status is status
 
 
 def test_a_fit_host_shows_what_it_is() -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from migrator.core.errors import UsageError
 from migrator.core.events import FindingStatus
+from migrator.doctor import rules as doctor_rules
 from migrator.fs.model import Mount, MountIdentity
 from migrator.site import rules_guards as site_rules_guards
 from migrator.site.init import draft_site
@@ -56,15 +57,15 @@ def test_directories_of_the_program_lie_on_neither_side(key: str, directory: byt
 def test_a_source_that_is_not_what_site_toml_says(
     kind: str, volume: str | None, mounted: MountIdentity | None, message: str | None, fix: str | None
 ) -> None:
-    finding = site_rules_guards.unusable_source(kind, volume, mounted)
+    finding = doctor_rules.unusable_source(kind, volume, mounted)
     assert (finding and finding.message) == message
     assert finding is None or finding.status is FindingStatus.FAILURE
     assert fix is None or (finding is not None and finding.fix == fix)
 
 
 def test_a_catalog_of_other_trees_is_told() -> None:
-    assert site_rules_guards.check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
-    finding = site_rules_guards.check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
+    assert doctor_rules.check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
+    finding = doctor_rules.check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
     assert finding is not None
     assert finding.message.endswith("it has not b, d, e, and 1 more; it has besides gone")
     assert "migrator scan" in finding.fix
