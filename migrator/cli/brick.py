@@ -16,14 +16,19 @@ from migrator import app
 from migrator.app.bricks import addition_ports, drain_ports, host_versions, open_volume, retirement_ports
 from migrator.bricks.add.add import add_bricks, forget_addition
 from migrator.bricks.add.model import AdditionRequest, AdditionSide, Wish
+from migrator.bricks.add.view import addition_document
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.model import DrainRequest
+from migrator.bricks.drain.view import drain_document
 from migrator.bricks.list import list_bricks
-from migrator.bricks.model import BrickListing, BrickRequest, CallSummary
+from migrator.bricks.model import BrickListing, BrickRequest
 from migrator.bricks.moves import BRICKS_LOCK
 from migrator.bricks.retire.model import RetireRequest
 from migrator.bricks.retire.retire import retire_volume
+from migrator.bricks.retire.view import retirement_document
 from migrator.bricks.status import read_bricks
+from migrator.bricks.view import brick_document
+from migrator.bricks.view_status import brick_standings_document
 from migrator.cli.call import open_site, open_wiring, present, run_stage, run_to_end, verb
 from migrator.cli.completion import complete_bricks, complete_users
 from migrator.cli.global_options import GlobalOptions
@@ -31,6 +36,7 @@ from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
 from migrator.gluster.volume import GlusterSource
 from migrator.operations.run_files import CallPorts
+from migrator.render.document import Document
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
 Request = TypeVar("Request", bound=BrickRequest | RetireRequest)
 Ports = TypeVar("Ports", bound=CallPorts)
+Summary = TypeVar("Summary")
 
 # --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
@@ -82,7 +89,7 @@ def list_command(global_options: GlobalOptions, user: str | None) -> ExitCode:
                 )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")
-    return present(global_options, listing, "bricks.view:brick_document")
+    return present(global_options, listing, brick_document)
 
 
 @brick.command("drain")
@@ -145,7 +152,7 @@ def stop_command(global_options: GlobalOptions, *, bricks: Sequence[str], dry_ru
 def status_command(global_options: GlobalOptions) -> ExitCode:
     """Show the progress of drains and additions from the ledger, also if glusterd is down."""
     with open_wiring(global_options).ledger(read_only=True) as ledger:
-        return present(global_options, read_bricks(ledger), "bricks.view_status:brick_standings_document")
+        return present(global_options, read_bricks(ledger), brick_standings_document)
 
 
 def _drain(global_options: GlobalOptions, request: DrainRequest, *, back: bool) -> ExitCode:
@@ -157,7 +164,7 @@ def _drain(global_options: GlobalOptions, request: DrainRequest, *, back: bool) 
         request,
         drain_ports,
         entry=stop_drain if back else drain_bricks,
-        document="bricks.drain.view:drain_document",
+        document=drain_document,
     )
 
 
@@ -167,8 +174,8 @@ def _run(
     request: Request,
     opened: Callable[[app.Wiring, GlusterSource, "MigrationLedger", Progress], AbstractAsyncContextManager[Ports]],
     *,
-    entry: Callable[[Request, Ports], Coroutine[Any, Any, CallSummary]],
-    document: str,
+    entry: Callable[[Request, Ports], Coroutine[Any, Any, Summary]],
+    document: Callable[[Summary], Document],
 ) -> ExitCode:
     """Call the entry of a verb with its ports, and show the summary."""
     wiring = app.Wiring(site)
@@ -246,9 +253,7 @@ def add_command(
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )
-    return _run(
-        global_options, site, request, addition_ports, entry=add_bricks, document="bricks.add.view:addition_document"
-    )
+    return _run(global_options, site, request, addition_ports, entry=add_bricks, document=addition_document)
 
 
 @brick.command("forget")
@@ -265,7 +270,7 @@ def forget_command(global_options: GlobalOptions, *, bricks: Sequence[str], side
     wiring = open_wiring(global_options)
     with wiring.ledger() as ledger, wiring.locks().hold("brick forget", BRICKS_LOCK):
         forget_addition(bricks, AdditionSide(side), ledger, accept_hooks=accept_hooks, at_s=wiring.clock.now_s())
-        return present(global_options, read_bricks(ledger), "bricks.view_status:brick_standings_document")
+        return present(global_options, read_bricks(ledger), brick_standings_document)
 
 
 # --- `brick retire`
@@ -289,5 +294,5 @@ def retire_command(global_options: GlobalOptions, *, dry_run: bool, confirm: str
         request,
         retirement_ports,
         entry=retire_volume,
-        document="bricks.retire.view:retirement_document",
+        document=retirement_document,
     )

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from difflib import get_close_matches
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -449,17 +448,16 @@ details_option = click.option("--details", is_flag=True, help="Print all details
 
 
 def present(
-    global_options: GlobalOptions, value: Value, document_of: "Callable[[Value], Document] | str", *, more: str = ""
+    global_options: GlobalOptions, value: Value, document_of: "Callable[[Value], Document]", *, more: str = ""
 ) -> ExitCode:
     """Print a result on standard output as JSON or as its document, and return its exit code. With `more`, the command
-    that shows the rest, only the first page of the document. A view named as `module:function` is loaded only if
-    needed.
+    that shows the rest, only the first page of the document.
     """
     code: ExitCode = getattr(value, "exit_code", ExitCode.DONE)
     if global_options.as_json:
         click.echo(to_json(value), nl=False)
         return code
-    document = _view(document_of)(value)
+    document = document_of(value)
     if more:
         from migrator.render.document import first_page  # noqa: PLC0415
 
@@ -469,18 +467,14 @@ def present(
 
 
 def present_all(
-    global_options: GlobalOptions, values: Sequence[Value], document_of: "Callable[[Value], Document] | str"
+    global_options: GlobalOptions, values: Sequence[Value], document_of: "Callable[[Value], Document]"
 ) -> None:
     """Print several results: one JSON list, or their documents one below the other. `document_of` as for `present`."""
     if global_options.as_json:
         click.echo(to_json(values), nl=False)
         return
     for value in values:
-        _print(global_options, _view(document_of)(value))
-
-
-def _view(document_of: "Callable[[Value], Document] | str") -> "Callable[[Value], Document]":
-    return resolve_name(f"migrator.{document_of}") if isinstance(document_of, str) else document_of
+        _print(global_options, document_of(value))
 
 
 def _print(global_options: GlobalOptions, document: "Document") -> None:

@@ -23,6 +23,7 @@ from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.errors import ExitCode
 from migrator.cutover.cutover import move_users
 from migrator.cutover.model_calls import CutoverRequest, CutoverSummary
+from migrator.cutover.view import moving_document
 from migrator.fs.model import DigestPolicy
 from migrator.transfer.bases import active_plan
 
@@ -119,4 +120,4 @@ def _move(
         dry_run=dry_run,
         outcomes=tuple(outcome for one in summaries for outcome in one.outcomes),
     )
-    return present(global_options, whole, "cutover.view:moving_document")
+    return present(global_options, whole, moving_document)

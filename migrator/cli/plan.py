@@ -33,6 +33,7 @@ from migrator.plan.plan import (
 from migrator.plan.rules_what_if import AskedSizes, size_up
 from migrator.plan.schedule.schedule import PlanScheduling
 from migrator.plan.usage import keep_usage, read_usage
+from migrator.plan.view import limits_document, sizing_document, usage_document
 from migrator.site.quantities import parse_rate, parse_size
 from migrator.transfer.bases import active_plan
 
@@ -111,7 +112,7 @@ def plan_command(
         wiring = open_wiring(global_options)
         ranking = read_usage(usage, Order(order), now_s=wiring.clock.now_s())
         keep_usage(ranking, wiring.site.site.state_dir)
-        return present(global_options, ranking, "plan.view:usage_document")
+        return present(global_options, ranking, usage_document)
     if quotas:
         return _show_limits(global_options, confirm=confirm)
     if confirm:
@@ -189,7 +190,7 @@ def _size_up(global_options: GlobalOptions, text: str) -> ExitCode:
     wiring = open_wiring(global_options)
     asked = parse_what_if(text, streams=wiring.site.transfer.jobs)
     with wiring.ledger(read_only=True) as ledger:
-        return present(global_options, size_up(asked, ledger.samples.measured_cost()), "plan.view:sizing_document")
+        return present(global_options, size_up(asked, ledger.samples.measured_cost()), sizing_document)
 
 
 def parse_what_if(text: str, *, streams: int) -> AskedSizes:
@@ -228,9 +229,7 @@ def _show_limits(global_options: GlobalOptions, *, confirm: bool) -> ExitCode:
         active_plan(ledger)
         plans = [wiring.plan(ledger, name) for name in ledger.plans.activated()]
         work = recreate_limits(ledger, plans, storage, confirm=confirm)
-        return present(
-            global_options, run_to_end(work, when_interrupted="run the command again"), "plan.view:limits_document"
-        )
+        return present(global_options, run_to_end(work, when_interrupted="run the command again"), limits_document)
 
 
 def _activate(global_options: GlobalOptions, name: str, *, details: bool) -> None:

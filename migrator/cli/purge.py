@@ -15,6 +15,7 @@ from migrator.core.errors import ExitCode
 from migrator.purge.call import PurgePorts
 from migrator.purge.model import PurgeRequest, PurgeSummary
 from migrator.purge.purge import purge
+from migrator.purge.view import purge_document
 from migrator.transfer.bases import active_plan
 
 
@@ -71,4 +72,4 @@ def purge_command(
                 return work if dry_run else beside_probes(wiring, ledger, work)
 
             summary = run_stage(wiring, partial(purge_ports, wiring, source, target, ledger), stage)
-    return present(global_options, summary, "purge.view:purge_document")
+    return present(global_options, summary, purge_document)

@@ -20,6 +20,7 @@ from migrator.reap import archive, restore
 from migrator.reap.listing import list_reaped, release, write_policy
 from migrator.reap.model import ArchiveLimits, TreeArchived
 from migrator.reap.robinhood import read_policy
+from migrator.reap.view import archived_document, reap_report_document, released_document, restored_document
 from migrator.render.progress import open_progress
 from migrator.render.text import to_json
 from migrator.site.guards import current_identity
@@ -90,7 +91,7 @@ def list_command(
         )
     if out is not None:
         write_texts(out, report)
-    return call.present(global_options, report, "reap.view:reap_report_document")
+    return call.present(global_options, report, reap_report_document)
 
 
 @reap.command("policy")
@@ -156,7 +157,7 @@ def release_command(
             ledger=ledger,
             now_s=wiring.clock.now_s(),
         )
-    return call.present(global_options, released, "reap.view:released_document")
+    return call.present(global_options, released, released_document)
 
 
 def _trees_of(
@@ -201,7 +202,7 @@ def archive_command(
             with locks, wiring.source() as source, wiring.target(ledger.site.read()) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
-    call.present(global_options, done, "reap.view:archived_document")
+    call.present(global_options, done, archived_document)
     return archive.exit_code(done)
 
 
@@ -253,5 +254,5 @@ def restore_command(
             beside_probes(wiring, ledger, restore.restore(request, world)),
             when_interrupted="restored files stay; the same command restores the rest",
         )
-    call.present(global_options, done, "reap.view:restored_document")
+    call.present(global_options, done, restored_document)
     return restore.exit_code(done)

@@ -17,11 +17,13 @@ from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.site import SiteHosts
+from migrator.report.view_records import run_document
 from migrator.site.model import DRIVERS
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.model import GoverningFacts, Limits, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 from migrator.transfer.tuning import Tuning
+from migrator.transfer.view import governing_document
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
@@ -117,9 +119,9 @@ def run_command(
         summary = call.run_shown(wiring, work)
     except RunStopped as stopped:
         if not global_options.as_json:
-            call.present(global_options, stopped.summary, "report.view_records:run_document")
+            call.present(global_options, stopped.summary, run_document)
         raise
-    return call.present(global_options, summary, "report.view_records:run_document")
+    return call.present(global_options, summary, run_document)
 
 
 def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
@@ -206,4 +208,4 @@ def _tune(
             holders=wiring.locks().holders,
         )
         shown = act(tuning)
-    return call.present(global_options, shown, "transfer.view:governing_document")
+    return call.present(global_options, shown, governing_document)

@@ -13,6 +13,7 @@ from migrator.cli.call import open_wiring, present, run_to_end, verb
 from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode
 from migrator.render.progress import open_progress
+from migrator.report.view_records import catalog_document
 from migrator.scan.scan import scan
 
 
@@ -60,5 +61,5 @@ def scan_command(global_options: GlobalOptions, via: str | None, jobs: int, rest
     """Scan the source into a new catalog; a killed scan of the mount is resumed."""
     wiring = open_wiring(global_options)
     record = scan_source(wiring, via=via, jobs=jobs, restart=restart, resumed_by="scan")
-    present(global_options, record, "report.view_records:catalog_document")
+    present(global_options, record, catalog_document)
     return ExitCode.DONE if record.whole else ExitCode.ATTENTION

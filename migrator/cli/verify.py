@@ -26,6 +26,7 @@ from migrator.plan.layout import layout_problems
 from migrator.plan.limits import limit_problems
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
+from migrator.report.view_records import verification_document
 from migrator.transfer.bases import active_plan, newest_cutovers
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def verify_command(
         return records
 
     records = call.run_shown(wiring, verified, when_interrupted="run the command again: it compares this batch anew")
-    call.present_all(global_options, records, "report.view_records:verification_document")
+    call.present_all(global_options, records, verification_document)
     return max((record.exit_code for record in records), default=ExitCode.DONE)
 
 

@@ -76,7 +76,7 @@ def test_acls_of_the_source() -> None:
         (replace(ROOM, read_only=True), None, {"target mount": "failure", "target bytes": "ok", "target inodes": "ok"}),
         (replace(ROOM, free_bytes=GIB), None, {"target bytes": "failure", "target inodes": "ok"}),
         (replace(ROOM, free_inodes=0), None, {"target bytes": "ok", "target inodes": "failure"}),
-        (replace(ROOM, total_inodes=None, free_inodes=None), None, {"target bytes": "ok", "target inodes": "warning"}),
+        (replace(ROOM, total_inodes=None, free_inodes=None), None, {"target bytes": "ok", "target inodes": "failure"}),
         (replace(ROOM, total_inodes=None, free_inodes=None), 10**8, {"target bytes": "ok", "target inodes": "ok"}),
         (None, 10**8, {"target room": "failure"}),
     ],
