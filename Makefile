@@ -45,6 +45,7 @@ docs: venv
 	$(PYTHON_OF_VENV) tools/reference_pages.py
 	$(PYTHON_OF_VENV) tools/sample_plan.py
 	$(PYTHON_OF_VENV) -m tools.json_schemas
+	$(PYTHON_OF_VENV) -m tools.json_reference
 
 manual: venv
 	$(PYTHON_OF_VENV) tools/manual_site.py build/manual

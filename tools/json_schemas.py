@@ -1,13 +1,17 @@
 """Write docs/schemas/ anew: one JSON Schema (2020-12) for the `--json` document of each verb: `make docs`.
 
-The types are those that verbs print; `render/text.py: plain` is how they become JSON.
+The types are those that verbs print; `render/text.py: plain` is how they become JSON. The docstring of a field or property
+is the description of its key.
 """
 
 import json
+import re
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +25,7 @@ from migrator.bricks.model import BrickListing
 from migrator.bricks.retire.model import RetirementSummary
 from migrator.bricks.status import BrickStandings
 from migrator.catalog.model import CatalogRecord, VerificationRecord
+from migrator.core.descriptions import descriptions
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.events import Finding
 from migrator.cutover.model_announce import AnnounceSummary, RecordedBackup
@@ -45,7 +50,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class ErrorWords(Struct):
-    """An error: what happened, the usual cause, the next step; the latter two may be empty."""
+    """An error."""
 
     message: str
     cause: str
@@ -56,19 +61,22 @@ class ErrorDocument(Struct):
     """Printed instead of the result by a verb that failed."""
 
     error: ErrorWords
+    """The error."""
     exit_code: ExitCode
 
 
 class PolicyText(Struct):
-    """A policy in the form of the other program."""
+    """A policy in the form of the other program: `reap policy`."""
 
     text: str
+    """The policy."""
 
 
 class LabRemoved(Struct):
-    """Whether there was a lab to remove."""
+    """The result of `lab down`."""
 
     removed: bool
+    """There was a lab to remove."""
 
 
 DOCUMENTS: dict[str, Any] = {
@@ -92,8 +100,6 @@ DOCUMENTS: dict[str, Any] = {
     "cutover": CutoverSummary,
     "rollback": CutoverSummary,
     "purge": PurgeSummary,
-    "status": MigrationStatus,
-    "report": ReportFacts,
     "metrics": tuple[MetricFamily, ...],
     "serve": Listening,
     "brick list": BrickListing,
@@ -107,11 +113,83 @@ DOCUMENTS: dict[str, Any] = {
     "bench list": bench.BenchmarkListing,
     "bench compare": tuple[SuiteComparison, ...],
     "bench clean": bench.Cleaning,
+    "status": MigrationStatus,
+    "report": ReportFacts,
     "lab up": LabState,
     "lab down": LabRemoved,
     "lab churn": ChurnSummary,
 }
-"""The result of each verb, by its words."""
+"""The result of each verb, by its words. docs/json.md has this order, and explains a type at the first verb that prints it."""
+
+
+COMMON_KEYS: dict[str, str] = {
+    "attempt": "Number of the attempt for the same subject, from 1.",
+    "batch": "Number of the batch.",
+    "brick": "The brick, as `host:/path`.",
+    "bricks": "The bricks, as `host:/path`.",
+    "cause": "The usual cause, for people; may be empty.",
+    "directories": "Number of directories.",
+    "dry_run": "The command was a dry run, and changed nothing.",
+    "examples": "The first of a longer list.",
+    "exit_code": "Exit code of the command.",
+    "failure": "Reason of the last failure, for people.",
+    "files": "Number of files: of all paths except directories.",
+    "finished_at_s": "When it ended; null: not yet.",
+    "free_bytes": "Bytes that are free.",
+    "free_inodes": "Inodes that are free.",
+    "hint": "The next step, for people; may be empty.",
+    "host": "Name of the host.",
+    "id": "Number of the record.",
+    "message": "What happened, for people.",
+    "path": "The path, relative to the root of the source.",
+    "plan": "Name of the plan.",
+    "reason": "The reason, for people.",
+    "reasons": "The reasons, for people.",
+    "since_s": "When it reached its state.",
+    "size_bytes": "Bytes to copy of the files: holes do not count.",
+    "started_at_s": "When it began.",
+    "total_bytes": "Bytes in all.",
+    "total_inodes": "Inodes in all.",
+    "tree": "The user tree: its path, or path and user.",
+    "user": "Name of the user.",
+    "volume": "Name of the Gluster volume.",
+    "whole": "Everything was read without error.",
+    "words": "The result or the reason, for people.",
+}
+"""The meaning of keys whose fields have no docstring."""
+
+
+def description(kind: type, name: str) -> str:
+    """The docstring of a field, property or member, of its class or of a base; empty if it has none."""
+    ours = (one for one in kind.__mro__ if one.__module__.startswith(_OURS))
+    found = (_descriptions(one.__module__).get(f"{one.__name__}.{name}") for one in ours)
+    return next((in_json(text) for text in found if text), "")
+
+
+def _meaning(kind: type[Struct], name: str) -> str:
+    if text := description(kind, name) or COMMON_KEYS.get(name):
+        return in_json(text)
+    raise TypeError(f"{kind.__name__}.{name} has no docstring, and is no common key")
+
+
+def summary(kind: type) -> str:
+    """The docstring of a struct or enumeration. Further paragraphs of a struct are for those who read its code."""
+    text = in_json(_descriptions(kind.__module__)[kind.__name__])
+    return text.partition("\n\n")[0] if issubclass(kind, Struct) else text
+
+
+def in_json(text: str) -> str:
+    """A docstring with the literals of JSON."""
+    return re.sub(r"\b(None|True|False)\b", lambda found: _LITERALS[found[1]], text)
+
+
+_OURS = ("migrator.", "tools.", "__main__")
+_LITERALS = {"None": "null", "True": "true", "False": "false"}
+
+
+@cache
+def _descriptions(module: str) -> Mapping[str, str]:
+    return descriptions(sys.modules[module])
 
 
 def render_schemas() -> dict[str, str]:
@@ -186,18 +264,22 @@ def _form(kind: Any, known: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
             raise TypeError(f"{kind} has the name of {first}: each name in a document stands for one type")
         if kind.__name__ not in known:
             known[kind.__name__] = {}  # a struct may contain itself
-            fields = _fields(kind)
+            fields = keys(kind)
             known[kind.__name__] = {
                 "type": "object",
-                "properties": {name: _form(of, known) for name, of in sorted(fields.items())},
+                "description": summary(kind),
+                "properties": {
+                    name: {"description": _meaning(kind, name), **_form(of, known)}
+                    for name, of in sorted(fields.items())
+                },
                 "required": sorted(fields),
             }
         return {"$ref": f"#/$defs/{kind.__name__}"}
     raise TypeError(f"{kind} has no schema")
 
 
-def _fields(kind: type[Struct]) -> dict[str, Any]:
-    """The types of the fields and properties of a struct: both are keys of its object."""
+def keys(kind: type[Struct]) -> dict[str, Any]:
+    """The types of the fields and properties of a struct by their names: both are keys of its object."""
     fields = typing.get_type_hints(kind)
     found = {name: fields[name] for name in kind.__struct_fields__}
     for name in dir(kind):
@@ -205,7 +287,13 @@ def _fields(kind: type[Struct]) -> dict[str, Any]:
         if not name.startswith("_") and isinstance(one, property):
             found[name] = typing.get_type_hints(one.fget)["return"]
     given = _parameters(kind)
-    return {name: given.get(of, of) for name, of in found.items()}
+    return {name: _filled(of, given) for name, of in found.items()}
+
+
+def _filled(kind: Any, given: Mapping[object, Any]) -> Any:  # noqa: ANN401 - types
+    """The type with its parameters replaced."""
+    parameters = getattr(kind, "__parameters__", ())
+    return kind[tuple(given.get(one, one) for one in parameters)] if parameters else given.get(kind, kind)
 
 
 def _parameters(kind: type[Struct]) -> dict[object, Any]:

@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from migrator.cli.main import Verbs, main
+from migrator.core.descriptions import descriptions
 from migrator.core.errors import EXIT_CODE_MEANINGS
 from migrator.report.rules_metrics import CATALOGUE
+from migrator.site import config
 from migrator.site.config import SECTIONS, Key
-from migrator.site.render import descriptions, split_example
+from migrator.site.render import split_example
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -24,7 +26,7 @@ _WITH_EXAMPLES = ("text", "list of texts")
 
 def render_reference() -> str:
     """docs/configuration.md."""
-    texts = descriptions()
+    texts = descriptions(config)
     forms = dict.fromkeys(key.form for section in SECTIONS for key in section.keys)
     lines = [
         "# site.toml",

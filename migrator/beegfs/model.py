@@ -39,21 +39,28 @@ class CapacityPool(StrEnum):
 
 
 class StorageTarget(Struct, frozen=True, kw_only=True):
-    """A storage or metadata target. None means unknown. `answers` is False if its server did not answer a question;
-    `last_contact_s` is the time since its last contact with the management service; `storage_pool` is the number of
-    its pool.
-    """
+    """A storage or metadata target. None means unknown."""
 
     kind: TargetKind
+    """What the target stores."""
     number: int
+    """Its number in BeeGFS."""
     name: str
+    """Its name."""
     node: str
+    """Name of its server."""
     reachability: Reachability | None
+    """Whether the management service receives its heartbeats."""
     consistency: Consistency | None
+    """Whether its content can be trusted."""
     pool: CapacityPool | None = None
+    """The pool by free space that it is in."""
     storage_pool: int | None = None
+    """Number of its storage pool."""
     last_contact_s: float | None = None
+    """Time since its last contact with the management service."""
     answers: bool | None = None
+    """False if its server did not answer a question."""
     total_bytes: int | None = None
     free_bytes: int | None = None
     total_inodes: int | None = None
@@ -61,7 +68,7 @@ class StorageTarget(Struct, frozen=True, kw_only=True):
 
     @property
     def percent_free(self) -> float | None:
-        """The free share of its bytes."""
+        """Percentage of its bytes that are free."""
         return None if self.free_bytes is None or not self.total_bytes else 100.0 * self.free_bytes / self.total_bytes
 
     @property
@@ -118,17 +125,24 @@ class MetadataForecast(Struct, frozen=True, kw_only=True):
     """The inodes that a plan is expected to take on one metadata target, and those that are free there."""
 
     name: str
+    """The target's name."""
     node: str
+    """The metadata server's name."""
     free_inodes: int
+    """Inodes that are free now."""
     expected_inodes: int
+    """Inodes that the plan is expected to take."""
 
 
 class StorageSample(Struct, frozen=True, kw_only=True):
-    """The targets at one time; the newest of each day is kept. `day` counts from the epoch."""
+    """The targets at one time. The newest sample of each day is kept."""
 
     day: int
+    """Days since 1970-01-01."""
     at_s: float
+    """When the sample was taken."""
     targets: tuple[StorageTarget, ...]
+    """All storage and metadata targets."""
 
 
 # Quotas: a user's usage and limits on the target.
@@ -156,8 +170,8 @@ class UserQuota(Struct, frozen=True, kw_only=True):
 
 
 class LimitState(StrEnum):
-    """An owner's limit on the target. `LATER`: trees of the owner are not cut over yet. `USED_UP`: it is not set, since
-    the owner could then write nothing.
+    """An owner's limit on the target. `at the cutover`: trees of the owner are not cut over yet. `used up`: it is not set,
+    since the owner could then write nothing.
     """
 
     SET = "set"
@@ -172,24 +186,31 @@ class OwnerLimit(Struct, frozen=True, kw_only=True):
     """A limit of bytes of one owner on the target, which stands for the limits of the source on these user trees."""
 
     uid: int
+    """The owner."""
     size_bytes: int
+    """The limit."""
     trees: tuple[bytes, ...]
+    """The user trees that had a limit on the source."""
 
 
 class LostLimit(Struct, frozen=True, kw_only=True):
     """A limit of a directory of the source for which no owner's limit can stand."""
 
     directory: bytes
+    """A directory of the source that has the limit."""
     size_bytes: int
+    """The limit."""
     reason: str
+    """Why no owner's limit can stand for it."""
 
 
 class TreeOwner(Struct, frozen=True, kw_only=True):
-    """The files of one owner in one user tree of the source. Only files with content count, each inode once; of a
-    sparse file, only the allocated bytes count.
-    """
+    """The files of one owner in one user tree of the source. Only files with content count, each inode once."""
 
     tree: bytes
     uid: int
+    """The owner."""
     size_bytes: int
+    """Bytes of these files; only the allocated bytes of a sparse file."""
     files: int
+    """Number of files with content."""

@@ -42,65 +42,80 @@ class FigureUnit(StrEnum):
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """One published test: `figures` by system as printed, in the unit of the step (rates in MB/s); several are
-    repeated runs. `work` describes the test, at scale 1; `hosts` is the number of concurrent clients.
-    """
+    """A published test (docs/bench.md)."""
 
     publication: str
+    """Letter of the publication."""
     work: str
+    """The test, at scale 1."""
     figures: Mapping[str, str]
+    """The figures as printed, by system, in the unit of the step (rates in MB/s). Several figures are repeated runs."""
     hosts: int = 1
+    """Number of clients that worked together."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """Commands (`lanes`) that start together in the work directory of every host, measured as a whole.
-
-    Without a `unit` the step only prepares, and has no name. A command that starts with `@` is a function of the
-    script for hosts. `size_bytes` is moved by all lanes of one host. `synced`: the time includes the sync to the
-    disks. `programs` must be on the host, or the step is left out. `warm` runs each program once after the caches
-    were dropped and before the step, so that loading it is not measured. `fio`: the output is a report of fio.
-    """
+    """Commands that start together in the work directory of every host, measured as a whole."""
 
     name: str
+    """Its name; empty if the step only prepares."""
     title: str
+    """Its name for people."""
     lanes: tuple[tuple[str, ...], ...]
+    """The commands. One that begins with `@` is a function of the script that runs on the hosts."""
     unit: FigureUnit | None = None
+    """The unit of its figures; None: the step only prepares."""
     size_bytes: int = 0
+    """Bytes that all commands of one host move."""
     synced: bool = False
+    """The time includes writing to the disks."""
     programs: tuple[str, ...] = ()
+    """Programs that a host needs; otherwise the step is left out."""
     warm: tuple[str, ...] = ()
+    """A command that loads these programs after the caches were dropped, and is not measured."""
     fio: bool = False
+    """The output is a report of fio."""
     published: tuple[Reference, ...] = ()
+    """Published tests of this step."""
 
     @property
     def is_check(self) -> bool:
-        """Whether it checks what several hosts see of each other's changes, and measures nothing else."""
+        """The step checks what several hosts see of each other's changes, and measures nothing else."""
         return self.lanes[0][0] == "@check"
 
 
 class Suite(Struct, frozen=True, kw_only=True):
-    """The steps of a suite on one file system, at a scale. `need_bytes` and `need_inodes` are the maximum need of one
-    host.
-    """
+    """The steps of a suite on one file system, at a scale."""
 
     name: SuiteName
+    """Its name."""
     title: str
+    """Its name for people."""
     scale: float
+    """Factor of all sizes."""
     sizes: str
+    """The sizes in words."""
     steps: tuple[Step, ...]
+    """Its steps."""
     need_bytes: int
+    """Maximum number of bytes that one host needs."""
     need_inodes: int
+    """Maximum number of inodes that one host needs."""
 
 
 class MeasuredFileSystem(Struct, frozen=True, kw_only=True):
-    """A measured file system: `label` is `source`, `target` or the path; `root` is the directory on every host."""
+    """A measured file system."""
 
     label: str
+    """`source`, `target`, or a path."""
     root: bytes
+    """The directory in which it is measured, on every host."""
     filesystem: str = ""
+    """Its type."""
 
     @property
     def shown(self) -> str:
+        """The file system for people."""
         path = show(self.root)
         return path if self.label == path else f"{self.label} ({path})"
 
@@ -126,24 +141,35 @@ class BenchmarkState(StrEnum):
 
 
 class BenchmarkRecord(Struct, frozen=True, kw_only=True):
-    """One suite, run on file systems in turn. Its processes carry the `token`."""
+    """One suite, run on file systems in turn."""
 
     id: int
+    """Its number, for `bench compare`."""
     suite: SuiteName
+    """The suite."""
     scale: float
+    """Factor of all sizes."""
     seed: int
+    """Seed of random content and order."""
     runs: int
+    """Number of runs of each step on each file system."""
     places: tuple[MeasuredFileSystem, ...]
+    """The measured file systems."""
     hosts: tuple[str, ...]
+    """The hosts that worked together."""
     token: str
+    """Mark of its processes in their environment."""
     state: BenchmarkState
+    """Whether it has ended, and how."""
     started_at_s: float
     ended_at_s: float | None = None
+    """When it ended."""
     notes: tuple[str, ...] = ()
+    """Steps that were left out, or the cause of a failure."""
 
     @property
     def directory(self) -> str:
-        """Its work directory in `.migrator-bench`; the token separates those of several sites."""
+        """Name of its work directory in `.migrator-bench`; the token separates those of several sites."""
         return f"{self.token[:8]}-{self.id:06d}"
 
 
@@ -159,24 +185,33 @@ class HostRun(Struct, frozen=True, kw_only=True):
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """One measurement of one step. `value` is the mean over hosts of a time, the sum of a rate; `by_host` has the
-    parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`).
-    `load_average` is the most of any host before the run. `cold`: caches were dropped before it on every host.
-    `skew_s` is the time between the first and the last start. `evidence` is what a check saw that was late or wrong.
-    """
+    """One measurement of one step."""
 
     place: str
+    """Label of the file system."""
     run: int
+    """Number of the run, from 1."""
     step: str
+    """Name of the step."""
     unit: FigureUnit
+    """The unit of the value."""
     value: float
+    """The mean over the hosts of a time, the sum of a rate. Of a check of `consistency`: how late a change was seen."""
     by_host: Mapping[str, float]
+    """The value of each host."""
     at_s: float
+    """When the step began."""
     details: Mapping[str, float] = {}
+    """Other figures, by names that end in the unit (`p99_ms`). Of a check of `consistency`: `checked`, `late`, `wrong`.
+    """
     load_average: float = 0.0
+    """Maximum load average of the hosts before the run."""
     cold: bool = True
+    """Caches were dropped on every host before the run."""
     skew_s: float = 0.0
+    """Time between the first and the last start on the hosts."""
     evidence: tuple[str, ...] = ()
+    """What a check of `consistency` saw late or wrong."""
 
 
 class BenchmarkRequest(Struct, frozen=True, kw_only=True):
@@ -196,39 +231,52 @@ class BenchmarkRequest(Struct, frozen=True, kw_only=True):
 
 
 class PlaceRoom(Struct, frozen=True, kw_only=True):
-    """The room of one file system, and the need of the largest suite on all hosts together. None: not reported."""
+    """The room of one file system, and the need of the largest suite on all hosts together."""
 
     place: MeasuredFileSystem
+    """The file system."""
     need_bytes: int
+    """Bytes that the suite needs."""
     free_bytes: int
     need_inodes: int
+    """Inodes that the suite needs."""
     free_inodes: int | None
+    """Inodes that are free; None: not reported."""
 
 
 class BenchmarkResult(Struct, frozen=True, kw_only=True):
     """One suite with all its measurements."""
 
     record: BenchmarkRecord
+    """The benchmark."""
     measurements: tuple[Measurement, ...]
+    """All its measurements."""
 
 
 class BenchmarkSummary(Struct, frozen=True, kw_only=True):
-    """The result of a call. In a dry run `suites` lacks steps that would be left out; `notes` lists these, and why a
-    real run would be refused. `removed` are work directories of killed calls.
-    """
+    """The result of `bench run`."""
 
     scale: float
+    """Factor of all sizes."""
     dry_run: bool
     room: tuple[PlaceRoom, ...]
+    """Room and need of each file system."""
     results: tuple[BenchmarkResult, ...] = ()
+    """The measurements of each suite."""
     suites: tuple[Suite, ...] = ()
+    """The suites with the steps that would run; only in a dry run."""
     removed: tuple[str, ...] = ()
+    """Work directories of killed calls that were removed."""
     notes: tuple[str, ...] = ()
+    """Steps that would be left out, and reasons to refuse a real run."""
     failures: tuple[str, ...] = ()
+    """Suites that did not finish, with the cause."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """Failed if a suite did not finish, or a check found something lost or wrong for good; attention if it was late."""
+        """1 (failed) if a suite did not finish, or a check found something lost or wrong for good; 3 (attention) if a change
+        was seen late.
+        """
         seen = [one.details for result in self.results for one in result.measurements]
         if self.failures or any(details.get("wrong") for details in seen):
             return ExitCode.FAILED
@@ -236,25 +284,28 @@ class BenchmarkSummary(Struct, frozen=True, kw_only=True):
 
 
 class Cleaning(Struct, frozen=True, kw_only=True):
-    """The result of `bench clean`: `removed` work directories; `left` are those that belong to other sites or cannot be
-    reached.
-    """
+    """The result of `bench clean`."""
 
     removed: tuple[str, ...]
+    """Work directories that were removed."""
     left: tuple[str, ...]
+    """Those that stay, because they belong to other sites or cannot be reached."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """Leftovers need attention."""
+        """3 (attention) if something was left."""
         return ExitCode.ATTENTION if self.left else ExitCode.DONE
 
 
 class BenchmarkListing(Struct, frozen=True, kw_only=True):
-    """The suites, and the recorded benchmarks, oldest first."""
+    """The suites and the recorded benchmarks: `bench list`."""
 
     scale: float
+    """The scale of the suites' sizes."""
     suites: tuple[Suite, ...]
+    """All suites."""
     benchmarks: tuple[BenchmarkRecord, ...]
+    """The recorded benchmarks, oldest first."""
 
 
 def format_scale(scale: float) -> str:

@@ -24,28 +24,35 @@ _APART_S = 0.1
 
 
 class StepFigures(Struct, frozen=True, kw_only=True):
-    """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the
-    other measurements, sums if the step is a check, which has a `verdict` and its `evidence` too.
-    """
+    """One file system's figures of a step."""
 
     label: str
+    """Label of the file system."""
     figures: Series
+    """The values of the runs."""
     load: Series
+    """Load averages of its hosts before the runs."""
     details: Mapping[str, float]
+    """Medians of the other figures; sums if the step is a check."""
     verdict: str = ""
+    """Of a check of `consistency`: a sentence."""
     evidence: tuple[str, ...] = ()
+    """Of a check of `consistency`: what it saw late or wrong."""
 
 
 class Contrast(Struct, frozen=True, kw_only=True):
     """How many times as fast `other` is as `base`: above 1, `other` is faster, in any unit."""
 
     base: str
+    """Label of one file system."""
     other: str
+    """Label of the other."""
     speed: Factor
+    """How many times as fast `other` is."""
 
     @property
     def verdict(self) -> str:
-        """A sentence on whether the ratio is beyond the noise."""
+        """A sentence: whether the ratio is beyond the noise."""
         speed = self.speed
         sentence = f"{self.other} was {format_factor(speed.factor)} times as fast as {self.base}"
         if speed.low is None or speed.high is None:
@@ -55,32 +62,47 @@ class Contrast(Struct, frozen=True, kw_only=True):
 
 
 class StepComparison(Struct, frozen=True, kw_only=True):
-    """One step on every side, with the contrasts of any two."""
+    """One step on every side, with the contrasts of each pair."""
 
     step: str
+    """Name of the step."""
     title: str
+    """Its name for people."""
     unit: FigureUnit
+    """The unit of its figures."""
     sides: tuple[StepFigures, ...]
+    """The figures of each file system."""
     contrasts: tuple[Contrast, ...]
+    """The ratios."""
     published: tuple[Reference, ...]
+    """Published tests of this step."""
 
 
 class SuiteComparison(Struct, frozen=True, kw_only=True):
-    """A suite. `benchmarks` are the numbers of the compared benchmarks; `cautions` weaken the comparison, `notes` are
-    other remarks, mainly what was left out.
-    """
+    """One suite on several file systems: `bench compare`."""
 
     suite: SuiteName
+    """The suite."""
     title: str
+    """Its name for people."""
     benchmarks: tuple[int, ...]
+    """Numbers of the compared benchmarks."""
     scale: float
+    """Factor of all sizes."""
     sizes: str
+    """The sizes in words."""
     runs: int
+    """Number of runs of each step."""
     hosts: tuple[str, ...]
+    """The hosts that worked together."""
     started_at_s: float
+    """When the first one began."""
     steps: tuple[StepComparison, ...]
+    """The comparison of each step."""
     cautions: tuple[str, ...]
+    """What weakens the comparison."""
     notes: tuple[str, ...]
+    """Other remarks, mainly steps that were left out."""
 
 
 def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:

@@ -91,12 +91,7 @@ def merged_options(
 
 
 class BrickStanding(Struct, frozen=True, kw_only=True):
-    """The progress of one attempt to drain or add bricks. None means unknown.
-
-    `moved_files` and `moved_bytes` are Gluster's counts over all its tasks; `failures` and `skipped` are those of the
-    last task. The rates are those of the last sampled half hour, and `left_s` is the time left at these rates.
-    `looked_at_s` is the time of the last poll.
-    """
+    """The progress of one attempt to drain or add bricks. None means unknown."""
 
     id: int
     volume: str
@@ -104,15 +99,27 @@ class BrickStanding(Struct, frozen=True, kw_only=True):
     attempt: int
     since_s: float
     files: int | None
+    """Of a drain: names to move, by the catalog. Of an addition: files that a rebalance inspects, those of a replica
+    set once for each copy.
+    """
     size_bytes: int | None
+    """Of a drain: bytes to move, by the catalog. Of an addition: size of all new bricks."""
     moved_files: int
+    """Files that Gluster has moved, over all its tasks."""
     moved_bytes: int
+    """Bytes that Gluster has moved, over all its tasks."""
     failures: int
+    """Files that the last task could not move."""
     skipped: int
+    """Files that the last task left in place."""
     files_per_s: float | None
+    """Pace of the last half hour."""
     bytes_per_s: float | None
+    """Pace of the last half hour."""
     left_s: float | None
+    """Time left at this pace."""
     looked_at_s: float | None
+    """When Gluster was asked last."""
     failure: str
 
 
@@ -177,18 +184,20 @@ def stuck(record: BrickOperation[Any, Any], remedy: str) -> CallEnd:
 
 
 class CallSummary(Struct, frozen=True, kw_only=True):
-    """The result of a call. `reasons` are the failed checks, or the findings of an audit."""
+    """The result of a call."""
 
     volume: str
     dry_run: bool
     ending: CallEnding
+    """How the call ended."""
     words: str
     hint: str = ""
     reasons: tuple[str, ...] = ()
+    """Failed checks, or findings of an audit."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code. A dry run that finds reasons is refused like the operation itself."""
+        """A dry run that finds reasons is refused like the operation itself."""
         return _EXIT_CODES.get(self.ending, ExitCode.DONE)
 
 
@@ -209,48 +218,64 @@ NO_ROOM_TOLD = BrickRoom()
 
 
 class BrickFacts(Struct, frozen=True, kw_only=True):
-    """One brick. `subvolume` counts from 1: the bricks of one subvolume hold the same files. `draining` is set while a
-    remove-brick is not committed. `uses` are sorted by bytes, most first, and None if the catalog does not have them.
-    """
+    """One brick."""
 
     name: str
+    """The brick, as `host:/path`."""
     host: str
     path: bytes
+    """Its directory on the host."""
     subvolume: int
+    """Number of its subvolume, from 1. Bricks of one subvolume hold the same files."""
     arbiter: bool
+    """It holds names and attributes only."""
     state: BrickState
+    """Whether its process is up."""
     draining: bool
+    """A remove-brick of it is not committed."""
     room: BrickRoom
+    """Its file system."""
     uses: tuple[BrickUse, ...] | None
+    """Its use by each user, most bytes first; None if the catalog does not have it."""
 
     @property
     def files(self) -> int | None:
-        """Files of all users."""
+        """Number of files of all users on it."""
         return None if self.uses is None else sum(use.files for use in self.uses)
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes of all users."""
+        """Bytes of all users on it."""
         return None if self.uses is None else sum(use.size_bytes for use in self.uses)
 
 
 class BrickListing(Struct, frozen=True, kw_only=True):
-    """The volume with its bricks. `gluster_version` is that of the queried host; if it is None, every fault is listed.
-    `versions` has the version of each host with bricks, None if a host does not report it; it is empty if this program
-    cannot reach the hosts. `faults` are those of all these versions. `catalog` is the source of the uses, scanned at
-    `catalog_at_s`; `notes` say what it lacks.
-    """
+    """The volume with its bricks: `brick list`."""
 
     volume: str
     volume_type: str
+    """Type of the volume, in Gluster's words."""
     started: bool
+    """The volume is started."""
     gluster_version: str | None
+    """The version of the queried host; if it is None, every fault is listed."""
     versions: Mapping[str, str | None]
+    """The version of each host with bricks; None if the host does not report it. Empty if this machine cannot reach the
+    hosts.
+    """
     faults: tuple[GlusterFault, ...]
+    """Known faults of these versions."""
     bricks: tuple[BrickFacts, ...]
+    """All bricks."""
     tasks: tuple[VolumeTask, ...]
+    """Running or uncommitted tasks of the volume."""
     peers_down: tuple[str, ...] | None
+    """Hosts that are disconnected."""
     catalog: str | None
+    """Name of the catalog that the use by users comes from."""
     catalog_at_s: float | None
+    """When that was scanned."""
     user: str | None
+    """The user that the call asked for."""
     notes: tuple[str, ...]
+    """What the catalog lacks."""

@@ -25,7 +25,9 @@ class BrickStandings(Struct, frozen=True, kw_only=True):
     """All drains and additions: the newest attempt for each set of bricks, oldest first."""
 
     drains: tuple[DrainStanding, ...]
+    """The newest attempt for each set of bricks, oldest first."""
     additions: tuple[AdditionStanding, ...]
+    """The newest attempt for each set of bricks, oldest first."""
 
 
 def read_bricks(ledger: "BrickLedger") -> BrickStandings:

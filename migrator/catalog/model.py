@@ -12,23 +12,26 @@ from migrator.fs.rules_equality import FileState
 
 
 class StrangeFiles(Struct, frozen=True, kw_only=True):
-    """Files on a brick without `trusted.gfid`: they were put there past Gluster, and are not on the volume. `files` is
-    their number (directories included), `paths` the first of them.
-    """
+    """Entries of a brick without `trusted.gfid`: they were put there past Gluster, and are not on the volume."""
 
     brick: str
     files: int
+    """Their number, directories included."""
     paths: tuple[bytes, ...] = ()
+    """The first 1,000 of them."""
 
 
 class BrickWalk(Struct, frozen=True, kw_only=True):
-    """The walk of one brick: `rows` counts its entries except directories, `directories` its own copies of those."""
+    """The walk of one brick."""
 
     brick: str
     host: str
     rows: int
+    """Number of entries except directories."""
     directories: int
+    """Number of the brick's own copies of directories."""
     elapsed_s: float
+    """Duration of the walk."""
     whole: bool
 
     @property
@@ -38,13 +41,14 @@ class BrickWalk(Struct, frozen=True, kw_only=True):
 
 
 class ScanTimes(Struct, frozen=True, kw_only=True):
-    """Times of a scan: checks of the volume and start (before and after), reading, and closing the catalog. If the scan
-    was resumed, those of its last session.
-    """
+    """Parts of the duration of a scan; if it was resumed, those of its last session."""
 
     checks_s: float = 0.0
+    """Checks of the volume, before and after."""
     walk_s: float = 0.0
+    """Reading."""
     finish_s: float = 0.0
+    """Closing the catalog."""
 
 
 class PathFinding(Struct, frozen=True, kw_only=True):
@@ -74,49 +78,63 @@ class BrickFindings(Struct, frozen=True, kw_only=True):
 
 
 class CatalogRecord(Struct, frozen=True, kw_only=True):
-    """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
+    """One scan: the closing record of a catalog (`catalog.json`).
 
-    A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise
-    `reasons` lists why not. `set_apart` has the user trees that could not be read completely, if that is the only
-    problem: the catalog is complete for all other trees (`whole_of`). `scope` has the paths of the covered user trees;
-    empty: the whole source. A limited catalog has the rows of these trees and of the directories above them; it may
-    have fewer names of a file than `nlink`. A tree of the scope that is not among `trees` did not exist when the scan
-    began. `size_bytes` counts a hard-linked file once per name. `selected_by` are the settings of [users] by which the trees
-    were chosen and named.
+    A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after. A catalog
+    with trees `set_apart` is complete for all other trees (`whole_of`). A limited catalog (`scope`) has the rows of its
+    trees and of the directories above them; it may have fewer names of a file than `nlink`. A tree of the scope that is
+    not among `trees` did not exist when the scan began.
 
-    `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons`
-    are the reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the
-    scan less whole; `bricks` are those that were read. These three and `times` are only in the catalog, not in the
-    ledger. `strange` lists, by brick, files that were created there outside Gluster: they have no rows, and the mount
-    must not be queried for them. `digest` is that of the closing record, which has those of the parts; empty while the
-    scan is in progress.
+    `way_reasons`, `findings`, `bricks` and `times` are only in the catalog, not in the ledger. Files of `strange` have
+    no rows, and the mount must not be queried for them. `digest` has those of the parts.
     """
 
     name: str
+    """Name of the catalog."""
     scan_id: int
+    """Number of the scan in the ledger."""
     site_id: str
+    """Id of the migration, from `init`."""
     via: str
+    """`bricks` or `mount`: how the source was read."""
     trees: tuple[UserTree, ...]
+    """The user trees."""
     parts: tuple[str, ...]
+    """Its Parquet files."""
     started_at_s: float
     finished_at_s: float | None
     whole: bool
     reasons: tuple[str, ...]
+    """Why it is not whole."""
     rows: int
+    """Number of paths."""
     files: int
+    """Number of regular files; a hard-linked file counts once per name."""
     directories: int
     size_bytes: int
+    """Bytes of all files; a hard-linked file counts once per name."""
     problems: int
+    """Number of paths that could not be read."""
     health_fingerprint: str = ""
+    """State of the source at the start, for a resume; empty if unknown."""
     way_reasons: tuple[str, ...] = ()
+    """Why bricks were requested but not read."""
     findings: tuple[str, ...] = ()
+    """Remarks on the bricks, which do not make the scan less whole."""
     bricks: tuple[BrickWalk, ...] = ()
+    """The bricks that were read."""
     times: ScanTimes = ScanTimes()
+    """Parts of the duration."""
     scope: tuple[bytes, ...] = ()
+    """Paths of the covered user trees; empty: the whole source."""
     strange: tuple[StrangeFiles, ...] = ()
+    """Files that were created on bricks past Gluster."""
     digest: str = ""
+    """Digest of the closing record; empty during the scan."""
     set_apart: tuple[bytes, ...] = ()
+    """User trees that could not be read completely, if nothing else is wrong."""
     selected_by: tuple[str, ...] = ()
+    """The settings of `[users]` by which the trees were chosen and named."""
 
     def whole_of(self, trees: Iterable[bytes]) -> bool:
         """Whether every path of these user trees has a row: other paths did not exist."""
@@ -193,14 +211,16 @@ class ListedPath(NamedTuple):
 
 
 class BrickUse(Struct, frozen=True, kw_only=True):
-    """The use of a brick by one user: names of everything except directories, and bytes of content. The bytes of a
-    hard-linked file count once. `allocated_bytes` is the space on the disk. `user` is None outside every user tree.
-    """
+    """The use of a brick by one user."""
 
     user: str | None
+    """Name of the user; None: outside every user tree."""
     files: int
+    """Names of everything except directories."""
     size_bytes: int
+    """Bytes of content; a hard-linked file counts once."""
     allocated_bytes: int
+    """Bytes on the disk."""
 
 
 class TreeOnBricks(Struct, frozen=True, kw_only=True):
@@ -241,17 +261,10 @@ class ArchivedMember(Struct, frozen=True, kw_only=True):
 
 
 class VerificationRecord(Struct, frozen=True, kw_only=True):
-    """The result of one verification. It is `whole` if both sides were read without error and the source was healthy.
+    """The result of one verification.
 
-    `expected` counts, by kind, losses that the target is known to have; they are reported, but are no differences.
-
-    `paths` counts all compared paths, `files` the regular files among them, `equal_paths` those without a difference. A
-    file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists all differences;
-    `examples` are the first of each kind, and are not kept in the ledger.
-
-    `trees` are the covered user trees; empty: the whole batch. This verification read the content of `digested_files`
-    on both sides. The content of `carried_files` was read by an earlier one, with no change since on either side, or in
-    an archive. All of it was equal.
+    It is `whole` if both sides were read without error and the source was healthy. `examples` are not kept in the
+    ledger.
     """
 
     id: int
@@ -260,32 +273,52 @@ class VerificationRecord(Struct, frozen=True, kw_only=True):
     started_at_s: float
     finished_at_s: float | None
     policy: DigestPolicy
+    """Whose content is compared."""
     paths: int
+    """Number of all compared paths."""
     size_bytes: int
+    """Bytes of the regular files; a file with several names counts once."""
     digested_files: int
+    """Files whose content this verification read on both sides and found equal, or on the source while it was copied.
+    """
     digested_bytes: int
+    """Bytes of these files."""
     proven_gone: int
+    """Paths of earlier catalogs or manifests that are gone from the source."""
     differences: Mapping[str, int]
+    """Number of differences by kind."""
     expected: Mapping[str, int]
+    """Number of losses by kind that the target is known to have; they are no differences."""
     whole: bool
     reasons: tuple[str, ...]
+    """Why it is not whole."""
     manifest: str | None
+    """The manifest's file."""
     manifest_digest: str | None
+    """Digest of that file."""
     files: int = 0
+    """Number of regular files among the paths."""
     equal_paths: int = 0
+    """Paths without a difference; the manifest has these."""
     differences_file: str | None = None
+    """A file with all differences."""
     differences_digest: str | None = None
+    """Digest of that file."""
     trees: tuple[bytes, ...] = ()
+    """The compared user trees (`--user`); empty: the whole batch."""
     carried_files: int = 0
+    """Files whose content an earlier verification proved, without a change since on either side (`--carry`), or an
+    archive.
+    """
     carried_bytes: int = 0
+    """Bytes of these files."""
     examples: tuple[Difference, ...] = ()
+    """The first differences of each kind; only in `verify`."""
 
     @property
     def percent_content(self) -> float | None:
-        """Percent of the bytes whose content is proven equal, and not only their attributes; None if there are no
-        bytes.
-
-        Rounded down to one digit, so 100 means all of them.
+        """Percent of the bytes whose content is proven equal, not only their attributes; rounded down to one digit.
+        None if there are no bytes.
         """
         if self.size_bytes <= 0:
             return None
@@ -302,8 +335,8 @@ class VerificationRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """REFUSED if it is not whole, because it then proves nothing. ATTENTION if it is whole and found differences; expected
-        losses do not count.
+        """4 (refused) if it is not whole, because it then proves nothing. 3 (attention) if it is whole and found differences;
+        expected losses do not count.
         """
         if not self.whole:
             return ExitCode.REFUSED

@@ -7,5 +7,7 @@ class Blocker(Struct, frozen=True, kw_only=True):
     """Something blocked, the reason, and the remedy."""
 
     subject: str
+    """What failed or was interrupted."""
     on: str
+    """Why."""
     hint: str

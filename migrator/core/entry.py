@@ -180,4 +180,5 @@ class UserTree(Struct, frozen=True, kw_only=True, order=True):
     """A directory that moves as one unit, relative to the source root, and its user."""
 
     path: bytes
+    """Its path, relative to the source's root."""
     user: str

@@ -100,12 +100,16 @@ class Severity(StrEnum):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One entry of the migration's log; `subject` names the batch, chunk, tree or file."""
+    """One entry of the migration's log."""
 
     at_s: float
+    """When it happened."""
     kind: EventKind
+    """Its kind."""
     severity: Severity
+    """How much it matters."""
     subject: str
+    """The batch, chunk, tree or file."""
     message: str
 
 
@@ -118,12 +122,15 @@ class FindingStatus(StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One result of a preflight check; `fix` is the remedy, empty if none is needed."""
+    """One result of a preflight check."""
 
     check: str
+    """Name of the check."""
     status: FindingStatus
+    """Its result."""
     message: str
     fix: str = ""
+    """The remedy; empty if none is needed."""
 
 
 def ok(check: str, message: str) -> Finding:

@@ -39,34 +39,43 @@ class ProbeSide(StrEnum):
 
 
 class ProbeTimes(Struct, frozen=True, kw_only=True):
-    """The seconds that each operation of one probe took. The file of `stat_s` was not accessed since the previous
-    round; `readdir_s` lists the whole directory; the other operations use a file of the probe's own.
-    """
+    """Duration of each operation of one probe (docs/transfer.md)."""
 
     create_s: float
+    """To create the probe's own file."""
     write_s: float
+    """To write it."""
     sync_s: float
+    """To sync it to the disks."""
     stat_s: float
+    """To read the attributes of a file that was not accessed since the previous round."""
     unlink_s: float
+    """To remove its own file."""
     readdir_s: float
+    """To list the whole directory."""
 
 
 class Probe(Struct, frozen=True, kw_only=True):
-    """One probe of one side, begun at `at_s`.
+    """One probe of one side.
 
-    Without `times`, either the probe timed out after `waited_s` (the file system hangs, or is slower than that), or
-    `failure` is the reason why the probe failed, and nothing is known about the latency.
+    Without `times`, either the probe timed out (the file system hangs, or is slower than that), or it failed, and
+    nothing is known about the latency.
     """
 
     side: ProbeSide
+    """The probed side."""
     at_s: float
+    """When it began."""
     times: ProbeTimes | None = None
+    """The duration of each operation; None: it timed out, or failed."""
     waited_s: float | None = None
+    """Time after which it was given up, without an answer."""
     failure: str = ""
+    """Why it failed."""
 
     @property
     def latency_s(self) -> float | None:
-        """The slowest metadata operation, or the time waited; None if the probe failed."""
+        """Duration of the slowest metadata operation, or the time waited; None if the probe failed."""
         if self.times is None:
             return self.waited_s
         return max(self.times.create_s, self.times.stat_s, self.times.unlink_s, self.times.readdir_s)

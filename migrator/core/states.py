@@ -21,13 +21,13 @@ class PassState(StrEnum):
 
 
 class ChunkKind(StrEnum):
-    """The content of a chunk's list. CHUNK_STEPS has the order of the kinds."""
+    """The content of a chunk's list."""
 
     DIRECTORIES = "directories"
     RANGES = "ranges"
     FILES = "files"
     RANGED_FILES = "ranged_files"
-    """Big files whose content RANGES chunks copied: they get their attributes and their final names."""
+    """Big files whose content `ranges` chunks copied: they get their attributes and their final names."""
     LINKS = "links"
     DIRECTORY_TIMES = "directory_times"
     TREE = "tree"

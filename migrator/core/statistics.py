@@ -23,28 +23,35 @@ class Series(Struct, frozen=True, kw_only=True):
     """Measurements in their order."""
 
     values: tuple[float, ...]
+    """All values."""
     median: float
+    """Their median."""
     least: float
+    """The least of them."""
     most: float
+    """The greatest of them."""
 
     @property
     def count(self) -> int:
+        """Their number."""
         return len(self.values)
 
 
 class Factor(Struct, frozen=True, kw_only=True):
-    """The ratio of two series with its interval. `count` is the number of values in the smaller series. `low` and
-    `high` are None if there are too few values for an interval: fewer than 3 in each.
-    """
+    """The ratio of two series."""
 
     factor: float
+    """Ratio of the medians."""
     low: float | None
+    """Lower end of its interval; None if there are fewer than 3 values in each series."""
     high: float | None
+    """Upper end of its interval."""
     count: int
+    """Number of values in the smaller series."""
 
     @property
     def beyond_noise(self) -> bool | None:
-        """Whether the interval excludes 1 (no difference); None: unknown."""
+        """Whether the interval excludes 1 (no difference)."""
         if self.low is None or self.high is None:
             return None
         return self.low > 1 or self.high < 1

@@ -47,14 +47,20 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class WindowStanding(Struct, frozen=True, kw_only=True):
-    """Whether a window is open, and the time of the next change (None: never); `changes` is that time in words."""
+    """A window, and whether it is open."""
 
     when: str
+    """The window, as in site.toml."""
     jobs: int | None
+    """Its limit of streams per host."""
     bwlimit_bytes_per_s: int | None
+    """Its limit for all streams together."""
     holds: bool
+    """It applies now."""
     changes_at_s: float | None
+    """When that changes; None: never."""
     changes: str
+    """The same in local time."""
 
 
 LocalTime = Callable[[float], tuple[int, int]]

@@ -154,28 +154,33 @@ class TargetChanges(Struct, frozen=True, kw_only=True):
     """A user's changes on the target since the switch, which a rollback carries back."""
 
     files: int
+    """Files that the user changed or added."""
     size_bytes: int
+    """Their bytes."""
     gone: int
+    """Names that the user removed."""
 
 
 class PurgeSum(Struct, frozen=True, kw_only=True):
-    """The content of a tree on the source that a purge frees: names of every kind, inodes, and the apparent sizes of
-    files in bytes. A file with names outside the tree frees only its name.
-    """
+    """The content of a tree on the source that a purge frees. A file with names outside the tree frees only its name."""
 
     names: int
+    """Names of every kind."""
     inodes: int
+    """Inodes."""
     size_bytes: int
+    """Apparent sizes of the files."""
 
 
 class LateSum(Struct, frozen=True, kw_only=True):
-    """Paths written on the source since the freeze began and found there after the thaw. `left` were not carried over;
-    `list_file` lists them.
-    """
+    """Paths written on the source since the freeze began and found there after the thaw."""
 
     paths: int
+    """Their number."""
     left: int
+    """Those that could not be carried over."""
     list_file: str = ""
+    """A file that lists them."""
 
     @property
     def words(self) -> str:
@@ -186,58 +191,60 @@ class LateSum(Struct, frozen=True, kw_only=True):
 
 
 class CutoverNotes(Struct, frozen=True, kw_only=True):
-    """Facts that a step adds to the record; None leaves the old value.
+    """Facts that the steps of a cutover record; None leaves the old value.
 
-    `frozen_top` and `frozen_target_top` hold the top directory before it was frozen, for the thaw, as JSON that only
-    freeze and thaw read. They are set only when the state changes to the intent of the freeze: later the top may be the
-    frozen one. If a tree was never opened on the target, its `frozen_target_top` is the top that its thaw would have
-    made.
-
-    `passes_before` is the newest pass over the tree at the intent of its freeze. `proofs_before` is the newest
-    verification at that intent, or at the intent of the verification itself. Both are numbers in the ledger (of a
-    rollback: in its own ledger), 0 if there was none. Only newer ones count; clocks may be set back.
-
-    `target_thawed_ns` is the target's own clock right before the thaw there, `target_thawed_again_ns` before that of a rollback
-    that was given up: this machine's clock may have been behind.
-
-    `link` is the path that is switched. `manifest` names the manifest of the verification. `purge` is the estimate when
-    a purge begins, and the freed amount once the tree is purged.
+    Passes and verifications are numbers in the ledger (of a rollback: in its own ledger). Only newer ones than those
+    before count; clocks may be set back.
     """
 
     frozen_top: str | None = None
+    """The top directory on the source before it was frozen, as JSON that only freeze and thaw read. Set only with the
+    intent of the freeze: later the top may be the frozen one.
+    """
     frozen_target_top: str | None = None
+    """The same on the target. If the tree was never opened there, the top that its thaw would have made."""
     link: bytes | None = None
+    """The path that is switched."""
     passes_before: int | None = None
+    """The newest pass over the tree at the intent of its freeze; 0 if there was none."""
     proofs_before: int | None = None
+    """The newest verification at that intent, or at the intent of the verification itself; 0 if there was none."""
     final_pass_id: int | None = None
+    """The final pass."""
     verification_id: int | None = None
+    """The verification in the freeze."""
     manifest: str | None = None
+    """The manifest of that verification."""
     target_changes: TargetChanges | None = None
+    """The user's changes on the target that a rollback carries back."""
     target_thawed_ns: int | None = None
+    """The target's own clock right before the thaw there: this machine's clock may have been behind."""
     target_thawed_again_ns: int | None = None
+    """The same before the thaw of a rollback that was given up."""
     purge: PurgeSum | None = None
+    """The estimate when a purge begins; the freed amount once the tree is purged."""
     late: LateSum | None = None
+    """Changes on the source after the freeze began."""
 
 
 NO_CUTOVER_NOTES = CutoverNotes()
 
 
 class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=True):
-    """One attempt to cut one tree over. `token` is random, because a ledger restored from an older backup may reuse the
-    number `id`.
-
-    `frozen_at_s` is when freezing began, `thawed_at_s` when the user was thawed, on either side: the freeze as users
-    experience it, never that of a rollback. A failure before the switch reverts the cutover.
-    """
+    """One attempt to cut one tree over, with its rollback. A failure before the switch reverts the cutover."""
 
     plan: str
     batch: int
     tree: UserTree
     predicted_freeze_s: float | None
+    """The predicted duration of the freeze."""
     frozen_at_s: float | None = None
+    """When freezing began; a rollback does not change it."""
     thawed_at_s: float | None = None
+    """When the user was thawed, on either side; a rollback does not change it."""
     notes: CutoverNotes = NO_CUTOVER_NOTES
     token: str = ""
+    """A random part of its name: a ledger restored from an older backup may reuse the number."""
 
     @property
     def subject(self) -> str:
@@ -246,33 +253,33 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
 
     @property
     def own_name(self) -> str:
-        """The name of this attempt's directories, unique over all ledgers."""
+        """Name of this attempt's directories, unique over all ledgers."""
         return f"{self.id:06d}-{self.token}"
 
     @property
     def freeze_s(self) -> float | None:
-        """How long the user was frozen; None before the thaw."""
+        """Actual duration of the freeze; None before the thaw."""
         if self.frozen_at_s is None or self.thawed_at_s is None:
             return None
         return max(self.thawed_at_s - self.frozen_at_s, 0.0)
 
     @property
     def let_in_s(self) -> float | None:
-        """When the user was first let in on the target: the later of the times by this machine's clock and the target's. None
-        before that.
+        """When the user was first let in on the target: the later of the times by this machine's clock and the
+        target's.
         """
         at_s = self.times.get(CutoverState.THAWED) if self.thawed_at_s is None else self.thawed_at_s
         return _later(at_s, self.notes.target_thawed_ns)
 
     @property
     def works_there_since_s(self) -> float | None:
-        """As `let_in_s`, the last time: a rollback may have been given up since."""
+        """As `let_in_s`, of the last thaw on the target: a rollback may have been given up since."""
         notes = self.notes
         return _later(self.times.get(CutoverState.THAWED), notes.target_thawed_again_ns or notes.target_thawed_ns)
 
     @property
     def under_way(self) -> bool:
-        """Whether the user may be frozen."""
+        """The user may be frozen."""
         return self.state in UNDER_WAY_STATES
 
     def has_begun(self) -> bool:
@@ -299,7 +306,7 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
 
     @property
     def frozen_since_s(self) -> float | None:
-        """The begin of the present freeze, of a cutover or rollback; None if the user can work."""
+        """Since when the user cannot work, by a cutover or rollback; None if the user can work."""
         if self.state in ROLLBACK_STATES:
             # A user who was not yet thawed on the target has been frozen since the cutover.
             begun = self.frozen_at_s if self.thawed_at_s is None else None
@@ -308,7 +315,7 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
 
     @property
     def purge(self) -> PurgeSum | None:
-        """The amount that a purge was to free, or has freed."""
+        """What a purge was to free, or has freed."""
         return self.notes.purge
 
 

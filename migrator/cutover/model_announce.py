@@ -23,28 +23,30 @@ class Announced(StrEnum):
 
 
 class Announcement(Struct, frozen=True, kw_only=True):
-    """The announcement to the user of one tree. `freeze_s` is the prediction, None if there is none. `reason` is why the
-    user was not notified; empty if they were.
-    """
+    """The announcement to the user of one tree."""
 
     tree: UserTree
     batch: int
     outcome: Announced
+    """Whether the user was notified."""
     freeze_s: float | None
+    """The predicted freeze."""
     reason: str = ""
+    """Why the user was not notified; empty if they were."""
 
 
 class AnnounceSummary(Struct, frozen=True, kw_only=True):
-    """The result of one call of `announce`, in the plan's order of trees. `begins_at_s` is when the move begins."""
+    """The result of `announce`."""
 
     plan: str
     begins_at_s: float
+    """When the move begins."""
     dry_run: bool
     announcements: tuple[Announcement, ...]
+    """One for each tree, in the plan's order."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the command."""
         failed = any(one.outcome is Announced.FAILED for one in self.announcements)
         return ExitCode.FAILED if failed else ExitCode.DONE
 
@@ -62,8 +64,11 @@ class AnnouncementRecord(Struct, frozen=True, kw_only=True):
 
 
 class RecordedBackup(Struct, frozen=True, kw_only=True):
-    """A recorded backup: the user trees in it, and when it began, in seconds since the epoch."""
+    """A recorded backup: `backup`."""
 
     trees: tuple[UserTree, ...]
+    """The user trees in it."""
     began_at_s: float
+    """When it began."""
     note: str
+    """Name or place of the backup."""

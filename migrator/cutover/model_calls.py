@@ -62,36 +62,39 @@ class CutoverEnding(StrEnum):
 
 
 class CutoverOutcome(Struct, frozen=True, kw_only=True):
-    """The result for one tree. `cutover` is the newest attempt, None if there is none. `words` are the reason or
-    result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `freeze_parts_s` are the parts of the
-    freeze in seconds; empty if there was none. `speed_ups` are those that this call has measured.
-    """
+    """The result for one tree."""
 
     tree: UserTree
     batch: int
     ending: CutoverEnding
+    """How it ended."""
     cutover: CutoverRecord | None = None
+    """The newest attempt."""
     words: str = ""
     hint: str = ""
     problems: tuple[str, ...] = ()
+    """Failed preflight checks."""
     predicted_freeze_s: float | None = None
+    """The freeze that is predicted now."""
     freeze_parts_s: Mapping[FreezePart, float] = {}
+    """The parts of the freeze; empty without one."""
     speed_ups: tuple[SpeedUp, ...] = ()
+    """What this call has measured."""
 
 
 class CutoverSummary(Struct, frozen=True, kw_only=True):
-    """The result of one call of `cutover`, or (`back`) of `rollback`."""
+    """The result of `cutover` or `rollback`."""
 
     plan: str
     back: bool
+    """It was `rollback`."""
     dry_run: bool
     outcomes: tuple[CutoverOutcome, ...]
+    """The result for each tree."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the command: failed if a user may be frozen, refused if no user was moved, attention if some
-        were not.
-        """
+        """1 (failed) if a user may be frozen, 4 (refused) if no user was moved, 3 (attention) if some were not."""
         endings = [one.ending for one in self.outcomes]
         if CutoverEnding.STUCK in endings or CutoverEnding.HALTED in endings:
             return ExitCode.FAILED

@@ -10,13 +10,17 @@ from migrator.cutover.model import CutoverState, CutoverStep
 
 
 class FrozenUser(Struct, frozen=True, kw_only=True):
-    """A user who cannot work now. `at_work`: a command holds their tree, and ends the freeze; otherwise only `hint` does."""
+    """A user who cannot work now."""
 
     tree: UserTree
     state: CutoverState
+    """State of the cutover or rollback."""
     since_s: float
+    """When the freeze began."""
     at_work: bool
+    """A command holds the tree, and ends the freeze."""
     hint: str
+    """The command that ends the freeze."""
     reason: str = ""
 
 
@@ -47,11 +51,14 @@ FREEZE_PARTS = {
 
 
 class FreezeSpent(Struct, frozen=True, kw_only=True):
-    """One freeze that has ended; `parts_s` add up to it."""
+    """One freeze that has ended."""
 
     tree: UserTree
     plan: str
     batch: int
     freeze_s: float
+    """Its duration."""
     predicted_freeze_s: float | None
+    """The predicted duration."""
     parts_s: Mapping[FreezePart, float]
+    """Its parts, which add up to it."""

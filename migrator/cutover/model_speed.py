@@ -61,38 +61,48 @@ class SpeedVerdict(StrEnum):
 
 
 class SpeedUp(Struct, frozen=True, kw_only=True):
-    """One test before and after.
-
-    `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval (docs/bench.md),
-    None if there is none. `before` and `after` are medians: seconds, or the `unit` per second if a side did not finish
-    or the amounts differ. `runs` counts the valid runs on the side that has fewer.
-    """
+    """One test of a tree before and after its move."""
 
     test: TreeTest
+    """The test."""
     verdict: SpeedVerdict
+    """Its result."""
     factor: float
+    """How many times as fast the target is; below 1: slower."""
     low: float | None
+    """Lower end of the factor's interval (docs/bench.md); None if there is none."""
     high: float | None
+    """Upper end of the interval."""
     before: float
+    """Median on the source, in the unit."""
     after: float
+    """Median on the target, in the unit."""
     unit: str
+    """`s`; `lines/s` or `bytes/s` if a side did not finish, or the amounts differ."""
     runs: int
+    """Valid runs on the side that has fewer."""
 
 
 class UserSpeedUps(Struct, frozen=True, kw_only=True):
-    """The effect of the move of one tree for its user. `at_s` is when it was measured on the target."""
+    """The effect of the move of one tree for its user."""
 
     tree: UserTree
     plan: str
     batch: int
     at_s: float
+    """When it was measured on the target."""
     speed_ups: tuple[SpeedUp, ...]
+    """The result of each test."""
 
 
 class SpeedUpSum(Struct, frozen=True, kw_only=True):
-    """One test over all users: `median` of the factors, and how many users have which verdict."""
+    """One test over all users."""
 
     test: TreeTest
+    """The test."""
     users: int
+    """Number of users."""
     median: float
+    """Median of their factors."""
     verdicts: Mapping[SpeedVerdict, int]
+    """Number of users by verdict."""

@@ -135,31 +135,33 @@ SENTINEL_NAME = b".migrator-sentinel"
 
 
 class MountIdentity(Struct, frozen=True, kw_only=True):
-    """The file system mounted at `init`, for the detection of an unmounted or different one.
-
-    `device` and `fsid` are None if they change with every mount (FUSE, network file systems). `sentinel` is the content
-    of the sentinel file, None if it could not be written.
-    """
+    """The file system mounted at `init`, for the detection of an unmounted or different one."""
 
     filesystem: str
+    """Its type."""
     mounted_from: str
+    """What was mounted."""
     device: int | None
+    """Device number; None if it changes with every mount (FUSE, network file systems)."""
     fsid: int | None
+    """Id of the file system; None if it changes with every mount."""
     root_ino: int
+    """Inode number of its root."""
     sentinel: str | None
+    """Content of the sentinel file; None if it could not be written."""
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """Room on a file system. Inodes are None if statfs reports none (`files = 0`): unknown, not full.
-
-    `read_only` is the mount's flag (`ST_RDONLY`).
-    """
+    """Room on a file system."""
 
     total_bytes: int
     free_bytes: int
     total_inodes: int | None
+    """Inodes in all; None if statfs reports none (`files = 0`): unknown, not full."""
     free_inodes: int | None
+    """Inodes that are free; None if statfs reports none."""
     read_only: bool = False
+    """The mount is read-only (`ST_RDONLY`)."""
 
 
 class Need(Struct, frozen=True, kw_only=True):
@@ -238,10 +240,12 @@ class Side(StrEnum):
 
 
 class CapacitySample(Struct, frozen=True, kw_only=True):
-    """The usage of one side at one time. Inodes are None if the file system does not report them."""
+    """The usage of one side at one time."""
 
     side: Side
+    """The file system."""
     at_s: float
+    """When the sample was taken."""
     total_bytes: int
     free_bytes: int
     total_inodes: int | None
@@ -266,15 +270,19 @@ class CapacityOutlook(Struct, frozen=True, kw_only=True):
     """
 
     side: Side
+    """The file system."""
     at_s: float
+    """The expected end of the copying."""
     used_bytes: int
+    """Expected bytes in use."""
     total_bytes: int
     used_inodes: int | None
+    """Expected inodes in use."""
     total_inodes: int | None
 
     @property
     def full(self) -> bool:
-        """Whether the room is not enough."""
+        """The room is not enough."""
         too_many = (
             self.used_inodes is not None and self.total_inodes is not None and self.used_inodes > self.total_inodes
         )
@@ -354,20 +362,26 @@ class DifferenceKind(StrEnum):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One difference at one path, with both sides described."""
+    """One difference at one path."""
 
     path: bytes
     kind: DifferenceKind
+    """Its kind."""
     source: str
+    """The path on the source, in words."""
     target: str
+    """The path on the target, in words."""
 
 
 class DigestPolicy(Struct, frozen=True, kw_only=True):
-    """The files whose content is compared: `share` of them (1.0: all), selected by a seeded hash of the path."""
+    """The files whose content is compared."""
 
     algorithm: str
+    """The digest."""
     share: float
+    """Share of the files (1: all)."""
     seed: int
+    """Seed of the hash of the path that selects them."""
 
 
 class SurpriseKind(StrEnum):

@@ -133,41 +133,49 @@ MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
 
 class TaskCounters(Struct, frozen=True, kw_only=True):
-    """One host's part in a task. `host` is glusterd's name for it: `localhost` is the host that answers; `host_id` is
-    the id of its glusterd, the same in every answer.
-
-    `fix_layout`: the task only fixes the layout of directories and moves no files.
-    """
+    """One host's part in a task."""
 
     host: str
+    """glusterd's name for the host: `localhost` is the one that answers."""
     host_id: str
+    """Id of its glusterd, the same in every answer."""
     files: int
+    """Files that it moved."""
     size_bytes: int
+    """Bytes that it moved."""
     lookups: int
+    """Files that it inspected."""
     failures: int
+    """Files that it could not move."""
     skipped: int
+    """Files that it left in place."""
     status: TaskStatus
+    """The status of its part."""
     fix_layout: bool
+    """It only fixes the layout of directories and moves no files."""
     runtime_s: float
+    """How long it has run."""
 
 
 class VolumeTask(Struct, frozen=True, kw_only=True):
-    """A task that the volume's status lists; `bricks` are those that a remove-brick drains. `counters` are read apart
-    from the status; None if they were not read, or glusterd does not report them.
-
-    A remove-brick is listed until it is committed or stopped, a rebalance forever.
-    """
+    """A task that the volume's status lists: a remove-brick until it is committed or stopped, a rebalance forever."""
 
     kind: TaskKind
+    """Its kind."""
     name: str
+    """Its name in Gluster's words."""
     id: str
+    """Gluster's id of it."""
     status: TaskStatus
+    """Its status."""
     bricks: tuple[str, ...]
+    """The bricks that a remove-brick drains."""
     counters: "tuple[TaskCounters, ...] | None" = None
+    """The part of each host; None if it was not read, or glusterd does not report it."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether it moves files, or waits for a commit; an unknown status counts as unfinished."""
+        """It moves files, or waits for a commit; an unknown status counts as unfinished."""
         ended = (TaskStatus.STOPPED, TaskStatus.COMPLETED, TaskStatus.FAILED)
         return self.kind is TaskKind.REMOVE_BRICK or self.status not in ended
 
@@ -259,17 +267,21 @@ class BrickDirectory(Struct, frozen=True, kw_only=True):
 
 
 class ListedDirectory(Struct, frozen=True, kw_only=True):
-    """A directory that was not restored and needs attention: its state, the reason, and the command that repairs it.
-    `path` is below the root of the source, `gfid` in hex.
-    """
+    """A directory that was not repaired and needs attention."""
 
     path: bytes
     gfid: str
+    """Gluster's id of it, in hex."""
     mode: int
+    """Its mode, as seen last."""
     uid: int
+    """Its owner, as seen last."""
     gid: int
+    """Its group, as seen last."""
     reason: str
+    """Why it was not repaired."""
     command: str
+    """The command that repairs it."""
 
 
 class ClientSeen(Struct, frozen=True, kw_only=True):
@@ -283,7 +295,9 @@ class BrickRoom(Struct, frozen=True, kw_only=True):
     """The file system of a brick, as its host's glusterd reports it; None for values that it did not report."""
 
     device: str | None = None
+    """Its device."""
     filesystem: str | None = None
+    """Its type."""
     total_bytes: int | None = None
     free_bytes: int | None = None
     total_inodes: int | None = None
@@ -296,17 +310,18 @@ class BrickRoom(Struct, frozen=True, kw_only=True):
 
 
 class GlusterFault(Struct, frozen=True, kw_only=True):
-    """A fault of GlusterFS that matters to those who drain, add or read bricks.
-
-    `versions` describes the versions with the fault; `stops_drain`: a drain is refused on them. `reference` is the
-    report of the fault; empty if an experiment has shown it.
-    """
+    """A fault of GlusterFS that matters to those who drain, add or read bricks."""
 
     versions: str
+    """The versions with the fault."""
     fault: str
+    """The fault."""
     advice: str
+    """How to avoid it."""
     stops_drain: bool
+    """A drain is refused on these versions."""
     reference: str = ""
+    """Its issue at gluster/glusterfs; empty: it was seen in experiments."""
 
 
 class ChangedOption(Struct, frozen=True, kw_only=True):
@@ -347,36 +362,44 @@ class PlaceSeen(StrEnum):
 
 
 class NewPlace(Struct, frozen=True, kw_only=True):
-    """The content of the path of a new brick, on its host. `unread` is the reason if it is unknown.
-
-    `mount` is the mount point of its file system; `own` is set if that is not the host's root. `exists`: the directory
-    exists. `volume_id` and `gfid` are marks of Gluster on it, in hex (empty: none), and `marked_above` are directories
-    above it, up to the mount point, with such a mark. `entries` are the first names in it without Gluster's own, and
-    `has_gluster_directory` is set if it has a `.glusterfs`. `others` are the first other names on the same file system.
-    `served_by` are brick processes that serve it now. `filesystem_id` identifies the file system, and differs from that
-    of every other one that is made there; empty if not known.
-    """
+    """The content of the path of a new brick, on its host."""
 
     name: str
+    """The brick, as `host:/path`."""
     unread: str = ""
+    """Why it could not be inspected."""
     mount: str = ""
+    """Mount point of its file system."""
     own: bool = False
+    """That is not the host's root file system."""
     exists: bool = False
+    """The directory exists."""
     device: str = ""
+    """Device of the file system."""
     filesystem: str = ""
+    """Its type."""
     mount_options: str = ""
+    """Its mount options."""
     total_bytes: int | None = None
     free_inodes: int | None = None
     volume_id: str = ""
+    """Gluster's mark of a volume on it, in hex; empty: none."""
     gfid: str = ""
+    """Gluster's mark of a file on it, in hex; empty: none."""
     marked_above: tuple[str, ...] = ()
+    """Directories above it, up to the mount point, with such a mark."""
     entries: tuple[str, ...] = ()
+    """The first names in it, without Gluster's own."""
     has_gluster_directory: bool = False
+    """It has a `.glusterfs`."""
     others: tuple[str, ...] = ()
+    """The first other names on the same file system."""
     served_by: tuple[int, ...] = ()
+    """Brick processes that serve it now."""
     filesystem_id: str = ""
+    """Id of the file system, which differs from that of every other one that is made there; empty if unknown."""
 
     @property
     def stale(self) -> bool:
-        """Return whether it has the marks of a former brick."""
+        """It has the marks of a former brick."""
         return bool(self.volume_id or self.gfid or self.has_gluster_directory or self.marked_above)

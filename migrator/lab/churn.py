@@ -93,11 +93,14 @@ _DRAWS = 20
 
 
 class ChurnSummary(Struct, frozen=True, kw_only=True):
-    """The result of a churn: operations by kind, refused operations, and the duration."""
+    """The result of `lab churn`."""
 
     operations: Mapping[str, int]
+    """Number of operations by kind."""
     refused: int
+    """Number of refused operations."""
     duration_s: float
+    """Duration of the churn."""
 
 
 async def lab_churn(

@@ -103,29 +103,41 @@ class OddFiles(Struct, frozen=True, kw_only=True):
 
 
 class LabSpec(Struct, frozen=True, kw_only=True):
-    """The specification of a lab. `directory` is absolute.
+    """The specification of a lab. Equal seeds and reference times give equal trees.
 
     The names of the network namespaces and the network 10.213.X.0/24 are derived from the directory, because both must
-    differ between concurrent labs. `files` and `data_bytes` are for all users together, without the odd files. The ages
-    of files count from `reference_time_s`; None: the start of the current day. Equal seeds and reference times give
-    equal trees. `ssh` False: the hosts run no sshd, as on a machine without one.
+    differ between concurrent labs.
     """
 
     directory: bytes
+    """Its directory, absolute."""
     kind: LabKind = LabKind.GLUSTER
+    """The kind of its source."""
     hosts: int = 3
+    """Number of hosts."""
     bricks_per_host: int = 2
+    """Bricks of each host."""
     brick_size_bytes: int = 2 * GIB
+    """Size of each brick."""
     target_size_bytes: int = 4 * GIB
+    """Size of the target."""
     volume: str = "vol1"
     volume_type: VolumeType = VolumeType.DISTRIBUTE
+    """How the volume distributes files."""
     users: int = 8
+    """Number of users."""
     files: int = 4000
+    """Files of all users together, without the odd files."""
     data_bytes: int = 384 * MIB
+    """Bytes of all users together, without the odd files."""
     seed: int = 1
+    """Seed of the trees."""
     odd: bool = True
+    """Whether it has odd files."""
     reference_time_s: int | None = None
+    """The ages of files count from here; None: the start of the current day."""
     ssh: bool = True
+    """False: the hosts run no sshd, as on a machine without one."""
 
     @property
     def name_prefix(self) -> str:
@@ -167,47 +179,68 @@ def _directory_digest(directory: bytes) -> bytes:
 
 
 class LabHost(Struct, frozen=True, kw_only=True):
-    """One host: its network namespace, its address, and the process that keeps its namespaces."""
+    """One host."""
 
     number: int
+    """Its number."""
     namespace: str
+    """Its network namespace."""
     address: str
+    """Its address."""
     holder_pid: int | None = None
+    """The process that keeps its namespaces."""
 
 
 class LabBrick(Struct, frozen=True, kw_only=True):
-    """One brick by Gluster's name (`host_address:path`), and its image file on this machine."""
+    """One brick."""
 
     host: int
+    """Number of its host."""
     number: int
+    """Its number on the host."""
     name: str
+    """Gluster's name for it (`host_address:path`)."""
     image: bytes
+    """Its image file on this machine."""
 
 
 class LabState(Struct, frozen=True, kw_only=True):
-    """A lab, as in its `lab.json`.
-
-    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `notes` are sentences about the limits
-    of this machine. `ssh_config` is the file for `ssh -F`, empty if the hosts run no sshd.
-    """
+    """A lab, as in its `lab.json`: `lab up`."""
 
     spec: LabSpec
+    """Its specification."""
     phase: LabPhase
+    """Its state."""
     token: str
+    """Mark of every process of the lab, in its environment (`MIGRATOR_TOKEN`)."""
     created_at_s: float
+    """When it was made."""
     reference_time_s: int
+    """The ages of files count from here."""
     hosts: tuple[LabHost, ...] = ()
+    """Its hosts."""
     bricks: tuple[LabBrick, ...] = ()
+    """Its bricks."""
     source: bytes = b""
+    """Root of the source."""
     target: bytes = b""
+    """Root of the target."""
     state_dir: bytes = b""
+    """Its state directory."""
     site_file: bytes = b""
+    """Its site.toml."""
     gluster: bytes = b""
+    """The command `gluster` of the lab; empty without Gluster."""
     ssh_config: bytes = b""
+    """The file for `ssh -F`; empty if the hosts run no sshd."""
     trees: tuple[bytes, ...] = ()
+    """The user trees."""
     files: int = 0
+    """Number of files that were made."""
     data_bytes: int = 0
+    """Their bytes."""
     notes: tuple[str, ...] = ()
+    """Limits of this machine, in sentences."""
 
     @property
     def client_namespace(self) -> str:

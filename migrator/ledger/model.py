@@ -29,16 +29,21 @@ class SiteRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
-    """One invocation of a verb that writes. It renews `heartbeat_at_s` every few seconds while it is alive."""
+    """One invocation of a verb that writes."""
 
     id: int
     verb: str
+    """The verb."""
     pid: int
+    """Its process."""
     started_at_s: float
     heartbeat_at_s: float
+    """Last heartbeat, which it renews every few seconds while it is alive."""
     finished_at_s: float | None
     exit_code: int | None
+    """Its exit code; None: it has recorded no end."""
     directory: str
+    """Directory of its log."""
 
 
 # Who is at work.
@@ -49,16 +54,22 @@ TREE, CALL = "tree ", "call "
 
 
 class Holder(Struct, frozen=True):
-    """A process at work. `names` it holds alone, `shared` together with others."""
+    """A process at work."""
 
     pid: int
+    """The process."""
     purpose: str
+    """What it does."""
     since_s: float
+    """Since when."""
     names: tuple[str, ...]
+    """Locks that it holds alone."""
     shared: tuple[str, ...] = ()
+    """Locks that it holds together with others."""
 
     @property
     def trees(self) -> int:
+        """Number of user trees that it holds."""
         return sum(name.startswith(TREE) for name in self.names)
 
     def conflict(self, names: Collection[str], shared: Collection[str]) -> str | None:

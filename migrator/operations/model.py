@@ -28,17 +28,17 @@ class StepResult(StrEnum):
 
 
 class Operation(Struct, Generic[State, Notes], frozen=True, kw_only=True):
-    """The record of one attempt. `attempt` counts from 1 for the same subject. `times` has the last time at which each
-    state was entered, and `failure` the reason for the last failure. Steps add facts to `notes`. Each kind adds fields
-    for its subject.
-    """
+    """The record of one attempt. Steps add facts to `notes`. Each kind adds fields for its subject."""
 
     id: int
     attempt: int = 1
     state: State
+    """Its state."""
     times: Mapping[State, float]
+    """When each state was entered last."""
     failure: str = ""
     notes: Notes
+    """What the steps recorded."""
 
     @property
     def subject(self) -> str:
@@ -47,7 +47,7 @@ class Operation(Struct, Generic[State, Notes], frozen=True, kw_only=True):
 
     @property
     def since_s(self) -> float:
-        """Return when it entered its state."""
+        """When it entered its state."""
         return self.times[self.state]
 
 

@@ -24,27 +24,36 @@ if TYPE_CHECKING:
 
 
 class LimitReading(Struct, frozen=True, kw_only=True):
-    """A limit with what the target has. `confirmed`: the cutover sets it."""
+    """A limit of one owner, with what the target has."""
 
     limit: OwnerLimit
+    """The limit by the source."""
     users: tuple[str, ...]
+    """Users of the trees."""
     state: LimitState
+    """Whether the target has it."""
     confirmed: bool
+    """The operator has confirmed it, so the cutover sets it."""
     there_bytes: int | None
+    """The limit that the target has."""
     used_bytes: int | None
+    """Bytes that the owner uses on the target."""
 
 
 class LimitReadings(Struct, frozen=True, kw_only=True):
-    """The limits of a plan. `problem`: why those of the target are unknown; empty if they are."""
+    """The limits of a plan: `plan --limits`."""
 
     plan: str
     limits: tuple[LimitReading, ...]
+    """Limits of owners."""
     lost: tuple[LostLimit, ...]
+    """Limits of directories that no owner's limit can stand for."""
     problem: str = ""
+    """Why those of the target are unknown; empty if they are known."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """ATTENTION if the target has other limits, or none where one was confirmed and is not set."""
+        """3 (attention) if the target has other limits, or none where one was confirmed and is not set."""
         bad = {LimitState.DIFFERS, LimitState.USED_UP}
         return ExitCode.ATTENTION if any(one.state in bad for one in self.limits) else ExitCode.DONE
 

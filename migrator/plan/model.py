@@ -35,17 +35,21 @@ class Order(StrEnum):
 
 
 class AgeBucket(Struct, frozen=True, kw_only=True):
-    """Files up to a certain age (`None`: older than all others), with bytes counted once per link group."""
+    """Files up to a certain age."""
 
     label: str
+    """The range for people."""
     max_age_s: int | None
+    """Its upper end; None: older than all others."""
     files: int
     size_bytes: int
+    """Their bytes to copy; those of a link group count once."""
 
 
 class TreeUsage(Struct, frozen=True, kw_only=True):
-    """The content of one user tree. `files` counts every path that is not a directory; bytes count a link group
-    once. `size_bytes`, `largest_bytes` and the ages are in bytes to copy (`content_bytes`): holes do not count.
+    """The content of one user tree. Bytes of a link group count once.
+
+    `size_bytes`, `largest_bytes` and the ages are in bytes to copy (`content_bytes`): holes do not count.
     """
 
     tree: UserTree
@@ -53,15 +57,25 @@ class TreeUsage(Struct, frozen=True, kw_only=True):
     directories: int
     size_bytes: int
     allocated_bytes: int
+    """Bytes on the source's disks."""
     tiny_files: int
+    """Files below 4 KiB."""
     largest_bytes: int
+    """Size of its largest file."""
     largest_path: bytes
+    """Path of that file."""
     link_groups: int
+    """Files with several names."""
     symlinks: int
+    """Symlinks."""
     specials: int
+    """Devices, FIFOs and sockets."""
     by_mtime: tuple[AgeBucket, ...]
+    """Files by the time since their last change."""
     by_atime: tuple[AgeBucket, ...]
+    """Files by the time since their last access."""
     median_age_s: float
+    """Median time since the last change of its files, exact to the day."""
 
 
 SMALL_RANGES = ("0", "1~31", "32~1K-", "1K~31K")
@@ -69,36 +83,47 @@ SMALL_RANGES = ("0", "1~31", "32~1K-", "1K~31K")
 
 
 class UserUsage(Struct, frozen=True, kw_only=True):
-    """What another program counted of a user's files, by owner. `used_bytes` None: not counted; `by_size` are files by
-    size range.
-    """
+    """What another program counted of a user's files, by owner."""
 
     user: str
     files: int
+    """Number of files."""
     directories: int
     size_bytes: int
+    """Bytes of these files."""
     used_bytes: int | None = None
+    """Bytes on the disks; None: not counted."""
     by_size: Mapping[str, int] = {}
+    """Number of files by Robinhood's ranges of size."""
 
 
 class UsageRanking(Struct, frozen=True, kw_only=True):
-    """Users in order, from a file or database of Robinhood. `partial`: only the top users."""
+    """Users in order, from a file or database of Robinhood: `plan --usage`."""
 
     source: str
+    """The file or database."""
     at_s: float
+    """When it was counted."""
     order: Order
+    """The order."""
     partial: bool
+    """It has only the top users."""
     users: tuple[UserUsage, ...]
+    """The users, in order."""
 
 
 class UsageDifference(Struct, frozen=True, kw_only=True):
-    """A user in such a ranking, and in the scan behind the plan. None: not there."""
+    """A user in the ranking of another program, and in the scan behind the plan."""
 
     user: str
     counted_files: int | None
+    """Files by the ranking; None: the user is not in it."""
     counted_bytes: int | None
+    """Bytes by the ranking."""
     scanned_files: int | None
+    """Files by the scan; None: the user is not in it."""
     scanned_bytes: int | None
+    """Bytes by the scan."""
 
 
 class Usages(Struct, frozen=True, kw_only=True):
@@ -113,13 +138,18 @@ class Usages(Struct, frozen=True, kw_only=True):
 
 
 class Surprise(Struct, frozen=True, kw_only=True):
-    """A number of paths of one tree (None: outside every tree, or the whole source), with examples."""
+    """A number of paths of one kind in one tree."""
 
     kind: SurpriseKind
+    """The kind."""
     tree: bytes | None
+    """The user tree; None: outside every tree, or the whole source."""
     count: int
+    """Number of paths."""
     size_bytes: int
+    """Their bytes."""
     detail: str
+    """More about them, in words."""
     examples: tuple[bytes, ...]
 
 
@@ -151,27 +181,38 @@ class NotedOwners(Struct, frozen=True, kw_only=True):
 
 
 class TransferCost(Struct, frozen=True, kw_only=True):
-    """Time that one stream spends; `basis` is a sentence about the source of the figures."""
+    """Time that one stream spends."""
 
     s_per_file: float
+    """Seconds for each file."""
     s_per_byte: float
+    """Seconds for each byte."""
     streams: int
+    """Number of streams."""
     basis: str
+    """Source of the figures, a sentence."""
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """User trees that move together. `chunk_list` is the Parquet file beside the plan, with its BLAKE2b digest."""
+    """User trees that move together."""
 
     number: int
+    """Its number."""
     trees: tuple[UserTree, ...]
+    """Its user trees."""
     size_bytes: int
     files: int
     directories: int
     chunks: int
+    """Number of its chunks."""
     chunk_list: str
+    """The Parquet file of its chunks, beside the plan."""
     chunk_list_digest: str
+    """BLAKE2b digest of that file."""
     forecast_s: float
+    """Predicted duration of its copying."""
     fits: bool
+    """Its bytes and inodes fit on the target."""
 
 
 class CleanUpKind(StrEnum):
@@ -185,71 +226,96 @@ class CleanUpKind(StrEnum):
 
 
 class CleanUp(Struct, frozen=True, kw_only=True):
-    """The gain of a user who cleans up one kind of files in a tree, taken by itself: a file may be of several kinds.
-    `size_bytes` are freed on both sides; `earlier_s` is how much earlier the tree is copied.
+    """The gain of a user who cleans up one kind of files in a tree, taken by itself. A file may be of several kinds: do
+    not add them.
     """
 
     tree: bytes
     kind: CleanUpKind
+    """The kind of files."""
     files: int
     size_bytes: int
+    """Bytes that are freed on both sides."""
     earlier_s: float
+    """How much earlier the tree is copied."""
 
 
 class TinyDirectory(Struct, frozen=True, kw_only=True):
-    """A directory in the top of a tree, or (by `path`) the top itself, and the tiny files in it. Those of the top are only
-    the ones directly in it.
-    """
+    """A directory in the top of a tree, or the top itself."""
 
     tree: bytes
     path: bytes
+    """Its path; of the top, only the files directly in it count."""
     files: int
+    """Tiny files (below 4 KiB) in it."""
 
 
 EMPTYING_PERCENT = (25, 50, 75, 90, 100)
 
 
 class EmptyingCurve(Struct, frozen=True, kw_only=True):
-    """The source emptying over time in one order: when each of `EMPTYING_PERCENT` of its bytes has left."""
+    """The source emptying over time in one order."""
 
     order: Order
+    """The order of user trees."""
     reached_s: tuple[float, ...]
+    """When 25, 50, 75, 90 and 100 % of its bytes have left, from the begin of the copying."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
-    the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch,
-    because the scan could not read them everywhere. `metadata` are BeeGFS's metadata targets. `clean_ups` are the gains
-    of users who clean up, `tiny` the directories with the most tiny files.
-    """
+    """The plan of a migration, as written to `plans/NAME.json`."""
 
     name: str
+    """Its name."""
     site: str
+    """Name of the site."""
     site_id: str
+    """Id of the migration, from `init`."""
     created_at_s: float
+    """When it was made."""
     order: Order
+    """Which user trees go first."""
     catalog: str
+    """The catalog that it was made from."""
     scan_id: int
+    """Number of that scan."""
     catalog_whole: bool
+    """That catalog is whole."""
     size_bytes: int
     files: int
     directories: int
     ranking: tuple[TreeUsage, ...]
+    """The content of each user tree, in order."""
     outside: TreeUsage | None
+    """What lies outside every user tree."""
     batches: tuple[Batch, ...]
+    """The batches, in order."""
     surprises: tuple[Surprise, ...]
+    """Findings that users need before the move."""
     cost: TransferCost
+    """Time that a stream spends."""
     forecast_s: float
+    """Predicted duration of all copying."""
     target: Capacity
+    """Room on the target."""
     problems: tuple[str, ...]
+    """Reasons not to rely on the plan."""
     emptying: tuple[EmptyingCurve, ...]
+    """The source emptying, in each order."""
     reap: PlanReap | None = None
+    """The reaping; None if no rule reaps or lists."""
     schedule: Schedule | None = None
+    """When the bricks are free; None if the source has no bricks."""
     owners: tuple[TreeOwner, ...] = ()
+    """What each user owns in each tree."""
     set_apart: tuple[UserTree, ...] = ()
+    """User trees in no batch, because the scan could not read them everywhere."""
     metadata: tuple[MetadataForecast, ...] = ()
+    """BeeGFS's metadata targets."""
     clean_ups: tuple[CleanUp, ...] = ()
+    """Gains of users who clean up."""
     tiny: tuple[TinyDirectory, ...] = ()
+    """Directories with the most tiny files."""
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
@@ -377,23 +443,29 @@ def check_plan_name(name: str) -> str:
 
 
 class ThroughputPoint(Struct, frozen=True, kw_only=True):
-    """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it;
-    `streams` is their mean number in that time.
-    """
+    """Throughput of all streams together over a span."""
 
     at_s: float
+    """End of the span."""
     span_s: float
+    """Length of the span."""
     busy_s: float
+    """Time of the span in which streams were at work."""
     streams: float
+    """Mean number of streams in that time."""
     files: int
+    """Files that were copied."""
     size_bytes: int
+    """Bytes that were copied."""
 
     @property
     def rate_bytes_per_s(self) -> float:
+        """Rate while streams were at work."""
         return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
 
     @property
     def rate_files_per_s(self) -> float:
+        """Rate while streams were at work."""
         return self.files / self.busy_s if self.busy_s > 0 else 0.0
 
 

@@ -347,30 +347,37 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
 
 
 class PlanDifference(Struct, frozen=True, kw_only=True):
-    """A plan against the one that is active: user trees that only one of them has, and those that are in other batches;
-    `size_bytes` and `files` are its excess over the active plan.
-    """
+    """A plan against the one that was active before."""
 
     active: str
+    """Name of that plan."""
     new: tuple[bytes, ...]
+    """User trees that only the new plan has."""
     gone: tuple[bytes, ...]
+    """User trees that only the earlier plan has."""
     other_batch: tuple[bytes, ...]
+    """User trees that are in other batches."""
     size_bytes: int
+    """Bytes that the new plan has more."""
     files: int
+    """Files that the new plan has more."""
 
 
 class PlanResult(Struct, frozen=True, kw_only=True):
-    """The plan as written; `plan.problems` are reasons not to rely on it. `left_out` are the user trees of the catalog
-    that are in no batch, because their users work on the target. `active`: verbs work by it; otherwise it is a draft.
-    `difference` compares it with the plan that was active before, if there was one.
-    """
+    """A plan as written: `plan`."""
 
     plan: Plan
+    """The plan's document."""
     path: str
+    """Its path."""
     checksum: str
+    """Its checksum."""
     left_out: tuple[bytes, ...] = ()
+    """User trees of the catalog that are in no batch, because their users work on the target."""
     active: bool = True
+    """Verbs work by it; otherwise it is a draft."""
     difference: PlanDifference | None = None
+    """What differs from the plan that was active before, if there was one."""
 
 
 def check_request(

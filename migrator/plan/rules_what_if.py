@@ -13,35 +13,44 @@ SPILL_BYTES_PER_PATH = 260
 
 
 class AskedSizes(Struct, frozen=True, kw_only=True):
-    """The question. `rate_bytes_per_s` limits all streams together: the network, or the target; 0 is no limit. `streams`
-    are those of each host.
-    """
+    """The question."""
 
     size_bytes: int
+    """Bytes to copy."""
     files: int
+    """Files to copy."""
     streams: int
+    """Streams of each host."""
     rate_bytes_per_s: int = 0
+    """Limit of all streams together, by the network or the target; 0: none."""
 
 
 class CopyTime(Struct, frozen=True, kw_only=True):
-    """The time of all seed passes if this number of hosts copies; whether the given rate limits it, and not the streams."""
+    """The time of all seed passes with one number of hosts."""
 
     hosts: int
+    """The number of hosts."""
     streams: int
+    """The streams of all hosts."""
     duration_s: float
+    """The time."""
     limited_by_rate: bool
+    """The given rate limits it, and not the streams."""
 
 
 class Sizing(Struct, frozen=True, kw_only=True):
-    """The answer. `state_bytes` stay in the state directory; `spill_bytes` are used by one query at most, if one batch had
-    all files.
-    """
+    """The time and room that a migration takes: `plan --what-if`."""
 
     asked: AskedSizes
+    """The question."""
     cost: TransferCost
+    """Time that a stream spends."""
     times: tuple[CopyTime, ...]
+    """The time by number of hosts."""
     state_bytes: int
+    """Bytes that stay in the state directory."""
     spill_bytes: int
+    """Bytes that one query uses at most, if one batch had all files."""
 
 
 def size_up(asked: AskedSizes, measured: TransferCost | None) -> Sizing:

@@ -130,10 +130,12 @@ def stays(words: str) -> PathVerdict:
 
 
 class PurgeFinding(Struct, frozen=True, kw_only=True):
-    """A path of the source that stays, and the reason. The path is relative to the source's root, as the user knew it."""
+    """A path of the source that stays."""
 
     path: bytes
+    """Its path as the user knew it, relative to the source's root."""
     words: str
+    """The reason."""
 
 
 class PurgeOutcome(StrEnum):
@@ -151,56 +153,65 @@ class Reread(Struct, frozen=True, kw_only=True):
     """What the user has not changed on the target: its content is read there again before the tree is freed."""
 
     files: int
+    """Number of these files."""
     size_bytes: int
+    """Their bytes."""
     expected_s: float
-    """How long the reading takes at the rate of verifications."""
+    """Duration of the reading, at the rate of verifications."""
     proven_at_s: float | None
-    """When the oldest of the proofs was made; None: unknown."""
+    """When the oldest proof was made; None: unknown."""
     age_s: float | None
-    """The age of that one."""
+    """Age of the oldest proof."""
     wanted: bool = True
-    """False: [cutover] `reread` is `never`."""
+    """False with `[cutover] reread = "never"`."""
 
 
 class TreePurge(Struct, frozen=True, kw_only=True):
-    """The result of one tree. `due_at_s` is the end of its retention, if that is not over.
-
-    `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their ctime
-    or inode changed. `reread` is what is read again on the target, None before that is known. `changed` and `gone`
-    count names that the user changed or removed on the target after the move. `outside` counts files with names outside
-    the tree, which stay. `findings` lists the first of `open_paths` paths that are not known to be on the target.
-    `kept_in` is the directory that holds them, None if nothing was moved. `archives` are the archives of the site that
-    are proven to hold the tree.
-    """
+    """The result for one tree."""
 
     tree: UserTree
     outcome: PurgeOutcome
+    """The outcome."""
     words: str = ""
     reasons: tuple[str, ...] = ()
     sum: PurgeSum | None = None
+    """What the tree holds or held."""
     removed: int = 0
+    """Names that were removed."""
     read_again: int = 0
+    """Files whose content was read on the source, because their ctime or inode changed."""
     reread: Reread | None = None
+    """What is read again on the target; None before that is known."""
     changed: int = 0
+    """Names that the user changed on the target after the move."""
     gone: int = 0
+    """Names that the user removed on the target after the move."""
     outside: int = 0
+    """Files with names outside the tree, which stay."""
     open_paths: int = 0
+    """Number of paths that are not known to be on the target."""
     findings: tuple[PurgeFinding, ...] = ()
+    """The first 1,000 of them."""
     kept_in: bytes | None = None
+    """Directory with the remaining paths; None if nothing was moved."""
     due_at_s: float | None = None
+    """End of its retention, if that is not over."""
     archives: tuple[str, ...] = ()
+    """Archives of the site that are proven to hold the tree."""
 
 
 class PurgeSummary(Struct, frozen=True, kw_only=True):
-    """The result of a purge or of its dry run. `checksum` covers the trees to be freed and their proofs. Each needs
-    `require_archive` archives.
-    """
+    """The result of a purge or of its dry run."""
 
     run_id: int | None
+    """Number of the run; None for a dry run."""
     dry_run: bool
     checksum: str
+    """Checksum of the trees to be freed and their proofs, for `--confirm`."""
     require_archive: int = 0
+    """Number of archives that each tree needs."""
     trees: tuple[TreePurge, ...]
+    """The result for each tree."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -269,21 +280,28 @@ class ManifestSum(Struct, frozen=True, kw_only=True):
 
 class SecondCopy(Struct, frozen=True, kw_only=True):
     """An archive of the site with all files of a tree: the digests that it computed of what it stored are those of the
-    manifests. `manifests` are the digests of their files: after another verification the record no longer counts.
-    `place` is in the words of the hook; `extra` counts files that only the archive has; `list_digest` is the digest of
-    the list that was compared.
+    manifests.
     """
 
     tree: bytes
     name: str
+    """Name of the archive."""
     place: str
+    """Its place, in the words of the hook."""
     manifests: str
+    """Digests of the manifests' files; after another verification the record no longer counts."""
     algorithm: str
+    """The digest of its list."""
     files: int
+    """Proven files."""
     size_bytes: int
+    """Bytes of these files."""
     extra: int
+    """Files that only the archive has."""
     list_digest: str
+    """Digest of the list that was compared."""
     at_s: float
+    """When that was compared."""
 
 
 class Compared(Struct, frozen=True, kw_only=True):

@@ -60,75 +60,88 @@ class ReapDirectory(Struct, frozen=True, kw_only=True):
 
 
 class ReapedTree(Struct, frozen=True, kw_only=True):
-    """The matched files of one user tree. `oldest_ns` is the time of the oldest one by the rule's clock; `rule` is the
-    rule in words.
-    """
+    """The matched files of one user tree."""
 
     tree: UserTree
     action: ReapAction
+    """What happens to them."""
     rule: str
+    """The rule in words."""
     files: int
     size_bytes: int
     allocated_bytes: int
+    """Their bytes on the source's disks."""
     oldest_ns: int
+    """Time of the oldest one by the rule's clock."""
 
 
 class Savings(Struct, frozen=True, kw_only=True):
-    """Bytes and inodes of the target, and copying time with all streams busy, that reaping saves."""
+    """What reaping saves."""
 
     size_bytes: int = 0
+    """Bytes on the target."""
     inodes: int = 0
+    """Inodes on the target."""
     seconds: float = 0.0
+    """Copying time with all streams busy."""
 
 
 class PlanReap(Struct, frozen=True, kw_only=True):
-    """The reaping of a plan. `reap_list`, the Parquet file beside the plan, has every archived or skipped path; it and
-    its BLAKE2b digest are None if there are none. `listed` is the possible savings of trees whose action is `list`.
-    """
+    """The reaping of a plan."""
 
     reap_list: str | None
+    """The Parquet file beside the plan with every archived or skipped path; None if there are none."""
     digest: str | None
+    """BLAKE2b digest of that file."""
     trees: tuple[ReapedTree, ...]
+    """The matched files of each tree."""
     saved: Savings
+    """Savings by archived and skipped files."""
     listed: Savings
+    """Possible savings in trees whose action is `list`."""
 
 
 class ReapRelease(Struct, frozen=True, kw_only=True):
-    """Skipped paths of one user tree that were given up for deletion with the source.
-
-    `pattern` is a path below the tree, with everything below it, or, with `is_glob`, a glob of `migrator.reap.rules`.
-    `by` is the operator, `at_s` the time.
-    """
+    """Skipped paths of one user tree that were given up for deletion with the source."""
 
     tree: bytes
     pattern: bytes
+    """A path below the tree, with everything below it, or a glob."""
     is_glob: bool
+    """The pattern is a glob."""
     by: str
+    """The operator."""
     at_s: float
+    """When they were given up."""
 
 
 class UserReap(Struct, frozen=True, kw_only=True):
-    """The matched files of one user: trees, directories with most of them, the user's whole usage (`all_files` counts
-    all paths but directories), and the savings, or possible savings if the files are only listed.
-    """
+    """The matched files of one user."""
 
     user: str
     trees: tuple[ReapedTree, ...]
+    """By user tree."""
     directories: tuple[ReapDirectory, ...]
+    """The directories with most of them."""
     all_files: int
+    """All paths of the user except directories."""
     all_bytes: int
+    """All bytes of the user."""
     saves: Savings
+    """Savings; possible ones if the files are only listed."""
 
 
 class ReapReport(Struct, frozen=True, kw_only=True):
-    """The files of a catalog that the present rules match, by user, those with the most bytes first. `basis` is the
-    source of the time estimates.
-    """
+    """The files of a catalog that the present rules match: `reap list`."""
 
     catalog: str
+    """The catalog."""
     at_s: float
+    """When the report was made."""
     basis: str
+    """Source of the time estimates."""
     users: tuple[UserReap, ...]
+    """The files of each user, most bytes first."""
 
 
 class Released(Struct, frozen=True, kw_only=True):
@@ -137,6 +150,7 @@ class Released(Struct, frozen=True, kw_only=True):
     user: str
     plan: str
     releases: tuple[ReapRelease, ...]
+    """What was released."""
     files: int
     size_bytes: int
     examples: tuple[bytes, ...]
@@ -188,11 +202,13 @@ class LeftOutReason(StrEnum):
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """A path that was not archived, and why."""
+    """A path that was not archived."""
 
     path: bytes
     reason: LeftOutReason
+    """Why."""
     detail: str
+    """More about it."""
 
 
 class ArchiveLimits(Struct, frozen=True, kw_only=True):
@@ -231,38 +247,48 @@ class ArchiveRecord(Struct, frozen=True, kw_only=True):
 
 
 class TreeArchived(Struct, frozen=True, kw_only=True):
-    """The result of one call of `reap archive` for one tree. `already` files were in proven archives, unchanged.
-
-    `left_out` counts by reason; `examples` are some of those paths.
-    """
+    """The result of `reap archive` for one tree."""
 
     tree: bytes
     user: str
     archives: int = 0
+    """Archives that this call made."""
     members: int = 0
+    """Files that it archived."""
     content_bytes: int = 0
+    """Their bytes."""
     archive_bytes: int = 0
+    """Size of the archives."""
     already: int = 0
+    """Files that were in proven archives, unchanged."""
     left_out: Mapping[str, int]
+    """Number of files that were not archived, by reason."""
     examples: tuple[LeftOut, ...] = ()
+    """Some of those."""
     skipped: str = ""
+    """Why nothing was archived."""
 
 
 class NotRestored(Struct, frozen=True, kw_only=True):
-    """A requested path that was not restored, and why."""
+    """A requested path that was not restored."""
 
     path: bytes
     reason: str
+    """Why."""
 
 
 class Restored(Struct, kw_only=True):
-    """The result of one call of `reap restore` for one tree."""
+    """The result of `reap restore` for one tree."""
 
     tree: bytes
     restored: int = 0
+    """Number of restored files."""
     size_bytes: int = 0
+    """Their bytes."""
     not_restored: int = 0
+    """Number of files that were not restored."""
     examples: list[NotRestored] = []
+    """The first of these."""
 
 
 def archive_directory(tree: bytes, name_seed: int) -> bytes:

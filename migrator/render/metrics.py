@@ -15,17 +15,24 @@ class MetricKind(StrEnum):
 
 
 class MetricSample(Struct, frozen=True, kw_only=True):
-    """One value. `name` is that of the metric; a histogram appends `_bucket`, `_sum` or `_count`."""
+    """One value."""
 
     name: str
+    """The metric's name; a histogram appends `_bucket`, `_sum` or `_count`."""
     labels: Mapping[str, str]
+    """Value of each label."""
     value: float
+    """The value."""
 
 
 class MetricFamily(Struct, frozen=True, kw_only=True):
-    """One metric with all its values; it may have none."""
+    """One metric with all its values: `metrics`."""
 
     name: str
+    """Its name."""
     kind: MetricKind
+    """Its kind."""
     help: str
+    """Its meaning."""
     samples: tuple[MetricSample, ...]
+    """Its values; it may have none."""

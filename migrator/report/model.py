@@ -50,30 +50,41 @@ class WorkSlot(Struct, frozen=True, kw_only=True):
 
 
 class ConePoint(Struct, frozen=True, kw_only=True):
-    """Bytes left at one time: the median, and both ends of the range."""
+    """Bytes left at one time."""
 
     at_s: float
+    """The time."""
     left_bytes: float
+    """Median of the bytes left then."""
     least_bytes: float
+    """Lower end of the range."""
     most_bytes: float
+    """Upper end of the range."""
 
 
 class CopyForecast(Struct, frozen=True, kw_only=True):
-    """The expected time when all files of the plan are copied once. `likely_at_s` is the median; the end lies between
-    `earliest_at_s` and `latest_at_s` with probability `share`. `basis` explains the computation in sentences.
-    """
+    """The expected time when all files of the plan are copied once."""
 
     made_at_s: float
+    """When the forecast was made."""
     likely_at_s: float
+    """The median."""
     earliest_at_s: float
+    """Begin of the range."""
     latest_at_s: float
+    """End of the range."""
     share: float
+    """Probability that the end lies in the range."""
     history_s: float
+    """Length of the history that it rests on."""
     basis: tuple[str, ...]
+    """The computation, in sentences."""
     cone: tuple[ConePoint, ...]
+    """Bytes left over time."""
 
     @property
     def left_s(self) -> float:
+        """Time until `likely_at_s`."""
         return self.likely_at_s - self.made_at_s
 
 
@@ -90,17 +101,25 @@ class KeptReport(Struct, frozen=True, kw_only=True):
 
 
 class EarlierReport(Struct, frozen=True, kw_only=True):
-    """Figures of an earlier report; `likely_at_s` is None if it had no forecast."""
+    """Figures of an earlier report."""
 
     at_s: float
+    """When it was made."""
     plan: str | None
     total_bytes: int
+    """Planned bytes."""
     done_bytes: int
+    """Copied bytes."""
     total_files: int
+    """Planned paths."""
     done_files: int
+    """Copied paths."""
     likely_at_s: float | None
+    """Expected end of the copying; None if it had no forecast."""
     moved_at_s: float | None = None
+    """When it expected the last user on the target."""
     cleared_at_s: float | None = None
+    """When it expected the last brick out of the source."""
 
 
 class EarlierReports(Struct, frozen=True, kw_only=True):
@@ -120,36 +139,48 @@ class Punctuality(StrEnum):
 
 
 class SinceReport(Struct, frozen=True, kw_only=True):
-    """Progress since an earlier report. `expected_bytes` is the amount that its forecast expected to be copied since
-    then; `end_moved_s` is positive if the likely end moved to a later time. `reasons` are sentences.
-    """
+    """Progress since an earlier report."""
 
     earlier: EarlierReport
+    """That report."""
     standing: Punctuality
+    """The verdict."""
     done_bytes: int
+    """Bytes copied since."""
     done_files: int
+    """Paths copied since."""
     expected_bytes: float | None
+    """Bytes that its forecast expected to be copied since."""
     planned_more_bytes: int
+    """Growth of the plan since."""
     end_moved_s: float | None
+    """Shift of the expected end; positive: to a later time."""
     reasons: tuple[str, ...]
+    """Causes, in sentences."""
 
 
 class Promise(Struct, frozen=True, kw_only=True):
-    """The dates that all reports compare with: those of the first active plan (`baseline` False), or of the report that was
-    marked as the baseline. They were given at `at_s`, with `left_*` to copy until `copied_at_s`, in `busy_s` of work. The
-    schedule of the plan has the other two dates; None without one.
-    """
+    """The dates that all reports compare with."""
 
     at_s: float
+    """When they were given."""
     plan: str
     baseline: bool
+    """True: by `report --baseline`. False: by the first active plan."""
     total_bytes: int
+    """Planned bytes."""
     left_bytes: int
+    """Bytes that were left to copy."""
     left_files: int
+    """Paths that were left to copy."""
     busy_s: float
+    """Promised time of work."""
     copied_at_s: float
+    """Promised end of the copying."""
     moved_at_s: float | None = None
+    """When the last user was to work on the target, by the plan's schedule; None without one."""
     cleared_at_s: float | None = None
+    """When the last brick was to be out of the source, by the same."""
 
 
 class Goal(StrEnum):
@@ -172,18 +203,24 @@ class Goal(StrEnum):
 
 
 class Milestone(Struct, frozen=True, kw_only=True):
-    """When a goal is expected, or was reached (`done`). The range is None if nothing gives one. `unknown` is the reason why
-    there is no date, `basis` the source of the date.
-    """
+    """A date of the whole migration."""
 
     goal: Goal
+    """What is reached."""
     done: bool = False
+    """It was reached."""
     at_s: float | None = None
+    """When it was reached, or is expected."""
     earliest_at_s: float | None = None
+    """Begin of the range; None if nothing gives one."""
     latest_at_s: float | None = None
+    """End of the range."""
     promised_at_s: float | None = None
+    """The promised date; None in the status."""
     unknown: str = ""
+    """Why there is no date."""
     basis: str = ""
+    """Source of the date."""
 
 
 class TreeCourse(Struct, frozen=True, kw_only=True):
@@ -248,85 +285,112 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 class PromiseVerdict(Struct, frozen=True, kw_only=True):
-    """The next open date against the promised one. `late_s` is negative if it is early, None if it is unknown; with
-    `at_least` it may get more. `sentence` has all of it.
-    """
+    """The next open date against the promised one."""
 
     standing: Punctuality
+    """The verdict."""
     late_s: float | None
+    """How late it is; negative: early."""
     at_least: bool
+    """It may get later."""
     reasons: tuple[str, ...]
     sentence: str
+    """All of it in words."""
 
 
 class WeekFacts(Struct, frozen=True, kw_only=True):
-    """Seven days. Streams copied `files` and `size_bytes`, later changes included, in `busy_s`. Incidents are kinds of
-    warnings and errors by subject, freezes those that ended.
-    """
+    """Seven days."""
 
     from_s: float
+    """Begin."""
     to_s: float
+    """End."""
     users_moved: int
+    """Users who were moved."""
     files: int
+    """Files that streams copied, later changes included."""
     size_bytes: int
+    """Bytes that streams copied."""
     busy_s: float
+    """Time in which streams were at work."""
     bricks_cleared: int
+    """Bricks that left the source."""
     bricks_added: int
+    """Bricks that became part of the target."""
     incidents: int
+    """Warnings and errors, each kind once for a subject."""
     freezes: int
+    """Freezes that ended."""
     longest_freeze_s: float | None
+    """The longest of them."""
 
     @property
     def busy_share(self) -> float:
+        """Share of the time in which streams were at work."""
         return min(self.busy_s / (self.to_s - self.from_s), 1.0)
 
     @property
     def rate_bytes_per_s(self) -> float:
+        """Rate in that time."""
         return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
 
 
 class BrickOutlook(Struct, frozen=True, kw_only=True):
-    """One brick of the source: its state as text, the files that its drain has left to move (None: unknown), and the
-    time when it is free, with a range for bricks that wait for their drain. `basis` is the source of that time: the pace
-    of the drain or the schedule.
-    """
+    """One brick of the source."""
 
     brick: str
     state: str
+    """Its state, as text."""
     left_files: int | None
+    """Files that its drain has left to move."""
     left_bytes: int | None
+    """Bytes that its drain has left to move."""
     free_at_s: float | None
+    """When it is free."""
     earliest_at_s: float | None = None
+    """Begin of the range of that time, of bricks that wait for their drain."""
     latest_at_s: float | None = None
+    """End of that range."""
     basis: str
+    """Source of that time: the pace of the drain, or the schedule."""
 
 
 class ServerOutlook(Struct, frozen=True, kw_only=True):
-    """A server of the source: its bricks, how many of them are free, and the time when all are (None: unknown).
-    `basis` is that of the last brick to become free.
-    """
+    """A server of the source."""
 
     server: str
+    """Its name."""
     bricks: int
+    """Number of its bricks."""
     free_bricks: int
+    """Number of those that are free."""
     free_at_s: float | None
+    """When all are free."""
     basis: str
+    """Source of that time, for the last brick to become free."""
 
 
 class ReapedFacts(Struct, frozen=True, kw_only=True):
-    """The files that a plan archives or skips instead of copying. `archived_*` counts the content of proven archives,
-    which are `archives` files of `archive_bytes`; `released` counts the skipped paths and globs released for deletion.
-    """
+    """The files that a plan archives or skips instead of copying."""
 
     to_archive_bytes: int
+    """Bytes that the plan archives."""
     to_archive_inodes: int
+    """Inodes that the plan archives."""
     skipped_bytes: int
+    """Bytes that the plan skips."""
     skipped_inodes: int
+    """Inodes that the plan skips."""
     archives: int
+    """Proven archives."""
     archived_files: int
+    """Files in them."""
     archived_bytes: int
+    """Content in them."""
     archive_bytes: int
+    """Their size."""
     released: int
+    """Skipped paths and globs that were released for deletion."""
 
 
 # --- Sums of the ledger for `status` and `report`
@@ -353,10 +417,12 @@ class ChunkSum(Struct, frozen=True, kw_only=True):
 
 
 class AttentionCount(Struct, frozen=True, kw_only=True):
-    """Files of one batch that did not arrive: `bad` files need attention, `vanished` files were deleted by their users."""
+    """Files of one batch that did not arrive."""
 
     bad: int
+    """Files that need attention."""
     vanished: int
+    """Files that their users deleted."""
 
 
 class AttentionFile(Struct, frozen=True, kw_only=True):
@@ -364,26 +430,37 @@ class AttentionFile(Struct, frozen=True, kw_only=True):
 
     batch: int
     problem: FileProblem
+    """The file, and what is wrong with it."""
 
 
 class PlanFacts(Struct, frozen=True, kw_only=True):
     """The plan whose batches are shown."""
 
     name: str
+    """Its name."""
     path: str
+    """Path of its document."""
     checksum: str
+    """Checksum of its document."""
     created_at_s: float
+    """When it was made."""
     catalog: str
+    """The catalog that it was made from."""
     forecast_s: float
+    """Predicted duration of all copying."""
     basis: str
+    """Source of that prediction."""
 
 
 class DonePoint(Struct, frozen=True, kw_only=True):
     """The total done at one time."""
 
     at_s: float
+    """The time."""
     done_files: int
+    """Paths that were copied by then."""
     done_bytes: int
+    """Bytes that were copied by then."""
 
 
 # --- Throughput of streams by host, brick, engine and file size
@@ -397,69 +474,90 @@ UPPER_BYTES = ((SizeClass.TINY, 16 * KIB), (SizeClass.SMALL, MIB), (SizeClass.ME
 
 
 class Incident(Struct, frozen=True, kw_only=True):
-    """All events of one kind about one subject, with the message of the last one. `resolved_at_s` is None as long as no
-    event ends them; `resolution` names that event.
-    """
+    """All events of one kind about one subject."""
 
     kind: EventKind
+    """The kind."""
     severity: Severity
+    """How much it matters."""
     subject: str
+    """What it is about."""
     count: int
+    """Number of events."""
     first_at_s: float
+    """The first event."""
     last_at_s: float
+    """The last event."""
     message: str
+    """Message of the last event."""
     resolved_at_s: float | None = None
+    """When another event ended them; None as long as none does."""
     resolution: str = ""
+    """That event."""
 
 
 class RecordedEvent(Event, frozen=True, kw_only=True):
-    """A warning or error, and the event that ended it, as in `Incident`."""
+    """A warning or error, and the event that ended it."""
 
     resolved_at_s: float | None = None
+    """When another event ended it; None as long as none does."""
     resolution: str = ""
+    """That event."""
 
 
 # --- Status and report
 
 
 class ProgressCounts(Struct, frozen=True, kw_only=True):
-    """Progress of one part of the work. A user is done when all planned files of their trees are copied."""
+    """Progress of one part of the work. Percentages are rounded down."""
 
     total_bytes: int = 0
+    """Planned bytes."""
     done_bytes: int = 0
+    """Bytes that are done."""
     total_files: int = 0
+    """Planned paths."""
     done_files: int = 0
+    """Paths that are done."""
     total_users: int = 0
+    """Planned users."""
     done_users: int = 0
+    """Users whose trees are all done."""
 
     @property
     def left_bytes(self) -> int:
+        """Bytes that are left."""
         return self.total_bytes - self.done_bytes
 
     @property
     def left_files(self) -> int:
+        """Paths that are left."""
         return self.total_files - self.done_files
 
     @property
     def left_users(self) -> int:
+        """Users that are left."""
         return self.total_users - self.done_users
 
     @property
     def percent_bytes(self) -> float | None:
+        """Percentage of the bytes."""
         return percent_of(self.done_bytes, self.total_bytes)
 
     @property
     def percent_files(self) -> float | None:
+        """Percentage of the paths."""
         return percent_of(self.done_files, self.total_files)
 
     @property
     def percent_users(self) -> float | None:
+        """Percentage of the users."""
         return percent_of(self.done_users, self.total_users)
 
 
 class TreeState(StrEnum):
-    """State of one user tree in the whole migration. `ATTENTION`: it is copied except for files that failed at every
-    attempt. `MOVED`: its user works on the target; `PURGED`: its source is freed, too. `EXCLUDED`: an earlier plan had
+    """State of one user tree in the whole migration. `needs-attention`: it is copied except for files that failed at every
+    attempt. `moved`: its user works on the target; `purged`: its source is freed, too. `excluded`: an earlier plan had
     it, the active one leaves it out, and its user works on the source; it is not counted.
     """
 
@@ -478,39 +576,51 @@ class TreeStatus(Struct, frozen=True, kw_only=True):
 
     tree: UserTree
     plan: str
+    """That plan."""
     batch: int
+    """Its batch in that plan."""
     rank: int
+    """Its place by weight."""
     state: TreeState
+    """Its state."""
     tally: ProgressCounts
+    """Its progress."""
 
 
 class PassStatus(PassRecord, frozen=True, kw_only=True):
-    """One pass over a batch. `changes` counts the changes that a later pass carries, by kind, over all trees; None if
-    none were recorded.
-    """
+    """One pass over a batch."""
 
     changes: Mapping[ChangeKind, ChangeTally] | None = None
+    """The changes that a later pass carries, by kind, over all trees; None if none were recorded."""
 
 
 class BatchStatus(Struct, frozen=True, kw_only=True):
-    """Progress of one batch. `chunks` counts all kinds of chunks in the newest pass; `verification` is the newest
-    finished one, `convergence` the prediction after the last delta pass.
-    """
+    """Progress of one batch."""
 
     number: int
+    """Its number."""
     state: BatchState
+    """Its state."""
     tally: ProgressCounts
+    """Its progress."""
     users: tuple[str, ...]
+    """Names of its users."""
     chunks: Mapping[ChunkState, int]
+    """Number of chunks by state, in the newest pass."""
     passes: tuple[PassStatus, ...]
+    """Its passes."""
     forecast_s: float
+    """Duration by the plan."""
     attention: AttentionCount
+    """Files that did not arrive."""
     verification: VerificationRecord | None
+    """The newest finished verification of the whole batch."""
     convergence: ConvergenceRecord | None = None
+    """The prediction after the last delta pass."""
 
 
 class RunLife(StrEnum):
-    """Liveness of a run. `SILENT`: its process lives, and its heartbeat is old. `KILLED`: it recorded no end, and its
+    """Liveness of a run. `silent`: its process lives, and its heartbeat is old. `killed`: it recorded no end, and its
     process has ended.
     """
 
@@ -524,74 +634,92 @@ ALIVE = (RunLife.AT_WORK, RunLife.SILENT)
 
 
 class RunStatus(RunRecord, frozen=True, kw_only=True):
-    """One invocation of a verb that writes. `silent_s` is the age of its last heartbeat."""
+    """One invocation of a verb that writes."""
 
     life: RunLife
+    """Whether it lives."""
     silent_s: float
+    """Age of its last heartbeat."""
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """An ordinary next step of an operator: nothing is wrong with the subject, which waits in this state."""
+    """An ordinary next step of an operator: nothing is wrong."""
 
     subject: str
+    """What waits."""
     state: str
+    """Its state."""
     hint: str
+    """The command."""
 
 
 class MigrationStatus(Struct, frozen=True, kw_only=True):
-    """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
-
-    - `overall`, `verified`, `moved` and `trees` cover the whole migration: all plans that were active, up to the
-      counting plan (`plan`). `batches` are those of the counting plan.
-    - `verified` includes moved users: a cutover verifies.
-    - `attention` may be cut, `attention_total` is not.
-    - `forecast` is None if nothing is left or too little was copied.
-    - `milestones` are the expected dates of the whole migration; empty without a plan.
-    - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
-      which something was copied.
-    - `verified_content_bytes` are the verified bytes whose content was compared, not only their attributes.
-    - `frozen` are the users who cannot work now, under any plan.
-    - `cutovers` has the newest attempt for every tree under any plan: a later plan omits users who work on the target.
-    - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
-    - `governing` has the limits that operators set, and the number of streams that the newest run may have.
-    - `at_work` are the processes at work on this machine now, with what they hold.
-    - `archives` are those of the site that hold the tree of a newest cutover as its verification has it. Each tree needs
-      `require_archive` of them before its source is purged (0 also if the caller does not pass it).
-    - `storage` has the first and the newest sample of the storage and metadata targets of a BeeGFS target.
-    """
+    """The state of the migration: `status`. Everything except `at_s` may be missing."""
 
     at_s: float
+    """When it was read."""
     site: str | None
+    """Name of the site; None before `init`."""
     frozen: tuple[FrozenUser, ...] = ()
+    """Users who cannot work now, under any plan; first those whom no command thaws."""
     scan: CatalogRecord | None = None
+    """The newest scan."""
     plan: PlanFacts | None = None
+    """The active plan, or the named one."""
     overall: ProgressCounts = ProgressCounts()
+    """Copied data, over all plans that were active."""
     verified: ProgressCounts = ProgressCounts()
+    """Verified data, over all plans; moved users are included, because a cutover verifies."""
     moved: ProgressCounts = ProgressCounts()
+    """Data of users who work on the target, over all plans."""
     verified_content_bytes: int = 0
+    """Verified bytes whose content was compared, not only their attributes."""
     batches: tuple[BatchStatus, ...] = ()
+    """The batches of `plan`."""
     trees: tuple[TreeStatus, ...] = ()
+    """All user trees, over all plans, by rank."""
     forecast: CopyForecast | None = None
+    """The end of the copying; None if nothing is left, or too little was copied."""
     milestones: tuple[Milestone, ...] = ()
+    """Expected dates of the whole migration; empty without a plan."""
     rate: ThroughputPoint | None = None
+    """Throughput of the last minutes; None while nothing is copied."""
     last_rate: ThroughputPoint | None = None
+    """Throughput of the last 5 minutes in which something was copied."""
     attention: tuple[AttentionFile, ...] = ()
+    """The first files that need attention."""
     attention_total: int = 0
+    """Number of all of them."""
     vanished_total: int = 0
+    """Files that their users deleted before they were copied."""
     runs: tuple[RunStatus, ...] = ()
+    """Runs, newest first."""
     events: tuple[RecordedEvent, ...] = ()
+    """Warnings and errors, newest first."""
     blocked: tuple[Blocker, ...] = ()
+    """What failed or was interrupted."""
     next_steps: tuple[NextStep, ...] = ()
+    """What waits for an operator."""
     probes: tuple[Probe, ...] = ()
+    """The newest probe of each side."""
     cutovers: tuple[CutoverRecord, ...] = ()
+    """The newest attempt for every tree, under any plan: a later plan omits users who work on the target."""
     drains: tuple[DrainStanding, ...] = ()
+    """The newest attempt for each set of bricks."""
     additions: tuple[AdditionStanding, ...] = ()
+    """The newest attempt for each set of bricks."""
     retirement: Retirement | None = None
+    """The newest attempt."""
     governing: GoverningFacts = GoverningFacts()
+    """The operators' limits, and the streams that the newest run may have."""
     at_work: tuple[Holder, ...] = ()
+    """Processes at work on this machine, with what they hold."""
     storage: tuple[StorageSample, ...] = ()
+    """The first and the newest sample of BeeGFS's targets."""
     archives: tuple[SecondCopy, ...] = ()
+    """Archives of the site that hold the tree of a newest cutover, as its verification has it."""
     require_archive: int = 0
+    """Number of archives that each tree needs before its source is purged."""
 
 
 class ForecastSettings(Struct, frozen=True, kw_only=True):
@@ -610,43 +738,56 @@ ReadPlan = Callable[[str], tuple[Plan, str]]
 
 
 class ReportFacts(Struct, frozen=True, kw_only=True):
-    """The report for management: status, history, forecast and proofs.
-
-    - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
-    - `promise` is None without a plan; `verdict` compares `milestones` with it: those of the status, with promised dates.
-    - `since` is None without an earlier report.
-    - `weeks` are the last seven days, and the seven before if the migration is older.
-    - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
-    - `outlook` is the expected usage of the target.
-    - `incidents` lists unresolved ones first.
-    - `freezes` are those that have ended, under any plan, newest first.
-    - `speed_ups` are those of users who work on the target, newest first; `speed_up_sums` has each test over all of them.
-    """
+    """The report for management: `report`."""
 
     status: MigrationStatus
+    """The state of the migration."""
     done: tuple[DonePoint, ...]
+    """What was copied, over time."""
     verifications: tuple[VerificationRecord, ...]
+    """The verifications."""
     plan: Plan | None
+    """The plan's document; None without a plan, or if it cannot be read."""
     plan_problem: str
+    """Why it cannot be read."""
     promise: Promise | None = None
+    """The promised dates; None without a plan."""
     verdict: PromiseVerdict | None = None
+    """The expected dates against the promised ones."""
     milestones: tuple[Milestone, ...] = ()
+    """Those of the status, with promised dates."""
     weeks: tuple[WeekFacts, ...] = ()
+    """The last seven days, and the seven before if the migration is older."""
     since: SinceReport | None = None
+    """Progress since the last report; None without one."""
     days: tuple[ThroughputPoint, ...] = ()
+    """Throughput by day; by hour in the first three days."""
     capacity: tuple[CapacitySample, ...] = ()
+    """Usage of both sides over time."""
     outlook: CapacityOutlook | None = None
+    """Expected usage of the target."""
     bricks: tuple[BrickOutlook, ...] = ()
+    """When each brick is free."""
     servers: tuple[ServerOutlook, ...] = ()
+    """When each server is free."""
     reaped: ReapedFacts | None = None
+    """Files that are not copied."""
     incidents: tuple[Incident, ...] = ()
+    """Warnings and errors, unresolved ones first."""
     benchmarks: tuple[BenchmarkResult, ...] = ()
+    """Recorded benchmarks."""
     freezes: tuple[FreezeSpent, ...] = ()
+    """Freezes that have ended, under any plan, newest first."""
     speed_ups: tuple[UserSpeedUps, ...] = ()
+    """Users who work on the target, newest first."""
     speed_up_sums: tuple[SpeedUpSum, ...] = ()
+    """Each test over all of them."""
     streams: tuple[StreamSum, ...] = ()
+    """Copying by host, brick, engine and file size."""
     usage: UsageRanking | None = None
+    """The ranking of `plan --usage`."""
     usage_differences: tuple[UsageDifference, ...] = ()
+    """That ranking against the plan's scan."""
 
 
 # --- Metrics for Prometheus. Base units: seconds, bytes

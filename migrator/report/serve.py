@@ -58,12 +58,16 @@ _Read = TypeVar("_Read")
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """A server that accepts connections at `url`. `token` is the one that it made for itself; None: it is in a file."""
+    """A server that accepts connections: printed by `serve` at its start."""
 
     url: str
+    """Its address for a browser."""
     address: str
+    """The address that it listens on."""
     port: int
+    """The port that it listens on."""
     token: str | None
+    """The token that it made for itself; None with `--token-file`."""
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):

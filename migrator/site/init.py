@@ -245,14 +245,20 @@ _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQ
 
 
 class InitResult(Struct, frozen=True, kw_only=True):
-    """The result of `init`. `created` is True the first time; `done` and `notes` are sentences."""
+    """The result of `init`."""
 
     site_id: str
+    """Id of the migration."""
     created: bool
+    """It was created by this call."""
     source: MountIdentity
+    """The file system of the source."""
     target: MountIdentity
+    """The file system of the target."""
     done: tuple[str, ...]
+    """What was done, in sentences."""
     notes: tuple[str, ...]
+    """Remarks, in sentences."""
 
 
 def site_of(draft: SiteDraft, file: Path) -> Site:

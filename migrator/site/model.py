@@ -10,13 +10,18 @@ from migrator.fs.model import FileLook, Mount
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """A key of site.toml. `value` is in the form of site.toml, None if it is not set and has no default."""
+    """A key of site.toml."""
 
     section: str
+    """Its section."""
     key: str
+    """Its name."""
     value: str | None
+    """Its value in the form of site.toml; None if it is not set and has no default."""
     is_default: bool
+    """The value is the default."""
     meaning: str
+    """Its meaning."""
 
 
 class LinkReading(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,5 @@
 """Writing site.toml for `init`."""
 
-import ast
-import inspect
 import json
 import re
 from collections.abc import Mapping
@@ -9,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
+from migrator.core.descriptions import descriptions
 from migrator.core.errors import UsageError
 from migrator.site import config as site
 from migrator.site.config import SECTIONS, Key
@@ -66,7 +65,7 @@ def render_site(draft: SiteDraft) -> str:
         "# One migration: one source, one target. Commented lines show defaults and examples.",
         "# docs/configuration.md has these keys and all others; `migrator doctor` checks them.",
     ]
-    texts = descriptions()
+    texts = descriptions(site)
     for section in SECTIONS:
         # Examples of hosts and users stay comments: those do not exist.
         header = f"# {section.header}" if section.parent else section.header
@@ -88,7 +87,7 @@ def render_site(draft: SiteDraft) -> str:
 
 def settings_of(given: site.Site) -> tuple[Setting, ...]:
     """Every key, in the order of the documentation; those of named sections once for each name."""
-    texts = descriptions()
+    texts = descriptions(site)
     found: list[Setting] = []
     for section in SECTIONS:
         if section.parent:
@@ -113,20 +112,6 @@ def settings_of(given: site.Site) -> tuple[Setting, ...]:
 
 def _written(key: Key, value: object) -> str:
     return _toml(to_builtins(key.form.write(value)))
-
-
-def descriptions() -> Mapping[str, str]:
-    """The docstrings of sections by class, and of keys by `Class.field`, from the source code: Python keeps no
-    docstrings of fields.
-    """
-    found: dict[str, str] = {}
-    for kind in ast.parse(inspect.getsource(site)).body:
-        if isinstance(kind, ast.ClassDef):
-            found[kind.name] = " ".join((ast.get_docstring(kind) or "").split())
-            for field, text in zip(kind.body, kind.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                    found[f"{kind.name}.{ast.unparse(field.target)}"] = " ".join(ast.literal_eval(text.value).split())
-    return found
 
 
 def split_example(description: str) -> tuple[str, str]:

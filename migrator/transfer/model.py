@@ -31,11 +31,13 @@ class FileProblemKind(StrEnum):
 
 
 class FileProblem(Struct, frozen=True, kw_only=True):
-    """One file that did not arrive complete. `path` is relative to the source root."""
+    """One file that did not arrive complete."""
 
     path: bytes
     kind: FileProblemKind
+    """What is wrong."""
     errno: int | None
+    """Number of the system's error."""
     reason: str
 
 
@@ -233,23 +235,26 @@ class TreeChurn(Struct, frozen=True, kw_only=True):
 
     tree: bytes
     files_per_h: float
+    """Files that change."""
     bytes_per_h: float
+    """Bytes that change."""
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
-    """A prediction from the passes so far.
-
-    `next_pass_s`: from the start of the next scan to the end of its pass. `freeze_s`: from the freeze to the end of the
-    verification, if users were frozen now. `least_freeze_s`: the same without any changes; further passes cannot
-    shorten it. `trees` has the churn by tree if known, the most bytes first.
-    """
+    """A prediction from the passes so far."""
 
     next_pass_s: float
+    """From the start of the next scan to the end of its pass."""
     freeze_s: float
+    """From the freeze to the end of the verification, if users were frozen now."""
     least_freeze_s: float
+    """The same without any changes: further passes cannot shorten it."""
     churn_files_per_h: float
+    """Files that users change."""
     churn_bytes_per_h: float
+    """Bytes that users change."""
     trees: tuple[TreeChurn, ...] = ()
+    """What changes in each tree, most bytes first."""
 
 
 class ConvergenceOutcome(StrEnum):
@@ -277,14 +282,19 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class ConvergenceRecord(Struct, frozen=True, kw_only=True):
-    """Prediction and decision after one pass; `max_freeze_s` is the limit at that time."""
+    """Prediction and decision after one pass."""
 
     pass_id: int
+    """Number of the pass in the ledger."""
     at_s: float
+    """When it was made."""
     batch: int
     outcome: ConvergenceOutcome
+    """The decision."""
     max_freeze_s: float
+    """The limit of the freeze at that time."""
     prediction: Prediction
+    """The prediction."""
 
 
 # A run: its request, its findings before the start, and its summary.
@@ -316,40 +326,46 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class GuardFinding(Struct, frozen=True, kw_only=True):
-    """One guard and its problems; empty if it passed."""
+    """The result of one guard."""
 
     guard: str
+    """Name of the guard."""
     problems: tuple[str, ...]
+    """Its reasons to refuse; empty if it passed."""
 
 
 class TreeWork(Struct, frozen=True, kw_only=True):
-    """The remaining work on one user tree, or on a whole batch."""
+    """Remaining work on one user tree, or on a whole batch."""
 
     tree: bytes
     chunks: int
+    """Number of chunks."""
     files: int
     size_bytes: int
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    """Why the pool of streams stopped, for display. `unended` names processes that could not be ended."""
+    """Why all streams stopped."""
 
     reason: StopReason
+    """The reason in one word."""
     message: str
     cause: str
     hint: str
     unended: tuple[str, ...] = ()
+    """Processes that could not be ended."""
 
 
 class TreeApart(Struct, frozen=True, kw_only=True):
-    """A user tree that a pass left unchanged, although it covered others, and why."""
+    """A user tree that a pass left unchanged, although it covered others."""
 
     tree: bytes
     reason: str
+    """Why."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why a batch was not copied, and the next step."""
+    """Why a batch was not copied."""
 
     message: str
     cause: str
@@ -357,72 +373,93 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class DeltaSummary(Struct, frozen=True, kw_only=True):
-    """One delta pass of this run: the data sent in `elapsed_s` after `scan_s` of scanning and comparing, the changes,
-    and the decision after it (`outcome` None: the pass stopped, or covered only some trees of the batch). `freeze_s` is
-    the predicted freeze now.
-    """
+    """One delta pass of this run."""
 
     number: int
+    """Its number in the batch."""
     files: int
+    """Files that it sent."""
     size_bytes: int
+    """Bytes that it sent."""
     elapsed_s: float
+    """Duration after the scan."""
     scan_s: float
+    """Duration of scan and comparison."""
     changes: Changes | None
+    """The changes."""
     outcome: ConvergenceOutcome | None
+    """The decision after it; None: the pass stopped, or covered only some trees of the batch."""
     freeze_s: float | None
+    """The predicted freeze."""
     sentence: str
+    """The decision in words."""
 
 
 class BatchSummary(Struct, frozen=True, kw_only=True):
-    """The result of one batch in this run. Files and bytes are those that this run copied, by its chunks.
-
-    `left` is the remaining work, by tree (in a dry run: the planned work); `guards` are the findings. `bad` lists the
-    files of the whole pass that need attention, `vanished` counts those that were gone on the source. `skipped` names
-    the hook that skipped the batch or its pass; `hooks` names those that a dry run did not call. `deltas` are the delta
-    passes of this run; `deltas_to_follow` is the maximum that a real run would make. `left_alone` are the trees whose
-    users work on the target, or are being cut over. `set_apart` are trees that the last passes left unchanged:
-    the scan could not read them everywhere, or they lost too much. `refusal` is why the batch was refused although the run continued with others.
-    """
+    """The result of one batch in this run. In a dry run: of the next pass."""
 
     batch: int
     chunks: int = 0
+    """Number of chunks that were copied."""
     files: int = 0
+    """Files that were copied."""
     size_bytes: int = 0
+    """Bytes to copy of these files."""
     written_bytes: int = 0
+    """Bytes that were written."""
     elapsed_s: float = 0.0
+    """Duration, scans included."""
     chunks_by_kind: Mapping[ChunkKind, int] = {}
+    """Number of chunks by kind."""
     vanished: int = 0
+    """Files of the pass that were gone on the source."""
     bad: tuple[FileProblem, ...] = ()
+    """Files of the pass that need attention."""
     trees_gone: tuple[bytes, ...] = ()
+    """User trees that are gone from the source."""
     left: tuple[TreeWork, ...] = ()
+    """Remaining work by tree; in a dry run, planned work."""
     guards: tuple[GuardFinding, ...] = ()
+    """What each guard found."""
     nothing_to_do: bool = False
+    """No pass was due."""
     stopped: Stopped | None = None
+    """Why streams stopped."""
     skipped: str = ""
+    """The hook that skipped the batch or its pass."""
     hooks: tuple[str, ...] = ()
+    """Hooks that a dry run did not call."""
     deltas: tuple[DeltaSummary, ...] = ()
+    """Delta passes of this run."""
     deltas_to_follow: int = 0
+    """Delta passes that a real run makes at most."""
     left_alone: tuple[bytes, ...] = ()
+    """User trees whose users work on the target, or are being cut over."""
     set_apart: tuple[TreeApart, ...] = ()
+    """User trees that the last pass left unchanged: the scan could not read them everywhere, or they lost too much."""
     refusal: Refusal | None = None
+    """Why the batch was refused although the run continued with others."""
 
     @property
     def refused(self) -> bool:
-        """Whether a guard refused this batch."""
+        """A guard refused this batch."""
         return self.refusal is not None or any(finding.problems for finding in self.guards)
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """The result of a run; `run_id` and `directory` are None for a dry run."""
+    """The result of `run`. A run that stopped prints an error instead."""
 
     run_id: int | None
+    """Number of the run; None for a dry run."""
     directory: str | None
+    """Directory of its log; None for a dry run."""
     dry_run: bool
     batches: tuple[BatchSummary, ...]
+    """The result for each batch."""
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether every batch was already finished before."""
+        """Every batch was finished before."""
         return all(batch.nothing_to_do for batch in self.batches)
 
     @property
@@ -456,18 +493,20 @@ class StreamsBy(StrEnum):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of a migration. None: not given. `jobs` is for each host, `bwlimit_bytes_per_s` for all streams
-    together.
-    """
+    """Limits of a migration. None: not given."""
 
     jobs: int | None = None
+    """Streams of each host."""
     bwlimit_bytes_per_s: int | None = None
+    """Rate of all streams together."""
     max_latency_s: float | None = None
+    """Latency of metadata operations above which streams are reduced."""
     max_load: float | None = None
+    """Load average of a host above which its streams are reduced."""
 
     @property
     def nothing(self) -> bool:
-        """Whether no limit is given."""
+        """No limit is given."""
         return self == Limits()
 
 
@@ -475,23 +514,30 @@ class Tuned(Struct, frozen=True, kw_only=True):
     """Limits set by `tune`; each overrides the one of site.toml and of the command line."""
 
     limits: Limits
+    """The limits."""
     since_s: float
+    """Since when."""
     by: str
+    """Who set them."""
 
 
 class Hold(Struct, frozen=True, kw_only=True):
-    """The migration is paused: no chunk starts until it is resumed."""
+    """A pause: no chunk starts until the migration is resumed."""
 
     since_s: float
+    """Since when."""
     by: str
+    """Who paused it."""
     reason: str = ""
 
 
 class Controls(Struct, frozen=True, kw_only=True):
-    """The operators' settings; None: none."""
+    """The operators' settings."""
 
     hold: Hold | None = None
+    """The pause; None: not paused."""
     tuned: Tuned | None = None
+    """Limits of `tune`; None: none."""
 
 
 NO_CONTROLS = Controls()
@@ -518,23 +564,31 @@ class Bound(StrEnum):
 
 
 class GovernorRecord(Struct, frozen=True, kw_only=True):
-    """The allowance of the governor from `at_s` on. `streams` is the number in all, `hosts` the number on each host;
-    the limits would allow `most`. `bwlimit_bytes_per_s` is for all together. `until_s` is the start of the next window.
-    `max_latency_s` and `max_load` are the limits of the brakes (None: none).
-    """
+    """The streams that the governor allows."""
 
     at_s: float
+    """Since when."""
     run_id: int
+    """Number of the run."""
     gate: Gate
+    """Whether chunks may start."""
     bound: Bound
+    """What limits the number of streams."""
     streams: int
+    """Streams that are allowed, in all."""
     most: int
+    """Streams that the limits would allow."""
     hosts: tuple[tuple[str, int], ...]
+    """Pairs of a host and its allowed streams."""
     bwlimit_bytes_per_s: int | None
+    """Limit for all streams together."""
     reason: str
     until_s: float | None = None
+    """Begin of the next window."""
     max_latency_s: float | None = None
+    """Limit of the brake by latency; None: none."""
     max_load: float | None = None
+    """Limit of the brake by load; None: none."""
 
     def same(self, other: "GovernorRecord") -> bool:
         """Whether it allows the same for the same kind of reason; figures in the text of the reason may differ."""
@@ -542,25 +596,30 @@ class GovernorRecord(Struct, frozen=True, kw_only=True):
 
 
 class HostLoad(Struct, frozen=True, kw_only=True):
-    """The last reading of the one-minute load average of a host with streams."""
+    """The last reading of the load of a host with streams."""
 
     host: str
     at_s: float
+    """When it was read."""
     load: float
+    """One-minute load average."""
 
 
 class GoverningFacts(Struct, frozen=True, kw_only=True):
-    """The operators' settings, and the newest allowance of a governor (None: no run yet); `at_work`: its
-    run is in progress. `given` are the limits of site.toml and `windows` those of [transfer], if requested. `loads` are
-    the last readings of the hosts of that run.
-    """
+    """The operators' settings, and the allowance of the governor: `tune`, `pause`, `resume`."""
 
     controls: Controls = NO_CONTROLS
+    """The operators' settings."""
     governor: GovernorRecord | None = None
+    """The newest allowance, of a run at work if there is one; None: no run yet."""
     at_work: bool = False
+    """That run is at work."""
     given: Limits | None = None
+    """Limits of site.toml; None in `status`."""
     windows: tuple[WindowStanding, ...] | None = None
+    """Windows of [transfer]; None in `status`."""
     loads: tuple[HostLoad, ...] = ()
+    """The last load averages of that run's hosts."""
 
 
 # The choice of the engine for a chunk.
@@ -588,16 +647,23 @@ class SizeClass(StrEnum):
 
 
 class StreamSum(Struct, frozen=True, kw_only=True):
-    """Succeeded attempts. `brick` is None if they read the mount. `stream_s` adds up the time of each stream."""
+    """Successful attempts of one kind."""
 
     host: str
     brick: str | None
+    """The brick that they read; None: the mount."""
     engine: str
+    """The engine."""
     size_class: SizeClass
+    """Mean file size of the chunks."""
     attempts: int
+    """Number of attempts."""
     files: int
+    """Files that they copied."""
     size_bytes: int
+    """Bytes that they copied."""
     stream_s: float
+    """Time of all streams, added up."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -624,27 +690,34 @@ class PassTotals(Struct, frozen=True, kw_only=True):
 
 
 class PassRecord(Struct, frozen=True, kw_only=True):
-    """One pass over a batch, with the totals of its list. `number` is 0 for the seed; deltas and finals count from 1.
-
-    The list was made from `catalog`. A pass that sends only changes compared it with `base_catalog`; the scan and the
-    comparison took `scan_s`. `chunk_list` and `move_list` name its lists. At `moved_at_s` its renames and deletions had
-    reached the target's disks.
-    """
+    """One pass over a batch."""
 
     id: int
     plan: str
     batch: int
     kind: PassKind
+    """Its kind."""
     number: int
+    """0 for the seed pass; delta and final passes count from 1."""
     state: PassState
+    """Its state."""
     catalog: str
+    """The catalog that its list was made from."""
     base_catalog: str | None
+    """The earlier catalog that this was compared with, in a pass that sends only changes."""
     chunk_list: str
+    """The file with its chunks."""
     move_list: str | None
+    """The file with its renames and deletions."""
     move_list_digest: str | None
+    """Digest of that file."""
     moved_at_s: float | None
+    """When its renames and deletions had reached the target's disks."""
     scan_s: float | None
+    """Duration of scan and comparison."""
     started_at_s: float
     finished_at_s: float | None
     total_files: int
+    """Files of its list."""
     total_bytes: int
+    """Bytes of its list."""

@@ -7,10 +7,12 @@ import pytest
 from msgspec import Struct
 
 from migrator.cli.main import main
+from migrator.ledger.model import RunRecord
 from migrator.render.text import to_json
+from migrator.report.model import RunStatus
 from tests.support.facts import report
 from tests.support.json_documents import require_valid, verb_of
-from tools.json_schemas import DOCUMENTS, SCHEMAS, render_schemas, schema
+from tools.json_schemas import COMMON_KEYS, DOCUMENTS, SCHEMAS, description, render_schemas, schema
 from tools.reference_pages import verbs
 
 
@@ -39,6 +41,19 @@ def test_two_structs_of_one_name_have_no_schema(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(DOCUMENTS, "scan", InitResult)
     with pytest.raises(TypeError, match="InitResult"):
         schema("scan")
+
+
+def test_a_key_without_an_explanation_has_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert schema("brick retire")
+    monkeypatch.delitem(COMMON_KEYS, "hint")
+    with pytest.raises(TypeError, match=r"\.hint"):
+        schema("brick retire")
+
+
+def test_the_docstring_of_a_field_describes_its_key_also_in_a_derived_class() -> None:
+    described = schema("status")["$defs"]
+    assert described["RunStatus"]["properties"]["silent_s"]["description"] == description(RunStatus, "silent_s") != ""
+    assert described["RunStatus"]["properties"]["verb"]["description"] == description(RunRecord, "verb") != ""
 
 
 def test_a_report_fits_its_schema_and_no_key_may_be_missing_or_of_another_type() -> None:

@@ -333,36 +333,44 @@ class AdditionRequest(BrickRequest, frozen=True, kw_only=True):
 
 
 class AdditionSummary(CallSummary, frozen=True, kw_only=True):
-    """The result of a call. `state` is that of the record. `places` are the contents of the bricks' places, if they
-    were inspected. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last task that moved files,
-    and `size_bytes` is the size of all new bricks. `directories` lost owner or mode on the new bricks and wait for an
-    admin.
-    """
+    """The result of `brick add`."""
 
     side: AdditionSide
+    """Where the bricks go."""
     bricks: tuple[str, ...]
     instead_of: str | None
+    """The brick that is replaced."""
     state: AdditionState
+    """The state of the addition."""
     places: tuple[NewPlace, ...] = ()
+    """The contents of the bricks' directories, if they were inspected."""
     size_bytes: int | None = None
+    """Size of all new bricks."""
     moved_files: int = 0
+    """Files that the last rebalance moved."""
     moved_bytes: int = 0
+    """Bytes that the last rebalance moved."""
     failures: int = 0
+    """Files that it could not move."""
     skipped: int = 0
+    """Files that it left in place."""
     directories: tuple[ListedDirectory, ...] = ()
+    """Directories that lost owner or mode on the new bricks, could not be repaired, and wait for an admin."""
 
 
 # Progress of an addition, from its record and its samples.
 
 
 class AdditionStanding(BrickStanding, frozen=True, kw_only=True):
-    """The progress of one attempt to add bricks. `size_bytes` is the size of all new bricks. `files` is the number that
-    a rebalance will examine, a file of a replica set once for each copy, and `lookups` the number that the last task
-    has examined. Gluster counts nothing during a fix-layout. `directories` wait for an admin.
-    """
+    """The progress of one attempt to add bricks. Gluster counts nothing during a fix-layout."""
 
     side: AdditionSide
+    """Where the bricks go."""
     instead_of: str | None
+    """The brick that is replaced."""
     state: AdditionState
+    """Its state."""
     lookups: int
+    """Number of files that the last rebalance has inspected."""
     directories: tuple[ListedDirectory, ...] = ()
+    """Directories that could not be repaired and wait for an admin."""

@@ -306,26 +306,27 @@ _EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
 
 
 class DrainStanding(BrickStanding, frozen=True, kw_only=True):
-    """The progress of one attempt to drain bricks. `files` (names) and `size_bytes` (content) were to be moved when it
-    began. `times_kept` and `times_lost` count directories whose latest mtime was on these bricks: None before the
-    commit.
-    """
+    """The progress of one attempt to drain bricks."""
 
     state: DrainState
+    """Its state."""
     started_at_s: float | None
+    """When Gluster began."""
     times_kept: int | None
+    """Directories with their latest mtime on these bricks that keep it; None before the commit."""
     times_lost: int | None
+    """Directories with their latest mtime on these bricks that show an earlier one since the commit."""
 
     @property
     def left_files(self) -> int | None:
-        """Return the known number of files still to move, or 0 if an audit has found none."""
+        """Files still to move; 0 once an audit has found none."""
         if self.state in _EMPTY_STATES:
             return 0
         return None if self.files is None else max(self.files - self.moved_files, 0)
 
     @property
     def left_bytes(self) -> int | None:
-        """Return the known number of bytes still to move, or 0 if an audit has found none."""
+        """Bytes still to move; 0 once an audit has found none."""
         if self.state in _EMPTY_STATES:
             return 0
         return None if self.size_bytes is None else max(self.size_bytes - self.moved_bytes, 0)
@@ -347,21 +348,25 @@ class DrainRequest(BrickRequest, frozen=True, kw_only=True):
 
 
 class DrainSummary(CallSummary, frozen=True, kw_only=True):
-    """The result of a call. `back` is set if the call was to stop the drain. `left_behind` has the first paths that an
-    audit found on the bricks, `left_file` names the full list, and `commands_file` the commands for them. `confirm` is
-    the word that allows wiping; `wipe_problems` are the reasons against a wipe. `check` is set if the preflight checks
-    ran.
-    """
+    """The result of `brick drain` or `brick stop`."""
 
     bricks: tuple[str, ...]
     back: bool
+    """The call was `brick stop`."""
     left_behind: tuple[bytes, ...] = ()
+    """The first paths that an audit found on the bricks."""
     left_file: str | None = None
+    """A file with all of them."""
     commands_file: str | None = None
+    """A file with commands that move or remove them."""
     confirm: str | None = None
+    """The word for `--confirm`, which lets hooks wipe the bricks."""
     wipe_problems: tuple[str, ...] = ()
+    """Why hooks may not wipe the bricks."""
     standing: DrainStanding | None = None
+    """The drain."""
     check: DrainCheck | None = None
+    """The facts of the preflight checks, if they ran."""
 
 
 def drain_tally(samples: Sequence[TaskSample]) -> CopyTally:

@@ -17,16 +17,16 @@ class BrickLoad(Struct, frozen=True, kw_only=True):
 
 
 class RetainedSource(Struct, frozen=True, kw_only=True):
-    """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover. `due_in_s` is the
-    time until their source may be purged ([cutover] retain).
-    """
+    """Files on leaving bricks of a user who works on the target."""
 
     tree: bytes
     user: str
     plan: str
+    """The plan of their cutover."""
     files: int
     size_bytes: int
     due_in_s: float
+    """Time until their source may be purged ([cutover] retain)."""
 
 
 class DrainFacts(Struct, frozen=True, kw_only=True):
@@ -66,23 +66,33 @@ class DrainFacts(Struct, frozen=True, kw_only=True):
 
 
 class DrainCheck(Struct, frozen=True, kw_only=True):
-    """The facts of the preflight checks. None means unknown. `rooms` has the remaining bricks by name. `used_bytes`
-    and `used_inodes` are those of the leaving bricks. `catalog` is the source of `files`, `size_bytes`,
-    `largest_bytes`, `linked_symlinks` and `retained` (files of users who work on the target). `problems` are the
-    reasons against a start.
-    """
+    """The facts of the preflight checks. None means unknown."""
 
     problems: tuple[str, ...]
+    """Failed checks."""
     used_bytes: int | None
+    """Bytes in use on the bricks to drain."""
     used_inodes: int | None
+    """Inodes in use on the bricks to drain."""
     rooms: Mapping[str, BrickRoom] | None
+    """The file systems of the remaining bricks, by name."""
     min_free_disk: str | None
+    """The volume's option `cluster.min-free-disk` in force."""
     versions: Mapping[str, str | None]
+    """GlusterFS of each host."""
     open_files: int | None
+    """Number of open files on the bricks to drain."""
     catalog: str | None
+    """The catalog that the following figures come from."""
     catalog_at_s: float | None
+    """When it was scanned."""
     files: int | None
+    """Names to move."""
     size_bytes: int | None
+    """Bytes to move."""
     largest_bytes: int | None
+    """Size of the largest file to move."""
     linked_symlinks: tuple[bytes, ...] = ()
+    """Symlinks with several names, which Gluster does not move."""
     retained: tuple[RetainedSource, ...] = ()
+    """Files of users who work on the target."""

@@ -42,20 +42,22 @@ def subject_of(volume: str) -> str:
 
 
 class Retirement(Operation[RetirementState, None], frozen=True, kw_only=True):
-    """One attempt. `catalog` is the catalog checked before the intent. `files` and `size_bytes` are what it proved,
-    counting names of everything except directories. `failure` is the reason why the attempt was aborted.
-    """
+    """One attempt to retire the volume."""
 
     volume: str
     volume_id: str
+    """Gluster's id of the volume."""
     catalog: str
+    """The catalog that was checked before the intent."""
     files: int
+    """Paths that it proved, except directories."""
     size_bytes: int
+    """Bytes that it proved."""
     notes: None = None
 
     @property
     def subject(self) -> str:
-        """Return the subject of its events."""
+        """The retirement for people."""
         return subject_of(self.volume)
 
     def hook_facts(self) -> dict[str, Any]:
@@ -102,12 +104,15 @@ class UncoveredKind(StrEnum):
 
 
 class Uncovered(Struct, frozen=True, kw_only=True):
-    """A path that no manifest covers. `words` follow the path in messages."""
+    """A path that no manifest covers."""
 
     path: bytes
     kind: UncoveredKind
+    """Why it is not covered."""
     size_bytes: int
+    """Size of the file."""
     words: str
+    """The reason in words, to follow the path."""
 
 
 class Cover(StrEnum):
@@ -124,23 +129,30 @@ class PathSum(Struct, frozen=True, kw_only=True):
     """A number of names, and the bytes of regular files. Each name of a hard-linked file counts."""
 
     paths: int = 0
+    """Number of names; each name of a hard-linked file counts."""
     size_bytes: int = 0
+    """Bytes of the regular files."""
 
 
 class CoverFound(Struct, frozen=True, kw_only=True):
-    """The result for every path of a catalog that is not a directory. `read` are those of `proven` whose content was
-    read again. `uncovered` has the sums by kind, and `examples` the first paths of each kind. `list_file` lists all of
-    them; it is None if there are none, and in a dry run.
-    """
+    """The result for every path of a catalog that is not a directory."""
 
     catalog: str
+    """The compared catalog."""
     catalog_at_s: float
+    """When it was scanned."""
     proven: PathSum = PathSum()
+    """Paths that manifests prove."""
     own: PathSum = PathSum()
+    """Files of the program itself."""
     read: PathSum = PathSum()
+    """Those of `proven` whose content was read again for this."""
     uncovered: Mapping[UncoveredKind, PathSum] = {}
+    """Paths that nothing covers, by reason."""
     examples: tuple[Uncovered, ...] = ()
+    """The first uncovered paths of each kind."""
     list_file: str | None = None
+    """A file with all of them; None if there are none, and in a dry run."""
 
 
 class RetireRequest(Struct, frozen=True, kw_only=True):
@@ -154,7 +166,9 @@ class RetireRequest(Struct, frozen=True, kw_only=True):
 
 
 class RetirementSummary(CallSummary, frozen=True, kw_only=True):
-    """The result of a call. `cover` is None if another check had failed before the paths were checked."""
+    """The result of `brick retire`."""
 
     cover: CoverFound | None = None
+    """How manifests cover the paths; None if another check had failed before."""
     retirement: Retirement | None = None
+    """The newest attempt."""

@@ -24,77 +24,92 @@ class ObstacleKind(StrEnum):
 
 
 class Obstacle(Struct, frozen=True, kw_only=True):
-    """An obstacle and its day. `batch` is the one that cannot proceed, `subvolume` the one that is too full;
-    `lacking_bytes` and `lacking_inodes` are the room missing on that day.
-    """
+    """Why a schedule cannot be completed."""
 
     kind: ObstacleKind
+    """The reason."""
     day: float
+    """When it is met."""
     batch: int | None = None
+    """The batch that cannot proceed."""
     subvolume: int | None = None
+    """The subvolume that is too full."""
     lacking_bytes: int = 0
+    """Bytes missing on that day."""
     lacking_inodes: int = 0
+    """Inodes missing on that day."""
 
 
 class BatchStep(Struct, frozen=True, kw_only=True):
-    """One batch: when copying begins, when its users work on the target, when its source is purged. It waits
-    `waited_days` for room on the target.
-    """
+    """One batch."""
 
     batch: int
     begins_day: float
+    """When copying begins."""
     moved_day: float
+    """When its users work on the target."""
     freed_day: float
+    """When its source is purged."""
     waited_days: float
+    """How long it waits for room on the target."""
 
 
 class SubvolumeStep(Struct, frozen=True, kw_only=True):
-    """The bricks of one subvolume: when their drain begins, when they are cleared. The drain moves at most
-    `moved_bytes`. The last subvolume is `retired`: it is not drained, and the volume is stopped instead.
-    """
+    """The bricks of one subvolume."""
 
     subvolume: int
+    """Its number, from 1."""
     bricks: tuple[str, ...]
     drain_begins_day: float | None
+    """When its drain begins."""
     cleared_day: float | None
+    """When it is cleared."""
     moved_bytes: int
+    """Bytes that the drain moves at most."""
     retired: bool = False
+    """It is not drained: the volume is stopped instead."""
 
 
 class HostStep(Struct, frozen=True, kw_only=True):
-    """The day on which all bricks of a server are free."""
+    """A server of the source."""
 
     host: str
     free_day: float | None
+    """When all its bricks are free."""
 
 
 class ScheduleOutcome(Struct, frozen=True, kw_only=True):
-    """The steps up to the end or the obstacle, subvolumes in the order in which they are cleared.
-    `done_day` is when the source is empty, None if an obstacle prevents it.
-    """
+    """The steps up to the end or the obstacle."""
 
     done_day: float | None
+    """When the source is empty; None if an obstacle prevents it."""
     obstacle: Obstacle | None
+    """What prevents it."""
     batches: tuple[BatchStep, ...]
+    """The batches."""
     subvolumes: tuple[SubvolumeStep, ...]
+    """The subvolumes, in the order in which they are cleared."""
     hosts: tuple[HostStep, ...]
+    """The servers."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """The conversion schedule of a plan, in the order of its batches. If there is none, `problem` is the reason and
-    everything else is empty.
-    """
+    """When bricks are free, in the order of the plan's batches."""
 
     problem: str | None
+    """Why there is no schedule; everything else is empty then."""
     assumptions: tuple[str, ...] = ()
-    """Sentences."""
+    """What it rests on, in sentences."""
     max_fill: float = 0.0
+    """Share of a file system that may be in use."""
     growth_bytes_per_day: int = 0
+    """Growth by all users."""
     growth_basis: str = ""
-    """The source of `growth_bytes_per_day`; empty: growth is unknown."""
+    """Source of the growth; empty: growth is unknown."""
     every_drain_order: bool = False
-    """Whether all orders of drains were tried; otherwise only the likely ones."""
+    """All orders of drains were tried, and not only the likely ones."""
     outcome: ScheduleOutcome | None = None
+    """The steps."""
 
 
 # --- Facts: the input of a schedule

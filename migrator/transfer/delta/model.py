@@ -31,33 +31,40 @@ SENT = frozenset({ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN, Change
 
 
 class ChangeTally(Struct, frozen=True, kw_only=True):
-    """Paths of one kind, the directories among them, and the bytes of the files."""
+    """Paths of one kind of change."""
 
     paths: int = 0
+    """Number of paths."""
     directories: int = 0
+    """Number of directories among them."""
     size_bytes: int = 0
+    """Bytes of the files."""
 
 
 class TreeChanges(Struct, frozen=True, kw_only=True):
-    """The changes of one tree. `names_before` and `bytes_before` are its size in the scan before (all paths; bytes of
-    files): a pass refuses a tree that shrank too much.
-    """
+    """The changes of one tree. A pass refuses a tree that shrank too much."""
 
     tree: bytes
     names_before: int
+    """Number of its paths in the scan before."""
     bytes_before: int
+    """Bytes of its files in the scan before."""
     by_kind: Mapping[ChangeKind, ChangeTally] = {}
+    """Its changes by kind."""
 
     def tally(self, kind: ChangeKind) -> ChangeTally:
         return self.by_kind.get(kind, ChangeTally())
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """All changes of some trees from the catalog `base` to the catalog `now`."""
+    """All changes of some trees between two catalogs."""
 
     base: str
+    """The earlier catalog."""
     now: str
+    """The later catalog."""
     trees: tuple[TreeChanges, ...]
+    """The changes of each tree."""
 
     def tally(self, kind: ChangeKind) -> ChangeTally:
         found = [tree.tally(kind) for tree in self.trees]
@@ -69,6 +76,7 @@ class Changes(Struct, frozen=True, kw_only=True):
 
     @property
     def nothing(self) -> bool:
+        """Nothing has changed."""
         return not any(self.tally(kind).paths for kind in ChangeKind)
 
 
