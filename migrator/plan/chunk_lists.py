@@ -136,10 +136,10 @@ class ListedPaths(Sequence[ListedPath]):
         row = range(len(self))[at]
         return ListedPath(*(column[row].as_py() for column in self.columns.columns))
 
-    def by_length(self, tree: bytes, longest_bytes: int) -> "tuple[ListedPaths, ListedPaths]":
-        """The paths whose names relative to the tree have up to this length, and the longer ones."""
-        longer = self._longer(tree, longest_bytes)
-        return self._those(call_function("invert", [longer])), self._those(longer)
+    def longest_name_bytes(self, tree: bytes) -> int:
+        """The length of the longest name relative to the tree; 0 if there is none."""
+        longest = call_function("max", [self._lengths()]).as_py()
+        return max((longest or 0) - len(_prefix(tree)), 0)
 
     def within(self, tree: bytes) -> "ListedPaths":
         """All but the root of the tree. Raises ValueError if a path is outside the tree."""
@@ -160,10 +160,13 @@ class ListedPaths(Sequence[ListedPath]):
         return _replaced(call_function("cast", [texts], _BINARY), 0, before)
 
     def _longer(self, tree: bytes, name_bytes: int) -> pa.BooleanArray:
-        lengths = call_function("binary_length", [self.columns.column("path")])
         least = pa.scalar(len(_prefix(tree)) + name_bytes, pa.int32())
-        longer: pa.BooleanArray = call_function("greater", [lengths, least])
+        longer: pa.BooleanArray = call_function("greater", [self._lengths(), least])
         return longer
+
+    def _lengths(self) -> "pa.Array[Any]":
+        lengths: pa.Array[Any] = call_function("binary_length", [self.columns.column("path")])
+        return lengths
 
     def _those(self, mask: pa.BooleanArray) -> "ListedPaths":
         return self if mask.true_count == len(self) else ListedPaths(call_function("filter", [self.columns, mask]))

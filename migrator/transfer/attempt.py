@@ -1,7 +1,7 @@
 """One attempt at one chunk: the stream, the files that did not arrive, and the sync that confirms it."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import show
 from migrator.core.states import ChunkKind, PassKind
+from migrator.hosts.ports import Command
 from migrator.site.model import DIRECT
 from migrator.transfer import model
-from migrator.transfer.by_descriptor import make_by_descriptor, to_be_linked
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result, judge, look_up_all
 from migrator.transfer.leftovers import remove_before_stream
+from migrator.transfer.links import make_links
 from migrator.transfer.meter import Meter
 from migrator.transfer.ports import ChunkWork, ConnectedHost, CopyEngine
 from migrator.transfer.stream import Stream, sync_problem
@@ -43,20 +44,19 @@ class Attempt(Stream):
         connected: ConnectedHost,
         engine: CopyEngine,
     ) -> None:
-        world, request = under_way.world, under_way.request
+        request = under_way.request
         self._routes = routes
         self._closings = routes.closings_of(chunk.brick)
         self._engine = engine
         self._from_brick = connected.brick is not None
         self.listed = paths
-        of_stream, too_long = paths.within(chunk.tree).by_length(chunk.tree, engine.longest_name_bytes)
-        self._by_descriptor = list(too_long)
+        self._links = chunk.kind is ChunkKind.LINKS
         self._view = connected.executor.view(chunk.tree)
         self._again = request.recopy or tried or chunk.tree in under_way.doubtful_trees
         self._work = ChunkWork(
-            kind=chunk.kind,
+            kind=ChunkKind.FILES if self._links else chunk.kind,
             tree=chunk.tree,
-            paths=of_stream,
+            paths=paths.within(chunk.tree),
             capabilities=under_way.capabilities,
             bwlimit_bytes_per_s=None if under_way.governor is None else under_way.governor.share_of(chunk.id),
             # Files listed after the seed are known to differ, even if size and times are the same.
@@ -66,9 +66,8 @@ class Attempt(Stream):
             digest=under_way.digests and chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES),
             brick=connected.brick,
         )
-        command = None
-        if of_stream and chunk.kind is not ChunkKind.LINKS:
-            command = replace(engine.command(self._work, self._view), token=world.tokens())
+        streams = bool(self._work.paths) and not self._links
+        command = engine.command(self._work, self._view) if streams else None
         super().__init__(
             under_way, meter, chunk, slot=slot, executor=connected.executor, engine=engine.name, command=command
         )
@@ -90,50 +89,53 @@ class Attempt(Stream):
         """Copy and judge. Raises CancelledError after the stream has ended, Unended if it could not be ended, HostLost
         if that is unknown.
         """
-        result = Result()
         LOG.info("attempt begins", extra=self.facts)
-        if self.command is not None:
-            parts = self._engine.name != DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
-            if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
-                await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
-            start = partial(self.executor.execute, program=self._engine.program)
-            reader = self._engine.reader(self._work, self._view)
-            if (governor := self.under_way.governor) is not None and self._engine.name == DIRECT:
-                change = partial(self.executor.limit, self.token)
-                governor.follow(self.chunk.id, change, lambda: reader.counters.size_bytes)
-            outcome = await self.follow(self.command, start, reader)
-            if self.stalled:
-                outcome = await self._of_stalled(outcome)
-            if outcome.verdict is model.AttemptVerdict.STOP:
-                return result.stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)
-            if outcome.verdict is not model.AttemptVerdict.DONE:
-                return Result(verdict=outcome.verdict, message=outcome.message)
-            by_kind: dict[model.FileProblemKind, list[model.FileProblem]] = {kind: [] for kind in model.FileProblemKind}
-            for suspect in outcome.suspects:
-                by_kind[suspect.kind].append(suspect)
-            changed, moved = by_kind.pop(model.FileProblemKind.CHANGED), by_kind.pop(model.FileProblemKind.MOVED)
-            result = await judge(self.under_way, [suspect for some in by_kind.values() for suspect in some])
-            if result.stop is not None:
-                return result
-            result.changed, result.again = changed, [*result.again, *moved]
-            if self._from_brick:
-                # The mount may have a file that the brick refuses: the next try reads it there before it counts as bad.
-                result.again, result.bad = [*result.again, *result.bad], []
-            elif self._engine.name != DIRECT:
-                self._take_from_stream(result, outcome.refused)
-        return await self._without_stream(result)
+        if self._links:
+            return await self._link()
+        return Result() if self.command is None else await self._stream(self.command)
 
-    def _take_from_stream(self, result: Result, may_be_made: Collection[bytes]) -> None:
-        """Leave files that the stream could not make on the target to the copy by descriptor, with all their names: it
-        sets modes without /proc, knows more ways to remove an ACL than `removexattr(2)`, and leaves attributes out
-        whose names are too long.
-        """
-        refused = {problem.path for problem in result.bad if problem.path in may_be_made}
-        groups = {listed.link_group for listed in self._work.paths if listed.path in refused} - {None}
-        left = [listed for listed in self._work.paths if listed.path in refused or listed.link_group in groups]
-        made = {listed.path for listed in left}
-        result.bad = [problem for problem in result.bad if problem.path not in made]
-        self._by_descriptor += left
+    async def _link(self) -> Result:
+        """Make the links of the chunk, and copy the paths that cannot be linked."""
+        result, made, instead = await make_links(self.under_way, self.listed)
+        linked = model.StreamCounters(files=made)
+        self.meter.wrote(linked)
+        if instead and result.stop is None:
+            self._work = replace(self._work, paths=type(self._work.paths).of(instead))
+            self.command = self._engine.command(self._work, self._view)
+            bad, result = result.bad, await self._stream(self.command)
+            if result.stop is None:
+                result.bad += bad
+        self.counters += linked
+        return result
+
+    async def _stream(self, command: Command) -> Result:
+        parts = self._engine.name != DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
+        if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
+            await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
+        start = partial(self.executor.execute, program=self._engine.program)
+        reader = self._engine.reader(self._work, self._view)
+        if (governor := self.under_way.governor) is not None and self._engine.name == DIRECT:
+            change = partial(self.executor.limit, self.token)
+            governor.follow(self.chunk.id, change, lambda: reader.counters.size_bytes)
+        outcome = await self.follow(command, start, reader)
+        if self.stalled:
+            outcome = await self._of_stalled(outcome)
+        if outcome.verdict is model.AttemptVerdict.STOP:
+            return Result().stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)
+        if outcome.verdict is not model.AttemptVerdict.DONE:
+            return Result(verdict=outcome.verdict, message=outcome.message)
+        by_kind: dict[model.FileProblemKind, list[model.FileProblem]] = {kind: [] for kind in model.FileProblemKind}
+        for suspect in outcome.suspects:
+            by_kind[suspect.kind].append(suspect)
+        changed, moved = by_kind.pop(model.FileProblemKind.CHANGED), by_kind.pop(model.FileProblemKind.MOVED)
+        result = await judge(self.under_way, [suspect for some in by_kind.values() for suspect in some])
+        if result.stop is not None:
+            return result
+        result.changed, result.again = changed, [*result.again, *moved]
+        if self._from_brick:
+            # The mount may have a file that the brick refuses: the next try reads it there before it counts as bad.
+            result.again, result.bad = [*result.again, *result.bad], []
+        return result
 
     async def confirm(self, result: Result) -> Result:
         """Confirm the result of `copy`. Files count as arrived when a later sync has reached the target's disks; files
@@ -169,7 +171,7 @@ class Attempt(Stream):
     async def _synced(self, result: Result) -> Result:
         # A chunk is done when a sync that started after the end of its stream has reached the disks.
         syncs = [self.under_way.sync_of(self.executor)] if self.command is not None else []
-        if self.command is None or self._by_descriptor:
+        if self.command is None or self._links:
             syncs.append(self.under_way.sync)
         for sync in syncs:
             if (stop := await sync_problem(sync)) is not None:
@@ -198,18 +200,3 @@ class Attempt(Stream):
                 return outcome
         message = f"{outcome.message}: {odd[0] if odd else 'both sides answer'}"
         return replace(outcome, verdict=model.AttemptVerdict.RETRY, stop=None, message=message)
-
-    async def _without_stream(self, result: Result) -> Result:
-        """Make links, and copy the paths that no stream can take."""
-        links = self.chunk.kind is ChunkKind.LINKS
-        paths = (
-            ((listed, listed.size_bytes) for listed in self.listed)
-            if links
-            else to_be_linked(self._by_descriptor, self._work.paths if self._by_descriptor else ())
-        )
-        result, files, size_bytes = await make_by_descriptor(self.under_way, self.chunk.tree, paths, result)
-        if files:
-            made = model.StreamCounters(files=files, size_bytes=0 if links else size_bytes)
-            self.counters += made
-            self.meter.wrote(made)
-        return result

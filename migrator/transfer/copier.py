@@ -17,18 +17,27 @@ from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.tasks import cancel_and_wait, task_group, through_cancellation, to_the_end
 from migrator.hosts.ports import HostLost
 from migrator.ledger.locks import Locks, of_brick
+from migrator.site.model import RSYNC
 from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result, look_up_all
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import AttemptVerdict, ChunkRecord, FileProblem, FileProblemKind, StopReason, choose_engine
+from migrator.transfer.model import (
+    AttemptRecord,
+    AttemptVerdict,
+    ChunkRecord,
+    FileProblem,
+    FileProblemKind,
+    StopReason,
+    choose_engine,
+)
 from migrator.transfer.pool import run_pool
 from migrator.transfer.ports import BrickRefused, ConnectedHost, CopyEngine
 from migrator.transfer.queue import WorkQueue
 from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.routes import HostLane, Routes
 from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
-from migrator.transfer.settlement import Settlement, is_part_of_tried
+from migrator.transfer.settlement import Settlement, attempts_before
 from migrator.transfer.stream import Unended
 
 if TYPE_CHECKING:
@@ -148,7 +157,7 @@ class ChunkCopier:
         """See `WorkKind`: try a chunk once. One that awaits confirmation is given back after that."""
         if not await self._tree_is_there(chunk):
             return None
-        paths, tried = await self.under_way.world.blocking(partial(self._read, chunk), timeout_s=math.inf)
+        paths, before = await self.under_way.world.blocking(partial(self._read, chunk), timeout_s=math.inf)
         if await self._divided(chunk, paths):
             return None
         brick = self.routes.copy_on(lane, chunk.brick)
@@ -157,19 +166,26 @@ class ChunkCopier:
             return None
         try:
             with self._brick_locks.reading(brick):
-                return await self._copy(chunk, paths, brick, lane, slot=slot, tried=tried)
+                return await self._copy(chunk, paths, brick, lane, slot=slot, before=before)
         except LockHeld as error:
             # A drain of this brick is audited, to be committed: the mount is read, because that may take long.
             self.routes.refuse(str(brick), error)
             return None
 
     async def _copy(
-        self, chunk: ChunkRecord, paths: "ListedPaths", brick: str | None, lane: HostLane, *, slot: int, tried: bool
+        self,
+        chunk: ChunkRecord,
+        paths: "ListedPaths",
+        brick: str | None,
+        lane: HostLane,
+        *,
+        slot: int,
+        before: Sequence[AttemptRecord],
     ) -> float | None:
         finds = self.routes.finds.get(lane.host, 0)
         try:
             connected = await lane.connect(brick)
-            engine = self._engine(connected, chunk)
+            engine = self._engine(connected, chunk, paths, before)
         except HostLost as error:
             self.routes.lose(lane, error)
             return None
@@ -187,7 +203,7 @@ class ChunkCopier:
             await self._settle.without_stream(chunk, AttemptState.SUCCEEDED, ChunkState.DONE)
             return None
         made = self.under_way, self.routes, self.meter, chunk, paths
-        attempt = Attempt(*made, tried=tried, slot=slot, connected=connected, engine=engine)
+        attempt = Attempt(*made, tried=bool(before), slot=slot, connected=connected, engine=engine)
         try:
             await attempt.intend()
             result = await attempt.copy()
@@ -214,12 +230,11 @@ class ChunkCopier:
         await self.under_way.confirmations.begin(confirmation, abandoned)
         return None
 
-    def _read(self, chunk: ChunkRecord) -> "tuple[ListedPaths, bool]":
-        """The paths of a chunk, and whether it was tried before, by itself or in a larger one. Blocking."""
+    def _read(self, chunk: ChunkRecord) -> "tuple[ListedPaths, Sequence[AttemptRecord]]":
+        """The paths of a chunk, and the attempts at it, by itself or in a larger one. Blocking."""
         world, chunk_list = self.under_way.world, chunk.list_path or self.under_way.chunk_list
-        passes = world.ledger.passes
-        tried = bool(passes.attempts_of_chunk(chunk.id)) or is_part_of_tried(passes, chunk)
-        return world.chunk_lists.paths(chunk_list, chunk.number), tried
+        before = attempts_before(world.ledger.passes, chunk.id)
+        return world.chunk_lists.paths(chunk_list, chunk.number), before
 
     async def _divided(self, chunk: ChunkRecord, paths: "ListedPaths") -> bool:
         """Halve a chunk that would delay a change of limits for too long, if it is divisible."""
@@ -252,15 +267,22 @@ class ChunkCopier:
             again_after_s = delay_s(1)
         self.queue.give_back(attempt.chunk, again_after_s, done=done)
 
-    def _engine(self, connected: ConnectedHost, chunk: ChunkRecord) -> CopyEngine | None:
-        """Chunks of links need no stream; any engine serves for their attempt."""
-        name = choose_engine(self.under_way.request.engine, chunk.kind, from_brick=connected.brick is not None)
+    def _engine(
+        self, connected: ConnectedHost, chunk: ChunkRecord, paths: "ListedPaths", before: Sequence[AttemptRecord]
+    ) -> CopyEngine | None:
+        rsync = connected.engines.get(RSYNC)
+        failed = any(one.engine == RSYNC and one.state is not AttemptState.INTERRUPTED for one in before)
+        too_long = rsync is not None and paths.longest_name_bytes(chunk.tree) > rsync.longest_name_bytes
+        name = choose_engine(
+            self.under_way.request.engine,
+            chunk.kind,
+            from_brick=connected.brick is not None,
+            beyond_rsync=failed or too_long,
+        )
         if name is None:
             return None
         if name in connected.engines:
             return connected.engines[name]
-        if chunk.kind is ChunkKind.LINKS:
-            return next(iter(connected.engines.values()))
         raise ToolFailed(
             f"host {connected.executor.host} has no {name} that can be used",
             cause="it is not installed there, or too old, and no other engine was allowed",

@@ -136,8 +136,7 @@ class _Step:
                 cause="the disk of the state directory is full, or mounted read-only",
                 hint="make room below [site] state_dir, then run the same command again",
             ) from error
-        command = replace(driving.driver.command(work, view), token=self._world.tokens())
-        return command, driving.driver.reader(view, directory)
+        return driving.driver.command(work, view), driving.driver.reader(view, directory)
 
     async def _attempt(
         self, chunk: ChunkRecord, command: Command, reader: "DriverReader"

@@ -76,14 +76,11 @@ class StreamCounters(Struct, frozen=True, kw_only=True):
 
 
 class StreamOutcome(Struct, frozen=True, kw_only=True):
-    """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that. The
-    `refused` paths among them failed on the target, in a way that a copy by descriptor may avoid.
-    """
+    """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that."""
 
     verdict: AttemptVerdict
     counters: StreamCounters
     suspects: tuple[FileProblem, ...] = ()
-    refused: frozenset[bytes] = frozenset()
     stop: StopReason | None = None
     message: str = ""
 
@@ -625,15 +622,18 @@ class GoverningFacts(Struct, frozen=True, kw_only=True):
 # The choice of the engine for a chunk.
 
 
-def choose_engine(requested: str, kind: ChunkKind, *, from_brick: bool) -> str | None:
+def choose_engine(requested: str, kind: ChunkKind, *, from_brick: bool, beyond_rsync: bool) -> str | None:
     """The engine for a chunk. None: no stream, because another chunk copies the content. (rsync copies no ranges: it
     copies such a file whole.)
 
-    `direct` always reads a brick: the others do not handle link-to files, nor the times that the volume shows.
+    `direct` always reads a brick: the others do not handle link-to files, nor the times that the volume shows. It also
+    copies the chunks that are `beyond_rsync`: rsync failed at them, or they have paths that are too long for it.
     """
     if from_brick or not needs_rsync(requested):
         return DIRECT
-    return None if kind is ChunkKind.RANGES else RSYNC
+    if kind is ChunkKind.RANGES:
+        return None
+    return DIRECT if beyond_rsync or kind is ChunkKind.LINKS else RSYNC
 
 
 class SizeClass(StrEnum):

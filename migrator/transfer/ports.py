@@ -161,7 +161,7 @@ class CopyEngine(Protocol):
 
     @property
     def longest_name_bytes(self) -> int:
-        """The longest path, relative to its tree, that a stream can take; others are copied by descriptor."""
+        """The longest path, relative to its tree, that a stream can take."""
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv and the file list on standard input. Pure."""

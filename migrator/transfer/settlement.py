@@ -15,7 +15,7 @@ from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import AttemptVerdict, ChunkRecord, FileProblem, FileProblemKind, StopReason
+from migrator.transfer.model import AttemptRecord, AttemptVerdict, ChunkRecord, FileProblem, FileProblemKind, StopReason
 from migrator.transfer.rules import MOST_INTERRUPTIONS, TRIES, delay_s
 from migrator.transfer.stream import OpenAttempt, intend
 
@@ -194,7 +194,7 @@ class Settlement:
         await self._world.ledger.write(partial(self._divide, chunk, parts))
 
     def _without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
-        return OpenAttempt(id=intend(self._pass, chunk))
+        return OpenAttempt(id=intend(self._pass, chunk, token=self._world.tokens()))
 
     def _divide_after(self, attempt: Attempt, state: AttemptState, parts: Parts) -> Sequence[ChunkRecord]:
         """As `_divide`, with the end of an attempt at the chunk."""
@@ -256,6 +256,11 @@ class Settlement:
 
 def is_part_of_tried(passes: "PassRecords", chunk: ChunkRecord) -> bool:
     """Whether there was an attempt at a chunk that this one is a part of."""
-    if chunk.parent_id is None:
-        return False
-    return bool(passes.attempts_of_chunk(chunk.parent_id)) or is_part_of_tried(passes, passes.chunk(chunk.parent_id))
+    return bool(attempts_before(passes, chunk.parent_id))
+
+
+def attempts_before(passes: "PassRecords", chunk_id: int | None) -> Sequence[AttemptRecord]:
+    """The attempts at a chunk and at those that it is a part of (None: there is none)."""
+    if chunk_id is None:
+        return ()
+    return (*attempts_before(passes, passes.chunk(chunk_id).parent_id), *passes.attempts_of_chunk(chunk_id))

@@ -63,14 +63,15 @@ class OpenAttempt:
         )
 
 
-BY_DESCRIPTOR = "descriptor"
-"""The engine name of attempts that start no process."""
+NO_STREAM = "descriptor"
+"""The engine name of attempts that start no stream before they are recorded: links, and chunks with nothing to copy."""
 
 
 def intend(
     under_way: PassUnderWay,
     chunk: model.ChunkRecord,
     *,
+    token: str,
     engine: str = "",
     host: str = "",
     command: Command | None = None,
@@ -84,9 +85,9 @@ def intend(
     attempt_id = passes.intend(
         chunk_id=chunk.id,
         run_id=under_way.invocation.run_id,
-        token=str(command.token) if command else world.tokens(),
+        token=token,
         host=host or world.own_host,
-        engine=engine if command else BY_DESCRIPTOR,
+        engine=engine if command else NO_STREAM,
         argv=[show(word) for word in command.argv] if command else (),
         at_s=world.clock.now_s(),
     )
@@ -114,7 +115,11 @@ class Stream(OpenAttempt):
         command: Command | None,
     ) -> None:
         super().__init__()
-        self._intend = partial(intend, under_way, chunk, engine=engine, host=executor.host, command=command)
+        self.token = under_way.world.tokens()
+        """In the environment of every process of the attempt."""
+        self._intend = partial(
+            intend, under_way, chunk, token=self.token, engine=engine, host=executor.host, command=command
+        )
         self.under_way = under_way
         self.meter = meter
         self.chunk = chunk
@@ -125,11 +130,6 @@ class Stream(OpenAttempt):
         self.started_s = self.moved_s = self.sampled_s = under_way.world.clock.monotonic_s()
         self.seen = self.sampled = model.StreamCounters()
         self.activity: int | None = None
-
-    @property
-    def token(self) -> str:
-        """The token in the environment of every process of the attempt."""
-        return str(self.command.token) if self.command else ""
 
     async def intend(self) -> None:
         """Record the attempt. A cancellation takes effect when that is on the disk."""
@@ -145,6 +145,7 @@ class Stream(OpenAttempt):
         """Run a stream to its end, and judge it. `trouble` in its output ends it at once. Raises CancelledError after
         it has ended, Unended if it could not be ended, HostLost if that is unknown.
         """
+        command = replace(command, token=self.token)
         files = self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command)
         ledger = self.under_way.world.ledger
 

@@ -9,7 +9,7 @@ from migrator.core.states import ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost, OnOutput, OnStart
-from migrator.site.model import DIRECT
+from migrator.site.model import DIRECT, RSYNC
 from migrator.transfer.executors import Executor
 from migrator.transfer.model import (
     AttemptVerdict,
@@ -206,6 +206,7 @@ class FakeLane:
     jobs: int = 2
     bricks: frozenset[str] = frozenset()
     rules: BrickRules | None = None
+    rsync: CopyEngine | None = None
     lost: HostLost | None = None
     refused: frozenset[str] = frozenset()
     asked: list[str | None] = field(default_factory=list)
@@ -228,7 +229,8 @@ class FakeLane:
             raise self.lost
         if brick in self.refused:
             raise BrickRefused(f"{brick} is no brick there")
-        return ConnectedHost(executor=self.executor, engines={DIRECT: self.engine}, brick=self.rules)
+        engines = {DIRECT: self.engine, **({} if self.rsync is None else {RSYNC: self.rsync})}
+        return ConnectedHost(executor=self.executor, engines=engines, brick=self.rules)
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         if self.lost is not None:

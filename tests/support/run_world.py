@@ -1,6 +1,7 @@
 """A whole small migration for tests of `run`: fake file systems and streams, a real ledger."""
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
@@ -20,6 +21,7 @@ from migrator.core.tasks import Blocking
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.calls import Hooks
 from migrator.plan.model import Batch, Plan
+from migrator.site.model import RSYNC
 from migrator.transfer.context import TransferPorts as Outside
 from migrator.transfer.governor import Governing
 from migrator.transfer.model import FileProblem, RunRequest, RunSummary
@@ -75,9 +77,10 @@ class World:
     storage: StorageTargets | None = None
     governing: Callable[[], Governing] | None = None
     hooks: Hooks = field(default_factory=DoingHooks)
+    rsync_takes_bytes: int = 4000
+    """The longest name that rsync takes, in a run with that engine."""
 
     def __post_init__(self) -> None:
-        self.target.source = self.source
         self.files = fakes.FakeRunFiles(self.locks)
         self.streams = FakeStreams(self.source, self.target)
         numbers = itertools.count(1)
@@ -102,7 +105,8 @@ class World:
             ports = {name: Dying(port, death) for name, port in ports.items()}
             self.locks.held.clear()
         streams = ports.pop("streams")
-        own = FakeLane(streams, streams, request.jobs)
+        rsync = dataclasses.replace(streams, name=RSYNC, longest_name_bytes=self.rsync_takes_bytes)
+        own = FakeLane(streams, streams, request.jobs, rsync=rsync if request.engine == RSYNC else None)
         lanes: Any = [own, *self.more_lanes]
         ports["lanes"] = lanes
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage

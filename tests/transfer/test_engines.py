@@ -178,6 +178,7 @@ def test_every_engine_repairs_by_delta_what_a_verification_found(copied: Copied)
     [
         ("auto", ChunkKind.FILES, True, "direct"),
         ("auto", ChunkKind.FILES, False, "direct"),
+        ("auto", ChunkKind.LINKS, False, "direct"),
         ("auto", ChunkKind.DIRECTORIES, False, "direct"),
         ("auto", ChunkKind.RANGED_FILES, False, "direct"),
         ("auto", ChunkKind.RANGES, False, "direct"),
@@ -185,13 +186,16 @@ def test_every_engine_repairs_by_delta_what_a_verification_found(copied: Copied)
         ("rsync", ChunkKind.FILES, True, "direct"),
         ("rsync", ChunkKind.FILES, False, "rsync"),
         ("rsync", ChunkKind.RANGED_FILES, False, "rsync"),
+        ("rsync", ChunkKind.LINKS, False, "direct"),
         ("rsync", ChunkKind.RANGES, False, None),
         ("fpsync", ChunkKind.RANGED_FILES, False, "rsync"),
         ("parsyncfp2", ChunkKind.RANGES, False, None),
     ],
 )
 def test_choice(*, requested: str, kind: ChunkKind, from_brick: bool, expected: str | None) -> None:
-    assert choose_engine(requested, kind, from_brick=from_brick) == expected
+    assert choose_engine(requested, kind, from_brick=from_brick, beyond_rsync=False) == expected
+    beyond = choose_engine(requested, kind, from_brick=from_brick, beyond_rsync=True)
+    assert beyond == ("direct" if expected == "rsync" else expected)
 
 
 def test_the_slower_of_files_and_bytes_counts() -> None:

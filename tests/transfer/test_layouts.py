@@ -242,7 +242,7 @@ def test_trees_share_commands(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_no_command_can_name_does_not_stop_the_run(tmp_path: Path) -> None:
-    """A path of 4096 bytes or more is copied by descriptor, and inherits."""
+    """A path of 4096 bytes or more is in no command, and inherits."""
     target = Target(tmp_path)
     deep = b"/".join([TREE, *[b"d" * 250] * 17])
     laid_out = [LaidOut(path=path, rule=HUGE) for path in (TREE + b"/new", deep)]

@@ -14,6 +14,7 @@ from migrator.core.progress import RunProgress
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
 from migrator.ledger.locks import of_call, of_tree
+from migrator.site.model import RSYNC
 from migrator.transfer.confirmations import Confirmations
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
@@ -173,16 +174,38 @@ async def test_a_tree_that_vanished_does_not_sink_the_batch(tmp_path: Path) -> N
     assert world.batch_state is BatchState.SEEDED
 
 
+def engines_by_path(world: World) -> dict[bytes, list[str]]:
+    """The engines of all attempts at the chunks of files that had each path, in order."""
+    found: dict[bytes, list[str]] = {}
+    passes = world.ledger.passes
+    for chunk in map(passes.chunk, range(1, passes.next_chunk_number(1))):
+        if chunk.kind is ChunkKind.FILES:
+            for row in world.lists.paths(chunk.list_path or LIST, chunk.number):
+                found.setdefault(row.path, []).extend(one.engine for one in passes.attempts_of_chunk(chunk.id))
+    return found
+
+
 @in_loop
-async def test_paths_that_do_not_fit_are_copied_by_descriptor(world: World) -> None:
+async def test_chunks_with_paths_that_rsync_cannot_take_are_copied_by_direct(world: World) -> None:
     short, long = ALICE + b"/sub/short", ALICE + b"/sub/longer"
     for path in (short, long):
         world.source.add(path, b"x")
     world.lists.add(LIST, ChunkKind.FILES, ALICE, [listed(long), listed(short)])
-    world.streams.longest_name_bytes = len(b"sub/short")
-    await world.run()
+    world.rsync_takes_bytes = len(b"sub/short")
+    await world.run(engine=RSYNC)
     assert world.is_copied()
-    assert (ChunkKind.FILES, (short,)) in world.streams.streams
+    assert engines_by_path(world)[long] == engines_by_path(world)[short] == [world.streams.name]
+    assert engines_by_path(world)[ALICE + b"/sub/f00"] == ["rsync"]
+
+
+@in_loop
+async def test_files_that_rsync_could_not_bring_are_tried_by_direct(world: World) -> None:
+    refused, hung = ALICE + b"/sub/f01", ALICE + b"/sub/f02"
+    world.streams.faults |= {refused: Fault("bad", times=1), hung: Fault("killed", times=1)}
+    await world.run(engine=RSYNC)
+    assert world.is_copied()
+    assert engines_by_path(world)[refused] == ["rsync", world.streams.name]
+    assert engines_by_path(world)[hung] == ["rsync", "rsync"], "something else had ended it"
 
 
 @in_loop
@@ -234,7 +257,7 @@ async def test_a_dry_run_changes_nothing(world: World) -> None:
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a dry run wrote")
 
-    for name in ("make_parents", "link", "copy_from", "remove_leftover", "sync", "probe", "put"):
+    for name in ("make_parents", "link", "remove_leftover", "sync", "probe", "put"):
         setattr(world.target, name, forbidden)
     passes, runs = world.ledger.passes, world.ledger.runs
     for group, names in (

@@ -218,7 +218,7 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
     matches slashes in an attribute's name; without a slash in front, a pattern would also match after every slash.
     Only a second `-X` carries `user.rsync.%stat` and the like, which backups by `rsync --fake-super` consist of.
     Excluded attributes are neither sent nor removed on the target. A name with slashes that is too long is tried, and the
-    file is then copied by descriptor.
+    file is then copied by `direct`.
     """
     access_alone = capabilities.keeps_acls and not capabilities.keeps_default_acls
     rules = [*(["+x /system.posix_acl_access"] if access_alone else []), "-x /trusted.**", "-x /system.**"]

@@ -311,10 +311,9 @@ class Ended(Struct, frozen=True, kw_only=True):
         stop: model.StopReason | None = None,
         *,
         suspects: tuple[model.FileProblem, ...] = (),
-        refused: frozenset[bytes] = frozenset(),
     ) -> model.StreamOutcome:
         return model.StreamOutcome(
-            verdict=verdict, counters=self.counters, suspects=suspects, refused=refused, stop=stop, message=message
+            verdict=verdict, counters=self.counters, suspects=suspects, stop=stop, message=message
         )
 
     def cut_short(
@@ -417,7 +416,6 @@ def _judge_files(
     ended: EndedRsync, listed: ListedNames, messages: Sequence[Message], description: str
 ) -> model.StreamOutcome:
     suspects: dict[bytes, model.FileProblem] = {}
-    refused: set[bytes] = set()
     never_listed: set[bytes] = set()
     unexplained = "some of its messages were not kept" if ended.stderr_cut else ""
     for message in messages:
@@ -427,8 +425,6 @@ def _judge_files(
         if not names:
             unexplained = unexplained or _shown(ended, message)
         for name in names:
-            if _may_be_brought_otherwise(message):
-                refused.add(join(ended.tree, name))
             # The first complaint about a file is the cause of later ones. If rsync met it while it built its file list,
             # the list does not have the file.
             if name not in suspects and message.text.startswith(b"link_stat "):
@@ -439,17 +435,7 @@ def _judge_files(
     for name in listed.all() if unexplained else ():
         path, kind = join(ended.tree, name), model.FileProblemKind.BAD
         suspects.setdefault(name, model.FileProblem(path=path, kind=kind, errno=None, reason=unexplained))
-        refused.add(path)
-    return ended.outcome(
-        model.AttemptVerdict.DONE, suspects=_with_other_names(ended, suspects, never_listed), refused=frozenset(refused)
-    )
-
-
-def _may_be_brought_otherwise(message: Message) -> bool:
-    """Whether rsync failed on the target, and not because the target is full or failing. An attribute that is too big
-    for the target looks like a full one to every engine.
-    """
-    return message.side is Side.TARGET and stop_reason(message.errno) is None
+    return ended.outcome(model.AttemptVerdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
 
 
 def _with_other_names(
