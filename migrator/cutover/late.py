@@ -1,5 +1,6 @@
 """Late writes: the kept source of a moved user is closed, and what was written there since the freeze began is carried over."""
 
+import asyncio
 import errno
 import os
 import stat
@@ -17,10 +18,14 @@ from msgspec.structs import replace
 
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog
+from migrator.catalog.model import ListedPath
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import Entry, EntryType
-from migrator.core.paths import join, parent
+from migrator.core.errors import MigratorError
+from migrator.core.paths import parent
+from migrator.core.states import ChunkKind
+from migrator.core.tasks import to_the_end
 from migrator.cutover.rollback import note_paths
 from migrator.cutover.source_changes import SourceChange, SourceChangeKind
 from migrator.fs.beneath import Root
@@ -28,8 +33,14 @@ from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import FileSystem
 from migrator.fs.rules import CLOSED_MODE
-from migrator.fs.rules_equality import FileState
-from migrator.fs.writing import copy_entry, shut
+from migrator.fs.rules_equality import FileState, is_copy
+from migrator.fs.writing import shut
+from migrator.plan.chunk_lists import ListedPaths
+from migrator.site.model import DIRECT
+from migrator.transfer.model import AttemptVerdict, StopReason
+from migrator.transfer.ports import ChunkWork
+from migrator.transfer.routes import HostLane
+from migrator.transfer.rules import explain
 
 # Closing the directories of a kept source.
 #
@@ -114,7 +125,7 @@ def _in_block(
 
 # Carrying over.
 #
-# Each path is first copied to the trash of the target, where only root can enter, and then renamed to its place, which
+# A stream first copies each path to the trash of the target, where only root can enter. It is then renamed to its place, which
 # replaces nothing. The file on the target that it replaces goes to the trash before, and has to be as it was verified. The
 # user works there meanwhile.
 
@@ -125,82 +136,172 @@ _CACHE_S, _CACHE_PAUSE_S = 15.0, 0.5
 """Longer than clients know an older state (1 s by default on GlusterFS), and the pause between two looks."""
 
 
+class _Carrying(Struct, frozen=True, kw_only=True):
+    """A late write to carry over: its entries on the source, its own first, and the file of the target that it replaces.
+    A copy that is in its place already has no entries left.
+    """
+
+    path: bytes
+    entries: Sequence[Entry] = ()
+    replaced: Entry | None = None
+
+    @property
+    def paths(self) -> frozenset[bytes]:
+        return frozenset({self.path, *(entry.path for entry in self.entries)})
+
+
 class LateWrites(Struct, frozen=True, kw_only=True):
     """Carries late writes of one tree over, after a scan. `place` is their place in the trash, which replaces that of an earlier
-    look; `manifest` is that of the cutover.
+    look; `manifest` is that of the cutover. `lane` has the streams that read the mount on this machine.
     Until `until_s` (of the monotonic clock) this machine may still know what was there before.
     """
 
     source: FileSystem
     target: FileSystem
     capabilities: TargetCapabilities
+    lane: HostLane
+    token: str
+    tree: bytes
     place: str
     manifest: str
     scratch: Scratch
     until_s: float = field(default_factory=lambda: time.monotonic() + _CACHE_S)
 
-    def carry(self, changes: Sequence[SourceChange]) -> tuple[SourceChange, ...]:
+    async def carry(self, changes: Sequence[SourceChange]) -> tuple[SourceChange, ...]:
         """Carry over new paths, and changed files that are on the target as they were verified. Returns the other changes:
-        they would replace or remove what the user has. Blocking; may be called again. Raises OSError, Refused.
+        they would replace or remove what the user has. May be called again. Raises OSError, MigratorError.
         """
+        carrying = await asyncio.to_thread(self._judge, changes)
+        failed = await self._stage([entry for one in carrying for entry in one.entries])
+        # A cancellation in the middle would leave a user without the file that is replaced.
+        carried = await to_the_end(asyncio.to_thread(self._put_in_place, carrying, failed))
+        return tuple(change for change in changes if change.path not in carried)
+
+    def _judge(self, changes: Sequence[SourceChange]) -> Sequence[_Carrying]:
         new = sorted((one for one in changes if one.kind is SourceChangeKind.MADE), key=attrgetter("path"))
         made = [one.path for one in new]
         verified = self._verified([one.path for one in changes if one.kind is SourceChangeKind.CHANGED])
-        moved: set[bytes] = set()
-        left: list[SourceChange] = []
+        found: list[_Carrying] = []
+        with_directory: set[bytes] = set()
         with closing(MovingTarget(self.target.root)) as moves:
             moves.open_place(self.place, again=True)
             for change in changes:
-                if change.path in moved:
-                    continue  # it went with its directory
+                if change.path in with_directory:
+                    continue
                 below = new[bisect_left(made, change.path + b"/") : bisect_left(made, change.path + b"0")]
                 try:
-                    carried = self._carried(moves, change, below, verified.get(change.path))
+                    carrying = self._judged(moves, change, below, verified.get(change.path))
+                    if carrying is not None and carrying.entries:
+                        moves.make_directory(self._in_trash(b"new", parent(change.path)))
                 except OSError as error:
                     if error.errno in _STOPS:
                         raise
-                    carried = ()
-                moved.update(carried)
-                if not carried:
-                    left.append(change)
-        self.target.sync()
-        return tuple(left)
+                    continue
+                if carrying is not None:
+                    found.append(carrying)
+                    with_directory |= carrying.paths
+        return found
 
-    def _carried(
+    def _judged(
         self, moves: MovingTarget, change: SourceChange, below: Sequence[SourceChange], verified: FileState | None
-    ) -> Sequence[bytes]:
-        """The paths that are on the target now; none if this one is left."""
-        path, kept = change.path, self._in_trash(b"old", change.path)
+    ) -> _Carrying | None:
+        """How to carry a change over; None if it is left."""
+        path = change.path
         changed = change.kind is SourceChangeKind.CHANGED
         if change.stands is None or (changed and change.stands is EntryType.DIRECTORY):
-            return ()
+            return None
         source, now, above = self._as_scanned(change), self.target.look(path), self.target.look(parent(path))
         if above is None or above.type is not EntryType.DIRECTORY:
-            return ()
+            return None
         # A killed call may have carried it, or have moved what it replaces to the trash.
-        begun = not changed or moves.look(kept) is not None
+        begun = not changed or moves.look(self._in_trash(b"old", path)) is not None
         if now is None:
             if not begun:
-                return ()
-        elif begun and self._is_copy(source, now):
-            return (path,)
+                return None
+        elif begun and self._has_content_of(source, now):
+            return _Carrying(path=path)
         elif now.type is EntryType.DIRECTORY or FileState.of(now) != verified or now.nlink > 1:
-            return ()
+            return None
         if source.type is not EntryType.DIRECTORY and source.nlink > 1:
-            return ()
-        self._stage(moves, [source, *map(self._as_scanned, below)])
-        if now is None:
-            moves.move(self._in_trash(b"new", path), path, shared=True)
-            return (path, *(one.path for one in below))
+            return None
+        return _Carrying(path=path, entries=(source, *map(self._as_scanned, below)), replaced=now)
+
+    async def _stage(self, entries: Sequence[Entry]) -> frozenset[bytes]:
+        """Copy entries of the source to the trash, durably. Returns the paths that did not arrive."""
+        if not entries:
+            return frozenset()
+        connected = await self.lane.connect(None)
+        engine, executor = connected.engines[DIRECT], connected.executor.into(self._in_trash(b"new"))
+        view = executor.view(self.tree)
+        directories = [entry for entry in entries if entry.type is EntryType.DIRECTORY]
+        others = [entry for entry in entries if entry.type is not EntryType.DIRECTORY]
+        failed: set[bytes] = set()
+        for kind, some in (
+            (ChunkKind.DIRECTORIES, directories),
+            (ChunkKind.FILES, others),
+            (ChunkKind.DIRECTORY_TIMES, directories),
+        ):
+            if not some:
+                continue
+            work = ChunkWork(
+                kind=kind,
+                tree=self.tree,
+                paths=ListedPaths.of([ListedPath(path=one.path, size_bytes=one.size_bytes) for one in some]),
+                capabilities=self.capabilities,
+                recopy=True,
+            )
+            reader = engine.reader(work, view)
+            completed = await executor.execute(
+                replace(engine.command(work, view), token=self.token),
+                program=engine.program,
+                tree=self.tree,
+                on_start=lambda _: None,
+                on_stdout=reader.stdout,
+                on_stderr=reader.stderr,
+            )
+            outcome = reader.outcome(completed)
+            if outcome.verdict is not AttemptVerdict.DONE:
+                stopped = explain(outcome.stop or StopReason.IO_ERROR, outcome.message)
+                raise MigratorError(stopped.message, cause=stopped.cause, hint=stopped.hint)
+            failed.update(suspect.path for suspect in outcome.suspects)
+        await executor.sync()
+        return frozenset(failed)
+
+    def _put_in_place(self, carrying: Sequence[_Carrying], failed: frozenset[bytes]) -> frozenset[bytes]:
+        """The paths that are on the target now."""
+        carried: set[bytes] = set()
+        with closing(MovingTarget(self.target.root)) as moves:
+            for one in carrying:
+                try:
+                    if not all(entry.path not in failed and self._is_staged(entry) for entry in one.entries):
+                        continue
+                    if one.entries:
+                        self._move(moves, one)
+                except OSError as error:
+                    if error.errno in _STOPS:
+                        raise
+                    continue
+                carried |= one.paths
+        self.target.sync()
+        return frozenset(carried)
+
+    def _is_staged(self, entry: Entry) -> bool:
+        staged = self.target.look(self._in_trash(b"new", entry.path))
+        return staged is not None and is_copy(entry, staged, self.capabilities)
+
+    def _move(self, moves: MovingTarget, one: _Carrying) -> None:
+        path, staged, kept = one.path, self._in_trash(b"new", one.path), self._in_trash(b"old", one.path)
+        if one.replaced is None:
+            moves.move(staged, path, shared=True)
+            return
         moves.move(path, kept)
         try:
-            self._require_untouched(kept, now)
-            moves.move(self._in_trash(b"new", path), path, shared=True)
+            self._require_untouched(kept, one.replaced)
+            moves.move(staged, path, shared=True)
         except OSError:
             with suppress(FileExistsError):
                 moves.move(kept, path, shared=True)
             raise
-        return (path,)
 
     def _require_untouched(self, kept: bytes, before: Entry) -> None:
         """Raise OSError (ESTALE) if the user changed a file until it was moved; the rename itself changes its ctime alone."""
@@ -208,7 +309,7 @@ class LateWrites(Struct, frozen=True, kw_only=True):
         if now is None or replace(FileState.of(now), ctime_ns=before.ctime_ns) != FileState.of(before):
             raise OSError(errno.ESTALE, "it was changed just now", kept)
 
-    def _is_copy(self, source: Entry, now: Entry) -> bool:
+    def _has_content_of(self, source: Entry, now: Entry) -> bool:
         if now.type is not source.type or now.symlink_target != source.symlink_target:
             return False
         if source.type is not EntryType.FILE:
@@ -235,14 +336,6 @@ class LateWrites(Struct, frozen=True, kw_only=True):
             if time.monotonic() > self.until_s:
                 raise OSError(errno.ESTALE, "it is not what the scan found", change.path)
             time.sleep(_CACHE_PAUSE_S)
-
-    def _stage(self, moves: MovingTarget, entries: Sequence[Entry]) -> None:
-        moves.make_directory(self._in_trash(b"new", parent(entries[0].path)))
-        directories = [entry for entry in reversed(entries) if entry.type is EntryType.DIRECTORY]
-        with Root(self.source.root) as source, Root(join(self.target.root, self._in_trash(b"new"))) as staged:
-            # A new entry changes the times of its directory, so directories are copied once more.
-            for entry in (*entries, *directories):
-                copy_entry(source, staged, entry, self.capabilities)
 
     def _in_trash(self, *names: bytes) -> bytes:
         return b"/".join((TRASH_NAME, os.fsencode(self.place), *names))

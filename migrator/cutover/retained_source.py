@@ -12,7 +12,6 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.tasks import to_the_end
 from migrator.core.units import first_of, several
 from migrator.cutover import model
 from migrator.cutover.call import ActiveSession, CutoverDone
@@ -83,12 +82,14 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
             source=session.ports.source,
             target=session.ports.target,
             capabilities=session.capabilities,
+            lane=session.ports.lanes[0],
+            token=session.ports.tokens(),
+            tree=record.tree.path,
             place=place,
             manifest=manifest,
             scratch=session.call.migration.scratch,
         )
-        # A cancelled copy in the middle would leave a user without the file that it replaces.
-        left += await to_the_end(asyncio.to_thread(writes.carry, changes))
+        left += await writes.carry(changes)
         before, found = now, found + len(changes)
     listed = {one.path for one in left}
     changed = [path for path in await asyncio.to_thread(noted_paths, noted) if path not in listed]

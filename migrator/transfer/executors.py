@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -77,6 +78,13 @@ class Executor:
         self.confined = confined
         self._roots = source_root, target_root
         self._compiled = compiled
+
+    def into(self, directory: bytes) -> "Executor":
+        """This executor with a directory of the target, of root alone, instead of the target's root."""
+        source_root, target_root = self._roots
+        executor = copy(self)
+        executor._roots = source_root, _beneath(target_root, directory)  # noqa: SLF001 (its own)
+        return executor
 
     def view(self, tree: bytes) -> StreamView:
         """The location of a tree as a stream sees it."""
