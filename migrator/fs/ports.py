@@ -114,7 +114,7 @@ class SourceFileSystem(FileSystem, Protocol):
 
 
 class TargetFileSystem(FileSystem, Protocol):
-    """The target, with the copy by descriptor and the directories of trees."""
+    """The target, with links and the directories of trees."""
 
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
         """Make the directories above a tree, with owner and mode of the source's (`like`, outermost first), and the
@@ -128,12 +128,6 @@ class TargetFileSystem(FileSystem, Protocol):
 
     def link(self, existing: bytes, path: bytes) -> None:
         """Make `path` another name of `existing`, atomically replacing another file there. May be called again. Raises
-        OSError.
-        """
-
-    def copy_from(self, source_root: bytes, entry: Entry) -> None:
-        """Copy one path of any length by descriptor: content with holes, owner, mode, ACLs, xattrs, times; of a
-        directory everything but its content. The copy gets a temporary name, is synced, and is renamed. Raises
         OSError.
         """
 

@@ -14,12 +14,11 @@ from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, Surprise
 
 # A perfect copy as the target shows it.
 #
-# The planner uses these rules before the copy, the copy by descriptor during it, and the verification afterwards. So
-# announced and expected losses are the same.
+# The planner uses these rules before the copy, and the verification afterwards. So announced and expected losses are the same.
 
 
 TEMPORARY_PREFIX = b".migrator-tmp-"
-"""The prefix of incomplete files of the copy by descriptor; a leftover after a crash is an extra path."""
+"""The prefix of links, restored files and directories in the making; a leftover after a crash is an extra path."""
 
 KERNEL_LABELS = frozenset({b"security.selinux", b"security.ima", b"security.evm"})
 """Attributes that a kernel sets by its own policy: a copy has those of its own system."""

@@ -1,4 +1,4 @@
-"""Copying one path of any length and type by descriptor; a mounted directory as the target."""
+"""A mounted directory as the target: directories of trees, links, and the attributes of single files."""
 
 import errno
 import os
@@ -6,85 +6,24 @@ import secrets
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
-from typing import NamedTuple
+from contextlib import contextmanager, suppress
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
-from migrator.core.units import MIB
-from migrator.fs.beneath import Root, entry_path, exists, held, without_access_time
+from migrator.fs.beneath import exists, held
 from migrator.fs.capabilities import probe, remove_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystemTool
-from migrator.fs.reading import ReadingFileSystem, read_xattrs, state_of
+from migrator.fs.reading import ReadingFileSystem
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
 
-# Copying one path.
-#
-# The source is first pinned with O_PATH. So the checked file is the one that is read, and a device or a FIFO that has
-# replaced the file is never opened. The copy gets a temporary name in its final directory, is flushed, and is renamed:
-# a name on the target has either its old content or its complete new content.
-
-
-TRIES = 3
-"""How often a file is copied again because it changed while it was read."""
-
-_COPY_BYTES = MIB
+_CAPABILITY = b"security.capability"
 _HOLE_BYTES = 64 * 1024
-"""If the file system cannot report holes, runs of zeros are skipped in steps of this size."""
+"""Runs of zeros are skipped in steps of this size."""
 _TEMPORARY_RANDOM_BYTES = 8
 _CREATED_MODE = 0o600
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_CAPABILITY = b"security.capability"
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
-_NODES = {
-    EntryType.FIFO: stat.S_IFIFO,
-    EntryType.SOCKET: stat.S_IFSOCK,
-    EntryType.BLOCK: stat.S_IFBLK,
-    EntryType.CHARACTER: stat.S_IFCHR,
-}
-
-
-class _Facts(NamedTuple):
-    """The copied facts besides content."""
-
-    stat: os.stat_result
-    xattrs: Mapping[bytes, bytes]
-
-
-def copy_entry(source: Root, target: Root, entry: Entry, capabilities: TargetCapabilities) -> None:
-    """Copy one path in its current state; of `entry` only path and type are used.
-
-    Copies content with its holes, owner, mode, ACLs and the attributes that the target keeps (never `trusted.*`), and
-    times last. A directory is made, or its attributes are set, without its content. May be called again.
-
-    A file that changes while it is read is copied again, a few times. The last copy then carries the time from before
-    the read, so that the next pass and the verification detect that it is outdated.
-
-    Raises OSError: ESTALE if the source has another type now, ELOOP or ENOTDIR if a directory on the way was swapped
-    for a symlink, and other errors of the kernel. A failed copy leaves no temporary file.
-    """
-    with source.parent(entry.path) as (source_fd, source_name), _pinned(source_fd, source_name) as pinned:
-        if EntryType.of_mode(os.fstat(pinned).st_mode) is not entry.type:
-            raise OSError(errno.ESTALE, f"the source is no {entry.type.value} any more", entry.path)
-        read_facts = partial(_facts, source_fd, source_name, pinned, capabilities)
-        with target.parent(entry.path) as (target_fd, target_name):
-            match entry.type:
-                case EntryType.FILE:
-                    _copy_file(pinned, read_facts, target_fd, target_name)
-                case EntryType.DIRECTORY:
-                    _copy_directory(read_facts(), target_fd, target_name)
-                case EntryType.SYMLINK:
-                    facts, link = read_facts(), os.readlink(b"", dir_fd=pinned)
-                    with temporary_name(target_fd, target_name) as name:
-                        os.symlink(link, name, dir_fd=target_fd)
-                        _dress_node(target_fd, name, facts)
-                case EntryType.FIFO | EntryType.SOCKET | EntryType.BLOCK | EntryType.CHARACTER:
-                    facts = read_facts()
-                    with temporary_name(target_fd, target_name) as name:
-                        os.mknod(name, _NODES[entry.type] | _CREATED_MODE, facts.stat.st_rdev, dir_fd=target_fd)
-                        _dress_node(target_fd, name, facts)
 
 
 def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> None:
@@ -120,10 +59,6 @@ def _present(path: bytes) -> list[bytes]:
 def descriptor_path(fd: int) -> bytes:
     """A path to the file of a descriptor, also for one opened with O_PATH, and also for a symlink."""
     return b"/proc/self/fd/%d" % fd
-
-
-def _pinned(directory_fd: int, name: bytes) -> AbstractContextManager[int]:
-    return held(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd))
 
 
 def _new_temporary() -> bytes:
@@ -166,65 +101,6 @@ def _name_once(directory_fd: int, temporary: bytes, name: bytes) -> None:
         os.unlink(temporary, dir_fd=directory_fd)
 
 
-def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapabilities) -> _Facts:
-    """Attributes of the pinned file. Raises OSError (ESTALE) if the name now leads to another file."""
-    facts = _Facts(stat=os.fstat(pinned), xattrs=kept_xattrs(read_xattrs(directory_fd, name), capabilities))
-    now = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-    if (now.st_dev, now.st_ino) != (facts.stat.st_dev, facts.stat.st_ino):
-        raise OSError(errno.ESTALE, "the source was replaced while it was copied", name)
-    return facts
-
-
-def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, target_name: bytes) -> None:
-    with (
-        held(without_access_time(partial(os.open, descriptor_path(pinned)))) as reading,
-        temporary_name(target_fd, target_name) as name,
-        held(os.open(name, _NEW_FILE, _CREATED_MODE, dir_fd=target_fd)) as writing,
-    ):
-        for _ in range(TRIES):
-            facts = read_facts()
-            _copy_content(reading, writing, facts.stat)
-            if state_of(os.fstat(reading)) == state_of(facts.stat):
-                break
-        _dress(writing, facts)
-        os.fsync(writing)
-
-
-def _copy_content(reading: int, writing: int, facts: os.stat_result) -> None:
-    os.ftruncate(writing, 0)
-    end = facts.st_size
-    sparse = facts.st_blocks * 512 < end
-    for start, stop in _data_ranges(reading, end) if sparse else [(0, end)]:
-        position = start
-        while position < stop:
-            piece = os.pread(reading, min(_COPY_BYTES, stop - position), position)
-            if not piece:
-                end = position
-                break
-            write_piece(writing, piece, position, skip_zeros=sparse)
-            position += len(piece)
-    os.ftruncate(writing, end)
-
-
-def _data_ranges(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """The data ranges, by SEEK_DATA; the whole file if the file system does not report holes."""
-    position = 0
-    while position < size_bytes:
-        try:
-            start = os.lseek(fd, position, os.SEEK_DATA)
-            stop = os.lseek(fd, start, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-                raise
-            start, stop = position, size_bytes
-        if stop <= position:
-            return
-        yield start, min(stop, size_bytes)
-        position = stop
-
-
 def write_piece(fd: int, piece: bytes, position: int, *, skip_zeros: bool) -> None:
     """Write at a position. With `skip_zeros`, runs of zeros are left out; the file must be empty there. Raises OSError."""
     step = _HOLE_BYTES if skip_zeros else len(piece)
@@ -237,25 +113,6 @@ def write_piece(fd: int, piece: bytes, position: int, *, skip_zeros: bool) -> No
             written += os.pwrite(fd, memoryview(part)[written:], position + offset + written)
 
 
-def _copy_directory(facts: _Facts, target_fd: int, target_name: bytes) -> None:
-    try:
-        os.mkdir(target_name, 0o700, dir_fd=target_fd)
-    except FileExistsError:
-        existing = os.stat(target_name, dir_fd=target_fd, follow_symlinks=False)
-        if not stat.S_ISDIR(existing.st_mode):
-            os.unlink(target_name, dir_fd=target_fd)
-            os.mkdir(target_name, 0o700, dir_fd=target_fd)
-    with held(os.open(target_name, _DIRECTORY, dir_fd=target_fd)) as fd:
-        _dress(fd, facts)
-        os.fsync(fd)
-
-
-def _dress(fd: int, facts: _Facts) -> None:
-    found = facts.stat
-    times_ns = (found.st_atime_ns, found.st_mtime_ns)
-    dress(fd, (found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode), facts.xattrs, times_ns)
-
-
 def dress(fd: int, owner: tuple[int, int], mode: int, xattrs: Mapping[bytes, bytes], times_ns: tuple[int, int]) -> None:
     """Owner, mode, attributes and times of an open file or directory; times last, setuid after the owner."""
     path = descriptor_path(fd)
@@ -264,35 +121,6 @@ def dress(fd: int, owner: tuple[int, int], mode: int, xattrs: Mapping[bytes, byt
     os.fchmod(fd, mode)
     set_capability(path, xattrs)
     os.utime(fd, ns=times_ns)
-
-
-def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:
-    """As `_dress`, for entries that cannot be opened. The path leads through the directory, and its last component is
-    not followed.
-    """
-    os.chown(name, facts.stat.st_uid, facts.stat.st_gid, dir_fd=directory_fd, follow_symlinks=False)
-    if stat.S_ISLNK(facts.stat.st_mode):
-        for attribute, value in facts.xattrs.items():
-            os.setxattr(entry_path(directory_fd, name), attribute, value, follow_symlinks=False)
-    else:
-        with _pinned(directory_fd, name) as pinned:
-            if stat.S_IFMT(os.fstat(pinned).st_mode) != stat.S_IFMT(facts.stat.st_mode):
-                raise OSError(errno.ESTALE, "the copy was replaced while it was made", name)
-            set_xattrs(descriptor_path(pinned), facts.xattrs)
-            _set_node_mode(pinned, stat.S_IMODE(facts.stat.st_mode))
-    times = (facts.stat.st_atime_ns, facts.stat.st_mtime_ns)
-    os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False)
-
-
-def _set_node_mode(pinned: int, mode: int) -> None:
-    """Set the mode of a FIFO, socket or device. Read back, the mode decides, and not the answer: the client of BeeGFS 8.3.1
-    changes it, and answers EOPNOTSUPP.
-    """
-    try:
-        os.chmod(descriptor_path(pinned), mode)  # noqa: PTH101 (the path is bytes)
-    except OSError:
-        if stat.S_IMODE(os.fstat(pinned).st_mode) != mode:
-            raise
 
 
 def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
@@ -406,11 +234,6 @@ class MountedTarget(ReadingFileSystem):
                 # A rename over another name of the same file does nothing and leaves both (rename(2)).
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=fd)
-
-    def copy_from(self, source_root: bytes, entry: Entry) -> None:
-        """Copy one path by descriptor, as the port; see `writing.copy_entry`."""
-        with Root(source_root) as source:
-            copy_entry(source, self.beneath, entry, self._capabilities)
 
     def remove_leftover(self, path: bytes) -> None:
         """Remove one file; if the file or its directory is gone, nothing is done. Raises OSError, and EISDIR for a

@@ -23,7 +23,7 @@ _SUFFIX = re.compile(rb"\.([A-Za-z0-9]{6}|[0-9]{1,6})\Z")
 _COPY_PREFIX = b".migrator-copy-"
 _PART_PREFIX = b".migrator-part-"
 _MARKS_PREFIX = b".migrator-marks-"
-_DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]{16}\Z")
+_LINK = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]{16}\Z")
 
 
 def temporary_stem(name: bytes) -> bytes:
@@ -56,14 +56,14 @@ def temporary_marks(name: bytes, seed: int) -> tuple[bytes, ...]:
 
 
 def is_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
-    """Whether a name looks like the temporary file of one of the names that have these marks, or of a copy by
-    descriptor. Only a look-up on the source proves that it is not a user's file.
+    """Whether a name looks like the temporary file of one of the names that have these marks, or a link
+    in the making. Only a look-up on the source proves that it is not a user's file.
     """
-    return bool(_DESCRIPTOR_COPY.match(candidate)) or is_stream_leftover(candidate, marks)
+    return bool(_LINK.match(candidate)) or is_stream_leftover(candidate, marks)
 
 
 def is_stream_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
-    """As `is_leftover`, for streams only: copies by descriptor may be in flight in the same directory."""
+    """As `is_leftover`, for streams only: links may be in the making in the same directory."""
     if candidate.startswith(_COPY_PREFIX) and candidate in marks:
         return True
     suffix = _SUFFIX.search(candidate)

@@ -10,6 +10,7 @@ from migrator.fs.reading import ReadingFileSystem
 from migrator.fs.rules import TEMPORARY_PREFIX, compare
 from migrator.fs.writing import MountedTarget
 from tests.support.entries import acl
+from tests.transfer.native_copy import copy_entries
 
 DEFAULT_ACL = acl(7, 7, 5, 7, 5)
 
@@ -33,7 +34,7 @@ class Sides:
         return found
 
     def copy(self, path: bytes) -> None:
-        self.target.copy_from(self.source.root, self.entry(path))
+        assert not copy_entries(self.source_path, self.target_path, [self.entry(path)], self.capabilities)
 
     def assert_equal(self, path: bytes) -> None:
         assert compare(self.entry(path), self.arrived(path), self.capabilities).differences == []
@@ -45,7 +46,7 @@ class Sides:
             name
             for _, directories, files in os.walk(self.target_path)
             for name in (*directories, *files)
-            if os.fsencode(name).startswith(TEMPORARY_PREFIX)
+            if os.fsencode(name).startswith((TEMPORARY_PREFIX, b".migrator-copy-"))
         ]
 
 

@@ -13,7 +13,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import compare, compare_tree_root
-from migrator.fs.writing import TRIES, MountedTarget
+from migrator.fs.writing import MountedTarget
 from tests.fs.target_sides import DEFAULT_ACL, Sides, leads_nowhere
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 
@@ -124,41 +124,6 @@ def test_paths_longer_than_the_kernel_takes_at_once(sides: Sides) -> None:
     assert sides.target.look(path + b"/file\n") is None
 
 
-@pytest.mark.parametrize(("now", "code"), [("a fifo", errno.ESTALE), ("nothing", errno.ENOENT)])
-def test_a_source_of_another_type_by_now_is_an_error(sides: Sides, now: str, code: int) -> None:
-    (sides.source_path / "file").write_bytes(b"x")
-    entry = sides.entry(b"file")
-    (sides.source_path / "file").unlink()
-    if now == "a fifo":
-        os.mkfifo(sides.source_path / "file")
-    with pytest.raises(OSError, check=lambda error: error.errno == code):
-        sides.target.copy_from(sides.source.root, entry)
-    assert sides.target.look(b"file") is None
-    assert sides.leftovers() == []
-
-
-def test_a_file_that_changes_all_the_time_is_given_up_with_an_old_time(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = sides.source_path / "file"
-    path.write_bytes(b"x")
-    reads: list[int] = []
-    plain = os.pread
-
-    def pread(fd: int, size: int, position: int) -> bytes:
-        read = plain(fd, size, position)
-        reads.append(len(read))
-        path.write_bytes(b"x" * (len(reads) + 1))
-        os.utime(path, ns=(0, len(reads) * 1_000_000_000))
-        return read
-
-    monkeypatch.setattr(os, "pread", pread)
-    sides.copy(b"file")
-    monkeypatch.undo()
-    assert len(reads) == TRIES
-    assert sides.arrived(b"file").mtime_ns != sides.entry(b"file").mtime_ns
-
-
 def test_links_are_made_and_made_again(sides: Sides) -> None:
     root = sides.target_path
     (root / "directory").mkdir()
@@ -185,21 +150,6 @@ def test_leftovers_are_removed_and_directories_are_not(sides: Sides) -> None:
     sides.target.remove_leftover(b"nowhere/.file.AbC123")
     with pytest.raises(IsADirectoryError):
         sides.target.remove_leftover(b"directory")
-
-
-def test_a_failed_copy_leaves_the_old_file_and_no_leftover(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    (sides.source_path / "file").write_bytes(b"new")
-    (sides.target_path / "file").write_bytes(b"old")
-
-    def fail(fd: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        sides.copy(b"file")
-    monkeypatch.undo()
-    assert (sides.target_path / "file").read_bytes() == b"old"
-    assert sides.leftovers() == []
 
 
 def test_the_probe_finds_what_the_file_system_is_known_to_keep(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

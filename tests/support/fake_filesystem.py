@@ -42,7 +42,6 @@ class FakeFileSystem:
         self.sync_errors: list[int] = []
         self.dirty: set[bytes] = set()
         self.writes = 0
-        self.source: FakeFileSystem | None = None
         self._next_ino = 100
 
     def add(self, path: bytes, content: bytes | None = None, *, same_as: bytes | None = None) -> None:
@@ -95,13 +94,6 @@ class FakeFileSystem:
         if existing not in self.nodes:
             raise OSError(errno.ENOENT, "no such file", existing)
         self.put(path, self.nodes[existing])
-
-    def copy_from(self, source_root: bytes, entry: Entry) -> None:
-        if parent(entry.path) not in self.nodes:
-            raise OSError(errno.ENOENT, "no such directory", entry.path)
-        assert self.source is not None
-        self._next_ino += 1
-        self.put(entry.path, Node(entry.type, self._next_ino, self.source.nodes[entry.path].content))
 
     def remove_leftover(self, path: bytes) -> None:
         self.writes += 1

@@ -28,6 +28,7 @@ from migrator.verify.verify import Verification
 from tests.support.fakes import FakeProgress
 from tests.support.plans import small_plan
 from tests.support.records import site_record
+from tests.transfer.native_copy import copy_entries
 
 TREE = b"home/alice"
 OTHER_TREE = b"home/bob"
@@ -59,24 +60,13 @@ def walk_tree(file_system: ReadingFileSystem, tree: bytes) -> Iterator[Entry]:
 
 
 def copy_trees(source_root: bytes, target_root: bytes, trees: Sequence[bytes]) -> None:
-    """A faithful copy by the program's own descriptor-based means: hard links within all trees, times last."""
+    """A faithful copy by the compiled program: hard links within all trees, times last."""
     source, target = ReadingFileSystem(source_root), MountedTarget(target_root)
-    made: dict[int, bytes] = {}
-    directories: list[Entry] = []
     for tree in trees:
         parents = [source.look(b"/".join(tree.split(b"/")[:depth])) for depth in range(1, tree.count(b"/") + 1)]
         target.make_parents(tree, [entry for entry in parents if entry is not None])
-        for entry in walk_tree(source, tree):
-            if entry.link_group in made:
-                target.link(made[entry.ino], entry.path)
-                continue
-            target.copy_from(source_root, entry)
-            if entry.link_group is not None:
-                made[entry.ino] = entry.path
-            if entry.type is EntryType.DIRECTORY:
-                directories.append(entry)
-    for entry in reversed(directories):
-        target.copy_from(source_root, entry)
+    entries = [entry for tree in trees for entry in walk_tree(source, tree)]
+    assert not copy_entries(Path(os.fsdecode(source_root)), Path(os.fsdecode(target_root)), entries)
     source.close()
     target.close()
 

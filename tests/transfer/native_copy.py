@@ -1,12 +1,20 @@
 """The `copy` of the compiled program by itself, for tests."""
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from migrator.catalog.model import ListedPath
+from migrator.core.entry import Entry, EntryType
+from migrator.core.states import ChunkKind
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Completed
+from migrator.plan.chunk_lists import ListedPaths
 from migrator.site.model import DIRECT
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.ports import CopyEngine
+from migrator.transfer.model import FileProblem, StreamView
+from migrator.transfer.ports import ChunkWork, CopyEngine
 from tests.support.native_builds import built
 from tests.support.streams import engine_of
 
@@ -52,3 +60,30 @@ def run_copy(
     places = ["--source", str(source), "--target", str(target), "--kind", kind]
     argv = [str(built(*flags)), "copy", *places, *ALL, *options]
     return subprocess.run(argv, input=names, capture_output=True, check=False)
+
+
+def copy_entries(
+    source: Path, target: Path, entries: Sequence[Entry], capabilities: TargetCapabilities | None = None
+) -> list[FileProblem]:
+    """Copy entries of any trees anew, without a confinement: directories first, and their times last. Returns what did
+    not arrive.
+    """
+    engine, view = direct_engine(), StreamView(source_tree=os.fsencode(source), target_tree=os.fsencode(target))
+    directories = [entry for entry in entries if entry.type is EntryType.DIRECTORY]
+    others = [entry for entry in entries if entry.type is not EntryType.DIRECTORY]
+    failed: list[FileProblem] = []
+    for kind, some in (
+        (ChunkKind.DIRECTORIES, directories),
+        (ChunkKind.FILES, others),
+        (ChunkKind.DIRECTORY_TIMES, directories),
+    ):
+        rows = [ListedPath(path=one.path, size_bytes=one.size_bytes, link_group=one.link_group) for one in some]
+        capabilities = capabilities or TargetCapabilities()
+        work = ChunkWork(kind=kind, tree=b"", paths=ListedPaths.of(rows), capabilities=capabilities, recopy=True)
+        command, reader = engine.command(work, view), engine.reader(work, view)
+        ran = subprocess.run(command.argv, input=command.stdin, capture_output=True, check=False)
+        reader.stdout(ran.stdout)
+        reader.stderr(ran.stderr)
+        completed = Completed(exit_code=ran.returncode, stdout=b"", stderr=b"", timed_out=False)
+        failed += reader.outcome(completed).suspects
+    return failed

@@ -34,6 +34,7 @@ from tests.support.beegfs_like import BEEGFS_CAPABILITIES, STRICT_CAPABILITIES, 
 from tests.support.cli_site import Site
 from tests.support.entries import acl
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
+from tests.transfer.native_copy import copy_entries
 
 pytestmark = pytest.mark.needs_root
 
@@ -387,20 +388,19 @@ def test_copied_by_rsync_to_a_file_system_like_beegfs(
 
 
 def copy_by_rsync(world: World, capabilities: TargetCapabilities) -> None:
-    """What a run does for such a target; paths beyond what rsync can take go by descriptor, times come last."""
+    """What a run does for such a target: what rsync could not copy goes by the compiled program, and times come last."""
     world.target.make_parents(TREE, ())
     options = ["-a", "--numeric-ids", "--modify-window=1", "--filter=-x user.big"]
     options += capability_options(capabilities)
     subprocess.run(["rsync", *options, f"{world.tree}/.", f"{world.copy}/."], check=False, capture_output=True)
     target = MountedTarget(world.target_root, capabilities)
     source = ReadingFileSystem(world.source_root)
-    entries = list(walk_tree(source, TREE))
-    for entry in entries:
-        if target.look(entry.path) is None:
-            target.copy_from(world.source_root, entry)
-    for entry in reversed(entries):
-        if entry.type is EntryType.DIRECTORY:
-            target.copy_from(world.source_root, entry)
+    entries = [
+        entry
+        for entry in walk_tree(source, TREE)
+        if entry.type is EntryType.DIRECTORY or target.look(entry.path) is None
+    ]
+    copy_entries(world.source_path, world.target_path, entries, capabilities)
     target.make_parents(TREE, ())
     source.close()
     target.close()
