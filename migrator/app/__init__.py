@@ -288,8 +288,8 @@ class Wiring:
         return ReapListFiles(self.site.site.plans_dir)
 
     async def atime_problem(self, source: SourceFileSystem) -> str | None:
-        """Why the source does not keep access times; None if it does, or if no rule of [reap] uses them."""
-        if not self.site.reap.policy.needs_atime:
+        """Why the source does not keep access times; None if it does, or if neither [reap] nor [transfer] uses them."""
+        if not (self.site.reap.policy.needs_atime or self.site.transfer.atimes):
             return None
         health, shown = await asyncio.gather(
             source.health(), asyncio.to_thread(lambda: mount_of(read_mounts(), os.path.realpath(self.source_root)))

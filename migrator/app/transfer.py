@@ -70,10 +70,11 @@ class HostConnector:
     requested one may need.
     """
 
-    def __init__(self, known: SiteRecord, source: SourceFileSystem, *, engine: str) -> None:
+    def __init__(self, known: SiteRecord, source: SourceFileSystem, *, engine: str, atimes: bool = False) -> None:
         self._known = known
         self._source = source
         self._engine = engine
+        self._atimes = atimes
         self._state: VolumeState | None = None
         self._asking = asyncio.Lock()
         self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
@@ -90,13 +91,15 @@ class HostConnector:
 
         facts = await host.identity()
         privileged = facts.effective_uid == 0
-        direct = DirectEngine(program=await compiled(), privileged=privileged, name_seed=self._known.name_seed)
+        direct = DirectEngine(
+            program=await compiled(), privileged=privileged, name_seed=self._known.name_seed, atimes=self._atimes
+        )
         engines: dict[str, CopyEngine] = {direct.name: direct}
         # Only `direct` reads bricks.
         has_mount = brick is None and bool(places.source)
         found = await self._rsync_of(host, facts) if has_mount and needs_rsync(self._engine) else None
         if found is not None and found[1].problem() is None:
-            rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)
+            rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged, atimes=self._atimes)
             engines[rsync.name] = rsync
         executor = (
             LocalExecutor(
@@ -146,11 +149,11 @@ def driving(wiring: Wiring, engine: str) -> Driving | None:
     # Imported late: few runs use a driver.
     from migrator.transfer.engines import drivers
 
-    site, privileged = wiring.site, os.geteuid() == 0
+    site, privileged, atimes = wiring.site, os.geteuid() == 0, wiring.site.transfer.atimes
     return Driving(
-        driver=drivers.Fpsync(drivers.locate_fpsync(), privileged=privileged)
+        driver=drivers.Fpsync(drivers.locate_fpsync(), privileged=privileged, atimes=atimes)
         if engine == "fpsync"
-        else drivers.Parsyncfp2(drivers.locate_parsyncfp2(), privileged=privileged),
+        else drivers.Parsyncfp2(drivers.locate_parsyncfp2(), privileged=privileged, atimes=atimes),
         executor=wiring.executor(),
         states=drivers.DriverDirectories(site.site.state_dir / "drivers"),
         part_files=site.transfer.chunk_files,
@@ -184,7 +187,7 @@ async def run_world(
     async def here(_name: str) -> Host:
         return own
 
-    connect = HostConnector(known, source, engine=engine).connect
+    connect = HostConnector(known, source, engine=engine, atimes=site.transfer.atimes).connect
     mount = StreamRoots(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
     # If nodes move the data, this machine only watches.

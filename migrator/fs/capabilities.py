@@ -86,6 +86,7 @@ def _probe_in(fd: int) -> TargetCapabilities:
         inherits_default_acls=keeps_default_acls and _inherits_default_acl(fd),
         keeps_user_xattrs=keeps_user_xattrs,
         keeps_security_xattrs=_keeps_xattr(fd, b"security.capability", _FILE_CAPABILITY),
+        keeps_atimes=_keeps_atimes(fd, granularity_ns),
         keeps_symlink_times=keeps_symlink_times,
         keeps_symlink_owner=keeps_symlink_owner,
         keeps_device_numbers=keeps_device_numbers,
@@ -146,6 +147,15 @@ def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
         seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
         return seen_ns if time_ns >= 0 or seen_ns < 0 else None
     return None
+
+
+def _keeps_atimes(fd: int, granularity_ns: int) -> bool:
+    wanted_ns, mtime_ns = _PROBED_TIMES_NS[0], _PROBED_TIMES_NS[1]
+    with _file(fd) as name, _Trial():
+        os.utime(name, ns=(wanted_ns, mtime_ns), dir_fd=fd, follow_symlinks=False)
+        shown_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_atime_ns
+        return shown_ns == wanted_ns // granularity_ns * granularity_ns
+    return False
 
 
 def _symlinks(fd: int, granularity_ns: int) -> tuple[bool, bool]:

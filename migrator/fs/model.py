@@ -189,6 +189,8 @@ class TargetCapabilities(Struct, frozen=True, kw_only=True):
     """Whether new entries get the default ACL of their directory. If not, users whom it keeps out may read new files."""
     keeps_user_xattrs: bool = True
     keeps_security_xattrs: bool = True
+    keeps_atimes: bool = True
+    """Those that are set. Whether reading changes them is another matter."""
     keeps_symlink_times: bool = True
     keeps_symlink_owner: bool = True
     keeps_device_numbers: bool = True
@@ -406,6 +408,7 @@ class SurpriseKind(StrEnum):
     UNKNOWN_ACCOUNTS = "accounts-not-known"
     LOSS_TIME = "loss-time-fraction"
     LOSS_TIME_RANGE = "loss-time-range"
+    LOSS_ATIME = "loss-access-time"
     LOSS_DEVICE = "loss-device-number"
     LOSS_DEVICE_NODE = "loss-device-node"
     LOSS_FIFO = "loss-fifo"

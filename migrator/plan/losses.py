@@ -29,6 +29,17 @@ def losses(can: TargetCapabilities) -> Sequence[LossQuery]:
     return [loss for possible, loss in _losses(can) if possible]
 
 
+def lost_atimes(source_problem: str | None, can: TargetCapabilities | None) -> Sequence[LossQuery]:
+    """The loss of access times that are to be carried over; none if the source keeps them, and the target as far as is
+    known.
+    """
+    problem = None if can is None or can.keeps_atimes else "the target does not keep them"
+    problem = source_problem or problem
+    if problem is None:
+        return []
+    return [LossQuery(Kind.LOSS_ATIME, "type = 'file'", f"access times do not show when files were read: {problem}")]
+
+
 def loss_details(capabilities: TargetCapabilities) -> dict[Kind, str]:
     """A description of each kind of loss. A missing kind cannot occur on this target."""
     return {loss.kind: loss.words for loss in losses(capabilities)}

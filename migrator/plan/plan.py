@@ -25,6 +25,7 @@ from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan import rules_surprises
 from migrator.plan.document import PlanFiles
+from migrator.plan.losses import LossQuery, lost_atimes
 from migrator.plan.model import Accounts, Batch, CleanUpKind, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_clean_up import clean_ups
@@ -452,6 +453,9 @@ def make_plan(
             source_root=bytes(site.source.mount),
             layout=site.target.layout_rules,
             of_owners=() if accounts is None else _owner_surprises(accounts, queries, site, scheduling),
+            other_losses=lost_atimes(None if reaping is None else reaping.atime_problem, record.capabilities)
+            if site.transfer.atimes
+            else (),
         )
         reap = None
         if reaping is not None:
@@ -594,12 +598,14 @@ def _surprises(
     source_root: bytes,
     layout: Sequence[LayoutRule],
     of_owners: Sequence[Surprise],
+    other_losses: Sequence[LossQuery],
 ) -> tuple[Surprise, ...]:
     trees = frozenset(usage.tree.path for usage in usages.trees)
     batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
     sized = {tree: found for tree in trees if (found := size_rules(layout, tree))}
     # If the target was not probed, the plan reports that as a problem instead of assumed losses.
-    findings = queries.findings(known, long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1)
+    longest = RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
+    findings = queries.findings(known, long_path_bytes=longest, other_losses=other_losses)
     return rules_surprises.sort_surprises(
         (
             *rules_surprises.link_surprises(spans, batch_of),

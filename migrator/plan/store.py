@@ -20,7 +20,7 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, join, parent
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import SurpriseKind, TargetCapabilities
-from migrator.plan.losses import losses
+from migrator.plan.losses import LossQuery, losses
 from migrator.plan.model import AgeBucket, NotedOwners, Surprise, TinyDirectory, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
 from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow, describe_owners
@@ -382,14 +382,16 @@ class CatalogQueries:
             for index in range(len(path)):
                 yield SymlinkRow(path=path[index], tree=tree[index], target=target[index] or b"")
 
-    def findings(self, capabilities: TargetCapabilities | None, *, long_path_bytes: int) -> Sequence[Surprise]:
+    def findings(
+        self, capabilities: TargetCapabilities | None, *, long_path_bytes: int, other_losses: Sequence[LossQuery] = ()
+    ) -> Sequence[Surprise]:
         """Per tree: paths of at least `long_path_bytes`, and paths with attributes that the target cannot keep. None:
         not known.
 
         Labels that the kernel sets by its own policy (`security.selinux` and others) are counted only if the target
         keeps no attributes of that namespace.
         """
-        possible = [] if capabilities is None else losses(capabilities)
+        possible = [*([] if capabilities is None else losses(capabilities)), *other_losses]
         predicates = {
             SurpriseKind.LONG_PATH: f"octet_length(path) >= {min(long_path_bytes, RSYNC_PATH_LIMIT_BYTES)}",
             **{loss.kind: loss.sql for loss in possible if loss.sql},

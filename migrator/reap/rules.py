@@ -9,6 +9,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import format_duration, format_size
+from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Mount
 from migrator.gluster.rules import is_on
 from migrator.plan.model import TransferCost
@@ -164,6 +165,8 @@ def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | N
     """
     if mount is not None and mount.no_atime:
         return f"{show(mount.point)} is mounted with noatime: when files were read is not kept"
+    if not KINDS[kind].atimes.holds:
+        return KINDS[kind].atimes.why
     if kind != "gluster":
         return None
     if options is None:

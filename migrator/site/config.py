@@ -337,6 +337,8 @@ class TransferSection(_Section, frozen=True, kw_only=True):
     reached, or once the freeze no longer shrinks."""
     engine: Literal["auto", "rsync", "direct", "fpsync", "parsyncfp2"] = "auto"
     """The engine that copies (docs/transfer.md)."""
+    atimes: Flag = False
+    """Carry the access times of files over (docs/transfer.md)."""
     movers: Literal["local", "slurm"] = "local"
     """Location of the streams that read the mount: this machine, or Slurm nodes."""
     stall_timeout_s: Annotated[Duration, AT_LEAST_1] = 10.0 * MINUTE_S

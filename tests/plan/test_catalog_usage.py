@@ -15,6 +15,7 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import SurpriseKind, TargetCapabilities
 from migrator.fs.rules import absence
+from migrator.plan.losses import lost_atimes
 from migrator.plan.rules import AGE_BOUNDS
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
@@ -223,6 +224,16 @@ def test_changes_by_the_target_are_found(queries_of: Opener) -> None:
         SurpriseKind.LOSS_SYMLINK_OWNER: 1,
         SurpriseKind.LOSS_SPARSENESS: 1,
     }
+    lost = lost_atimes(None, replace(poor, keeps_atimes=False))
+    found = queries.findings(None, long_path_bytes=4096, other_losses=lost)
+    files = sum(entry.type is EntryType.FILE for entry in entries)
+    assert [(one.kind, one.count) for one in found] == [(SurpriseKind.LOSS_ATIME, files)]
+
+
+def test_access_times_are_lost_by_the_source_or_the_target() -> None:
+    keeping, losing = TargetCapabilities(), TargetCapabilities(keeps_atimes=False)
+    assert [bool(lost_atimes(None, can)) for can in (None, keeping, losing)] == [False, False, True]
+    assert lost_atimes("noatime", keeping)
 
 
 @pytest.mark.parametrize("seed", [3, 4])

@@ -97,6 +97,11 @@ def test_a_mount_with_noatime_keeps_none() -> None:
     assert [one.status for one in reap_rules.check_atime(True, problem)] == [FindingStatus.FAILURE]
 
 
+@pytest.mark.parametrize(("kind", "kept"), [("cephfs", False), ("beegfs", False), ("lustre", True), ("moosefs", True)])
+def test_some_file_systems_keep_none(kind: str, kept: bool) -> None:
+    assert (reap_rules.atime_problem(kind, None, MOUNT) is None) is kept
+
+
 def test_archives_save_inodes_and_no_bytes() -> None:
     cost = TransferCost(s_per_file=1.0, s_per_byte=0.5, streams=2, basis="")
 

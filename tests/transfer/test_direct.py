@@ -278,6 +278,7 @@ def test_without_root_it_does_what_it_may(scratch: Path) -> None:
 MDATA = "trusted.glusterfs.mdata"
 LINKTO = "trusted.glusterfs.dht.linkto"
 MTIME_NS = 1_234_567_890_123_456_789
+ATIME_NS = 1_700_000_000_000_000_002
 BEFORE_1970_NS = -1_500_000_001
 BRICK = BrickRules(times_from_mdata=True, distributed=True)
 
@@ -285,7 +286,7 @@ BRICK = BrickRules(times_from_mdata=True, distributed=True)
 def mdata(mtime_ns: int) -> bytes:
     """The attribute's value: version, flags, then ctime, mtime and atime."""
     pair = divmod(mtime_ns, 1_000_000_000)
-    return struct.pack(">BQ6q", 1, 7, 1_700_000_000, 1, *pair, 1_700_000_000, 2)
+    return struct.pack(">BQ6q", 1, 7, 1_700_000_000, 1, *pair, *divmod(ATIME_NS, 1_000_000_000))
 
 
 def on_brick(path: Path, *, mtime_ns: int | None = MTIME_NS, link_to: bool = False) -> None:
@@ -354,6 +355,9 @@ def test_times_are_the_volume_s_and_its_attributes_stay_behind(brick_sides: tupl
     assert not dataclasses.replace(streams, recopy=True).run(listed, tree=TREE).outcome.suspects
     assert [(target / name).stat().st_mtime_ns for name in ("without", "file")] == [5, MTIME_NS]
     assert os.listxattr(target / "file") == ["user.mine"]
+    carrying = dataclasses.replace(streams, engine=replace(direct_engine(), atimes=True), recopy=True)
+    assert not carrying.run(full("file"), tree=TREE).outcome.suspects
+    assert (target / "file").stat().st_atime_ns == ATIME_NS
     for name in ("link", "fifo", "directory"):
         assert not os.listxattr(target / name, follow_symlinks=False)
 

@@ -43,7 +43,7 @@ def test_options_pass_the_checks_of_both_and_need_no_quotes(keeps: bool) -> None
         makes_devices=keeps,
         syncfs_reaches_disks=keeps,
     )
-    words = rsync_options(capabilities, recopy=True, bwlimit_bytes_per_s=10 * KIB, privileged=True)
+    words = rsync_options(capabilities, recopy=True, bwlimit_bytes_per_s=10 * KIB, privileged=True, atimes=True)
     assert not any(map(REFUSED_BY_PARSYNCFP2.search, words))
     line = " ".join(words)
     assert not re.search(r"--delete|--recursive|(^|\s)-[^\s-]*r|(^|\s)-[^\s-]*a", line), "fpsync's own check"

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, ListedPath
 from migrator.core.states import ChunkKind
+from migrator.core.units import NS_PER_S
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
 from migrator.lab.model import OddFiles
 from migrator.plan.chunk_lists import ListedPaths
 from migrator.site.model import DRIVERS
+from migrator.transfer.engines.direct import DirectEngine
+from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.model import AttemptVerdict, StreamCounters, StreamView, choose_engine
 from migrator.transfer.ports import ChunkWork, CopyEngine
 from migrator.transfer.rules_rates import seconds_left
@@ -73,6 +77,24 @@ def test_it_copies_and_a_second_time_it_has_nothing_to_do(engine: CopyEngine, sc
     second = streams.run([TREE + b"/file"], tree=TREE)
     assert second.outcome.verdict is AttemptVerdict.DONE
     assert second.outcome.counters.size_bytes == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("atimes", [True, False])
+def test_access_times_are_carried_over_if_wanted(engine: CopyEngine, scratch: Path, atimes: bool) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    assert isinstance(engine, DirectEngine | RsyncEngine)
+    streams = Streams(replace(engine, atimes=atimes), scratch / "s", scratch / "t")
+    (source / "file").write_bytes(b"content")
+    # rsync carries whole seconds.
+    step = NS_PER_S if isinstance(engine, RsyncEngine) else 1
+    # Earlier than the mtime: reading would set it.
+    for atime_ns in (1_400_000_001_123_456_789, -1_500_000_001):
+        os.utime(source / "file", ns=(atime_ns, FUTURE_S * NS_PER_S))
+        assert streams.run([TREE + b"/file"], tree=TREE).outcome.verdict is AttemptVerdict.DONE
+        assert (source / "file").stat().st_atime_ns == atime_ns
+        seen = (target / "file").stat()
+        assert ((seen.st_atime_ns == atime_ns // step * step), seen.st_mtime_ns) == (atimes, FUTURE_S * NS_PER_S)
 
 
 @pytest.mark.needs_root

@@ -9,6 +9,7 @@ from migrator.fs.kinds.model import (
     FileSystemReport,
     Malformed,
     MountedDirectory,
+    Property,
     Question,
     member,
     number,
@@ -92,6 +93,8 @@ CEPHFS = FileSystemKind(
     name="cephfs",
     title="CephFS",
     types=("ceph", "fuse.ceph-fuse", "fuse.ceph"),
+    # Linux 5.19: "ceph: disable updating the atime since cephfs won't maintain it".
+    atimes=Property(holds=False, why="CephFS does not maintain access times"),
     partial="without its MDS everything hangs; damaged metadata loses names, inactive placement groups block reads",
     layouts="new files get the layout of their directory (`setfattr -n ceph.dir.layout`); that of each file is not copied",
     room=Question(

@@ -71,6 +71,8 @@ class FileSystemKind(Struct, frozen=True, kw_only=True):
     inodes: Property = Property(holds=True)
     ctimes: Property = Property(holds=True)
     links: Property = Property(holds=True)
+    atimes: Property = Property(holds=True)
+    """Whether reading a file changes its access time, unless the mount or a setting prevents that."""
     partial: str = ""
     layouts: str = ""
     statfs_inodes: bool = True

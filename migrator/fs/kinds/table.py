@@ -25,6 +25,7 @@ BEEGFS = FileSystemKind(
     name="beegfs",
     title="BeeGFS",
     types=("beegfs",),
+    atimes=Property(holds=False, why="reading a file of BeeGFS does not change its access time"),
     partial="a file on a storage target that is offline is listed, and gives EIO or hangs",
     layouts="new files get the stripe settings of their directory, or of [target] stripe_count and chunk_size",
 )

@@ -83,6 +83,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--default-acls", &options->default_acls},
         {"--user-xattrs", &options->user_xattrs},
         {"--security-xattrs", &options->security_xattrs},
+        {"--atimes", &options->atimes},
         {"--symlink-times", &options->symlink_times},
         {"--symlink-owner", &options->symlink_owner},
         {"--devices", &options->devices},

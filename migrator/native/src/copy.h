@@ -47,6 +47,7 @@ struct options {
     bool default_acls;
     bool user_xattrs;
     bool security_xattrs;
+    bool atimes; /* of regular files */
     bool symlink_times;
     bool symlink_owner;
     bool devices;
@@ -103,6 +104,7 @@ struct xattr {
 struct attributes {
     struct stat facts;
     int64_t mtime_ns;
+    int64_t atime_ns;
     bool link_to;
     bool corrupted; /* marked by the scrubber: the mount shows another copy, or EIO */
     char *names;
@@ -205,6 +207,7 @@ bool is_moved(const struct copier *copier, const struct attributes *attributes);
 int dress(struct copier *copier, struct handle handle, const struct stat *existing, bool *changed);
 int dress_times(struct copier *copier, const char *name, int64_t mtime_ns);
 bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns);
+bool same_atime(const struct copier *copier, const struct stat *existing);
 int64_t time_ns(const struct timespec *time);
 
 /* The result for one path, which the caller reports. */

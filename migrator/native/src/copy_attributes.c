@@ -127,8 +127,10 @@ static int read_mdata(struct copier *copier, struct handle handle, struct attrib
     ssize_t length = value_of(handle, GLUSTER_MDATA, value, sizeof value);
     if (length < 0 && errno != ENODATA && errno != ERANGE)
         return failed(copier, SIDE_SOURCE, "get xattr");
-    if (length > 0 && gluster_parse_mdata(value, (size_t)length, &times) != MDATA_MALFORMED)
+    if (length > 0 && gluster_parse_mdata(value, (size_t)length, &times) != MDATA_MALFORMED) {
         attributes->mtime_ns = times.mtime_ns;
+        attributes->atime_ns = times.atime_ns;
+    }
     return 0;
 }
 
@@ -151,6 +153,7 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
     attributes->kept_count = attributes->values_length = 0;
     attributes->link_to = attributes->corrupted = false;
     attributes->mtime_ns = own_time(copier, &attributes->facts);
+    attributes->atime_ns = time_ns(&attributes->facts.st_atim);
     if (!options->brick && !options->acls && !options->user_xattrs && !options->security_xattrs)
         return 0;
     ssize_t length = read_names(handle, attributes);
@@ -342,23 +345,40 @@ static int64_t floored(int64_t time, int64_t granularity) {
     return __builtin_sub_overflow(time, rest < 0 ? rest + granularity : rest, &floor) ? time : floor;
 }
 
+static bool shows(const struct copier *copier, const struct timespec *shown, int64_t wanted_ns) {
+    int64_t shown_ns = time_ns(shown);
+    return shown_ns == wanted_ns || shown_ns == floored(wanted_ns, copier->options->granularity_ns);
+}
+
 /* Whether the target shows this time, as it is or floored to its granularity: shows_time() of fs/rules.py, but times
  * outside the target's range are set again each time. */
 bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns) {
-    int64_t shown = time_ns(&existing->st_mtim);
-    return shown == mtime_ns || shown == floored(mtime_ns, copier->options->granularity_ns);
+    return shows(copier, &existing->st_mtim, mtime_ns);
 }
 
-/* Set the mtime of an entry of the target; the access time is kept, as by rsync -a. By name and after the last close:
- * file systems that write behind may set the mtime themselves when a file is closed. */
-int dress_times(struct copier *copier, const char *name, int64_t mtime_ns) {
-    int64_t seconds = mtime_ns / NS_PER_S;
-    int64_t rest = mtime_ns % NS_PER_S;
+static bool carries_atime(const struct copier *copier) {
+    return copier->options->atimes && S_ISREG(copier->attributes.facts.st_mode);
+}
+
+/* Whether the access time of an existing entry needs no change. */
+bool same_atime(const struct copier *copier, const struct stat *existing) {
+    return !carries_atime(copier) || shows(copier, &existing->st_atim, copier->attributes.atime_ns);
+}
+
+static struct timespec timespec_of(int64_t time_ns) {
+    int64_t seconds = time_ns / NS_PER_S;
+    int64_t rest = time_ns % NS_PER_S;
     bool before = rest < 0;
-    struct timespec times[2] = {
-        {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
-        {.tv_sec = seconds - before, .tv_nsec = rest + (before ? NS_PER_S : 0)},
-    };
+    return (struct timespec){.tv_sec = seconds - before, .tv_nsec = rest + (before ? NS_PER_S : 0)};
+}
+
+/* Set the times of an entry of the target: the mtime, and with --atimes the access time of a file, which is kept
+ * otherwise. By name and after the last close: file systems that write behind may set the mtime themselves when a file is
+ * closed. */
+int dress_times(struct copier *copier, const char *name, int64_t mtime_ns) {
+    struct timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, timespec_of(mtime_ns)};
+    if (carries_atime(copier))
+        times[0] = timespec_of(copier->attributes.atime_ns);
     if (utimensat(copier->target_directory, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         return failed(copier, SIDE_TARGET, "set times");
     return 0;

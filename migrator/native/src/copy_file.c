@@ -82,6 +82,8 @@ static enum result fill(struct copier *copier, int in, int out) {
     struct attributes after;
     bool changed = false;
     bool same = false;
+    /* On a mount of Gluster, reading the content may set the access time, with O_NOATIME too. */
+    const int64_t atime_ns = copier->attributes.atime_ns;
     for (int tried = 0; tried < TRIES && !same; tried++) {
         if (tried > 0) {
             if (fstat(in, &copier->attributes.facts) < 0 || read_attributes(copier, source, &copier->attributes) < 0)
@@ -118,6 +120,7 @@ static enum result fill(struct copier *copier, int in, int out) {
         copier->attributes.facts = before;
         copier->attributes.mtime_ns = mtime_ns;
     }
+    copier->attributes.atime_ns = atime_ns;
     if (dress(copier, target, NULL, &changed) < 0)
         return RESULT_FAILED;
     if (same)

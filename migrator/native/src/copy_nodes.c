@@ -18,7 +18,7 @@ int dress_existing(struct copier *copier, const char *name, const struct stat *e
     if (stand_in(copier, WHERE_TARGET) < 0 ||
         dress(copier, (struct handle){.fd = -1, .name = name}, existing, &changed) < 0)
         return -1;
-    if (with_time && !same_time(copier, existing, mtime_ns)) {
+    if ((with_time && !same_time(copier, existing, mtime_ns)) || !same_atime(copier, existing)) {
         changed = true;
         if (dress_times(copier, name, mtime_ns) < 0)
             return -1;

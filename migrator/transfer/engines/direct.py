@@ -165,7 +165,7 @@ _KINDS: Mapping[ChunkKind, bytes] = {
 class DirectEngine(Struct, frozen=True, kw_only=True):
     """Turns chunks into runs of the native program. `program` is its path on the host that it runs on.
 
-    `privileged`: the streams run as root. `name_seed`: that of the site.
+    `privileged`: the streams run as root. `name_seed`: that of the site. `atimes`: access times are carried over.
     """
 
     name: ClassVar[str] = "direct"
@@ -175,6 +175,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
     program: bytes
     privileged: bool
     name_seed: int
+    atimes: bool = False
 
     def command(self, work: ChunkWork, view: model.StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
@@ -197,6 +198,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
                 *((b"--recopy",) if work.recopy else ()),
                 *((b"--digest",) if work.digest else ()),
                 *((b"--own-names",) if work.own_names else ()),
+                *((b"--atimes",) if self.atimes else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),
                 b"--in-flight",

@@ -188,7 +188,7 @@ _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
 
 
 def rsync_options(
-    capabilities: TargetCapabilities, *, recopy: bool, bwlimit_bytes_per_s: int | None, privileged: bool
+    capabilities: TargetCapabilities, *, recopy: bool, bwlimit_bytes_per_s: int | None, privileged: bool, atimes: bool
 ) -> list[str]:
     """The options of the file chunks that follow, in short letters: both drivers refuse some long names.
 
@@ -200,6 +200,8 @@ def rsync_options(
         (True, ["-lptgo", "--numeric-ids", "-W", "-O", "--no-implied-dirs", "--stderr=client"]),
         (privileged and makes_specials, ["-D"]),
         (recopy, ["-I"]),
+        (atimes, ["-U"]),
+        (atimes and privileged, ["--open-noatime"]),
         (not capabilities.syncfs_reaches_disks, ["--fsync"]),
         # An underscore instead of a blank needs no quotes.
         (True, capability_options(capabilities, blank="_")),
@@ -216,15 +218,16 @@ def search_path(programs: Sequence[bytes]) -> str:
 
 class Driver(ABC):
     """A program that copies whole trees. It returns commands and starts no process itself. `files` are absolute paths:
-    of the program, then of its dependencies. `privileged`: they run as root.
+    of the program, then of its dependencies. `privileged`: they run as root. `atimes`: access times are carried over.
     """
 
     name: ClassVar[str]
     """As in `--engine`."""
 
-    def __init__(self, files: Sequence[bytes], *, privileged: bool) -> None:
+    def __init__(self, files: Sequence[bytes], *, privileged: bool, atimes: bool = False) -> None:
         self.files = tuple(files)
         self._privileged = privileged
+        self._atimes = atimes
 
     def refusal(self, view: DriverView) -> str | None:
         """Why the driver cannot take a tree: it pastes the paths of both trees and of its directory into shell
@@ -370,6 +373,7 @@ class Fpsync(Driver):
             recopy=work.recopy,
             bwlimit_bytes_per_s=None if limit is None else limit // work.jobs,
             privileged=self._privileged,
+            atimes=self._atimes,
         )
         words += [] if self._privileged else ["--chmod=Du+rwx"]
         words += ["--no-human-readable", "--info=progress2,stats2", "--outbuf=L"]
@@ -479,7 +483,11 @@ class Parsyncfp2(Driver):
     def command(self, work: DriverWork, view: DriverView) -> Command:
         """Always start a new run: resuming one needs the number of its next chunk, which is not known for certain."""
         words = rsync_options(
-            work.capabilities, recopy=work.recopy, bwlimit_bytes_per_s=None, privileged=self._privileged
+            work.capabilities,
+            recopy=work.recopy,
+            bwlimit_bytes_per_s=None,
+            privileged=self._privileged,
+            atimes=self._atimes,
         )
         options = (*words, "--log-file-format=%i_%l")
         limit = work.bwlimit_bytes_per_s

@@ -94,7 +94,7 @@ _COMMENT_STARTS = (b"#", b";")
 
 
 class RsyncEngine(Struct, frozen=True, kw_only=True):
-    """Turns chunks into rsync commands. `privileged`: the streams run as root."""
+    """Turns chunks into rsync commands. `privileged`: the streams run as root. `atimes`: access times are carried over."""
 
     name: ClassVar[str] = "rsync"
     longest_name_bytes: ClassVar[int] = RSYNC_PATH_LIMIT_BYTES - 1 - len(b"./" + b"." + b".XXXXXX")
@@ -105,6 +105,7 @@ class RsyncEngine(Struct, frozen=True, kw_only=True):
     program: bytes
     features: rules.RsyncFeatures
     privileged: bool
+    atimes: bool = False
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
@@ -118,6 +119,9 @@ class RsyncEngine(Struct, frozen=True, kw_only=True):
                 *_base(work.capabilities),
                 *_of_kind(work.kind, privileged=self.privileged),
                 *(word.encode("ascii") for word in capability_options(work.capabilities)),
+                *((b"--atimes",) if self.atimes else ()),
+                # Without root, it could not open files of other users so.
+                *((b"--open-noatime",) if self.atimes and self.privileged else ()),
                 *((b"--fsync",) if self.features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
                 *bandwidth(work.bwlimit_bytes_per_s),
                 *((b"--ignore-times",) if work.recopy else ()),
