@@ -90,8 +90,8 @@ class FailureHooks(Generic[BrickRecord]):
             step=HookStep.FAIL,
             # The step at which the operation failed identifies a failure.
             key=f"{record.kind} {record.id}: failure at step {failure.step_id}",
-            subject=record.subject,
-            words=f"the failure of the {record.subject}",
+            subject=record.subject(),
+            words=f"the failure of the {record.subject()}",
         )
         facts = self.call.hook_facts(
             record.hook_facts(), state=HookState.FAILED, failed=record.failed_hook_step(), reason=failure.reason

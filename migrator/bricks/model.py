@@ -35,7 +35,6 @@ class BrickOperation(Operation[State, Notes], frozen=True, kw_only=True):
         """Return the bricks as text."""
         return ", ".join(self.bricks)
 
-    @property
     def subject(self) -> str:
         """Return the subject of its events."""
         return f"{self.kind} of {self.shown_bricks}"

@@ -41,7 +41,7 @@ class FileMoves:
     def warn(self, record: BrickOperation[Any, Any], message: str) -> None:
         """Warn, unless the last warning was the same. An empty message: its cause is gone."""
         if message not in ("", self._last_warning):
-            self.call.emit(self.warning, Severity.WARNING, record.subject, message)
+            self.call.emit(self.warning, Severity.WARNING, record.subject(), message)
         self._last_warning = message
 
     async def follow_throttle(self, record: BrickOperation[Any, Any]) -> None:
@@ -62,7 +62,7 @@ class FileMoves:
         """Make clients look up a name on all bricks, before layouts change. May be called again. Raises ToolFailed."""
         message = await look_up_everywhere(self.volume)
         if message:
-            self.call.emit(EventKind.OPTION_SET, Severity.WARNING, record.subject, message)
+            self.call.emit(EventKind.OPTION_SET, Severity.WARNING, record.subject(), message)
 
     async def shield(self) -> str:
         """Keep files that are moved from getting the default ACL of their directory. Return a summary as text. Needs the

@@ -98,7 +98,7 @@ class Throttle:
         await self.volume.set_option(THROTTLE_OPTION, wanted)
         self._set = wanted
         message = f"{THROTTLE_OPTION} is {wanted} now{self._reason(allowed, wanted)}"
-        self.call.emit(EventKind.THROTTLE_SET, Severity.INFO, record.subject, message)
+        self.call.emit(EventKind.THROTTLE_SET, Severity.INFO, record.subject(), message)
 
     async def restore(self, record: BrickOperation[Any, Any]) -> str:
         """Restore the options that this operation changed and no one else has changed since. Return a summary as text.
@@ -172,4 +172,4 @@ async def restore_left(
         throttle = Throttle(call=call, rules=NO_THROTTLE, volume=volume, ledger=ledger, records=records)
         for record in records.all():
             if record.needs_no_options() and (message := await throttle.restore(record)):
-                call.emit(kind, Severity.INFO, record.subject, message)
+                call.emit(kind, Severity.INFO, record.subject(), message)

@@ -246,7 +246,6 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
     token: str = ""
     """A random part of its name: a ledger restored from an older backup may reuse the number."""
 
-    @property
     def subject(self) -> str:
         """The user, as the subject of events."""
         return self.tree.user

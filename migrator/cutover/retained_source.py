@@ -44,7 +44,7 @@ async def retained_source_problem(session: ActiveSession, record: model.CutoverR
         if not overwrite or isinstance(error, OSError):
             return f"the changes of {name} since the cutover are unknown: {reason_of(error)}"
         message = f"the changes of {name} are unknown, and are overwritten: {error.message}"
-        session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject, message)
+        session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject(), message)
         return ""
     if not changes:
         return ""
@@ -58,7 +58,7 @@ async def retained_source_problem(session: ActiveSession, record: model.CutoverR
     except OSError as error:
         return f"{words}, and cannot be moved to the trash of the source: {error.strerror or error}"
     message = f"{words}, and {several(kept, 'path')} of these went to the trash of the source: {listed}"
-    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject, message)
+    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject(), message)
     return ""
 
 
@@ -67,7 +67,7 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
     manifest = record.notes.manifest
     if model.CutoverState.ROLLBACK_FREEZING in record.times or manifest is None:
         # What a rollback carried back was not verified, so the source has to stay comparable.
-        return Done(words="the source is kept as it was when it was frozen")
+        return Done(message="the source is kept as it was when it was frozen")
     before, found = final_catalog(session, record), 0
     noted = session.call.rollbacks.sites.directory_of(record) / _CHANGED_DIRECTORIES
     place = trash_place(session.now_s(), record.batch, "late", record.id)
@@ -96,7 +96,7 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
     left += [SourceChange(path=path, kind=SourceChangeKind.CHANGED, stands=EntryType.DIRECTORY) for path in changed]
     found += len(changed)
     if not found:
-        return Done(words="the source is closed, and has no changes since the freeze began")
+        return Done(message="the source is closed, and has no changes since the freeze began")
     late = model.LateSum(paths=found, left=len(left))
     if left:
         list_file = Path(session.invocation.directory.path) / f"late-writes-{record.id}"
@@ -104,8 +104,8 @@ async def retain_source(session: ActiveSession, record: model.CutoverRecord) -> 
         await asyncio.to_thread(write_durably, list_file, lines.encode())
         late = replace(late, list_file=str(list_file))
     words = late.words + (f": {_listed(left)}" if left else "")
-    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject, words)
-    return Done(notes=model.CutoverNotes(late=late), words="the source is closed")
+    session.emit(EventKind.CUTOVER_STEP, Severity.WARNING, record.subject(), words)
+    return Done(notes=model.CutoverNotes(late=late), message="the source is closed")
 
 
 def _listed(changes: Sequence[SourceChange]) -> str:

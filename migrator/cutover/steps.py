@@ -188,7 +188,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         if act.seen_done and self.cancellation.requested:
             # The operator has waited for hooks long enough: thawing the user comes first.
             message = f"hooks that are still owed after {place.hooked.words} were not called: {INTERRUPTED}; the next call does"
-            self.session.emit(EventKind.HOOK_FAILED, Severity.WARNING, record.subject, message)
+            self.session.emit(EventKind.HOOK_FAILED, Severity.WARNING, record.subject(), message)
             return None
 
         return Around(
@@ -249,11 +249,11 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         if not self.session.call.request.back and (late := record.notes.late) is not None:
             message += f" {late.words}."
         if moved:
-            self.session.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record.subject, message)
+            self.session.emit(EventKind.CUTOVER_FINISHED, Severity.INFO, record.subject(), message)
         else:
             # The reason was reported when it was given up.
             where = f"{record.tree.user} works {rules_states.describe_state(record.state)}"
-            self.session.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record.subject, where)
+            self.session.emit(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record.subject(), where)
         hint = "" if moved else "fix that, then run the same command again"
         outcome = rules_states.outcome_of(
             record, CutoverEnding.MOVED if moved else CutoverEnding.GIVEN_UP, message, hint=hint
@@ -262,12 +262,12 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
 
     def _halted(self, record: model.CutoverRecord, step: Halt) -> CutoverOutcome:
         message = f"{record.tree.user} is not touched ({rules_states.describe_state(record.state)}): {step.words}"
-        self.session.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record.subject, message)
+        self.session.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record.subject(), message)
         return rules_states.outcome_of(record, CutoverEnding.HALTED, message, hint=step.hint)
 
     def _stuck(self, record: model.CutoverRecord) -> CutoverOutcome:
         message = f"{record.tree.user} is {rules_states.describe_state(record.state)}: {record.failure}"
-        self.session.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record.subject, message)
+        self.session.emit(EventKind.CUTOVER_HALTED, Severity.ERROR, record.subject(), message)
         hint = "fix that, then run the same command again: it resumes"
         return rules_states.outcome_of(record, CutoverEnding.STUCK, message, hint=hint)
 
@@ -352,7 +352,7 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
                 await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)
             found = session.ledger.verifications.of_tree(record.plan, record.batch, tree)
             newest = found[-1] if step is model.CutoverStep.VERIFY and found else None
-            return Done(notes=_verified_notes(newest) if newest else None, words="an earlier call has done it")
+            return Done(notes=_verified_notes(newest) if newest else None, message="an earlier call has done it")
         match step:
             case model.CutoverStep.FREEZE:
                 top = _noted(notes.frozen_top)
@@ -360,13 +360,13 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
                 world.source_writers.begin([tree], count=SEARCHES)
                 open_databases = partial(connect_ahead, world.migration.scratch, count=_DATABASES)
                 await asyncio.gather(self._settle(run.source), asyncio.to_thread(open_databases))
-                return Done(words="its top is closed on the source")
+                return Done(message="its top is closed on the source")
             case model.CutoverStep.FINAL_PASS:
                 return await self._final_passes(record)
             case model.CutoverStep.VERIFY:
                 with world.migration.verifying(session.plan, record.batch, (tree,)) as verification:
                     verified = await verification.run()
-                return Done(notes=_verified_notes(verified), words=_describe_verification(verified))
+                return Done(notes=_verified_notes(verified), message=_describe_verification(verified))
             case model.CutoverStep.SWITCH:
                 return await self._switch(record, back=False)
             case model.CutoverStep.SWITCH_BACK:
@@ -375,39 +375,39 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
             case model.CutoverStep.THAW:
                 source, clock_ns = await self._present(run.source, tree), await self._target_clock_ns()
                 await self._open_target(tree, rules_tops.as_before(source, _noted(notes.frozen_top)))
-                return Done(notes=model.CutoverNotes(target_thawed_ns=clock_ns), words=f"{user} works on the target")
+                return Done(notes=model.CutoverNotes(target_thawed_ns=clock_ns), message=f"{user} works on the target")
             case model.CutoverStep.RETAIN:
                 done = await retain_source(session, record)
                 # After late writes, which it may refuse; the user works on the target already and does not wait.
                 for severity, message in await set_confirmed(session.ledger, run.storage, tree):
-                    self.session.emit(EventKind.QUOTA_LIMIT, severity, record.subject, message)
+                    self.session.emit(EventKind.QUOTA_LIMIT, severity, record.subject(), message)
                 return done
             case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
                     before = rules_tops.read_top(notes.frozen_top)
                     await session.blocking(lambda: world.freezer.thaw(tree, before))
-                return Done(words=f"{user} works on the source, as before")
+                return Done(message=f"{user} works on the source, as before")
             case model.CutoverStep.ROLLBACK_FREEZE:
                 await session.blocking(lambda: world.trees.close_tree(tree))
                 await self._assign_archives(tree, to_user=False)
                 await self._settle(run.target)
-                return Done(words="its top is closed on the target")
+                return Done(message="its top is closed on the target")
             case model.CutoverStep.CARRY_BACK:
                 changes = await world.rollbacks.carry(record)
                 message = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
                 message += f"{several(changes.gone, 'path')} taken away"
-                return Done(notes=model.CutoverNotes(target_changes=changes), words=message)
+                return Done(notes=model.CutoverNotes(target_changes=changes), message=message)
             case model.CutoverStep.ROLLBACK_VERIFY:
-                return Done(words=_describe_verification(await world.rollbacks.compare(record)))
+                return Done(message=_describe_verification(await world.rollbacks.compare(record)))
             case model.CutoverStep.ROLLBACK_THAW:
                 await self._open_source(record)
-                return Done(words=f"{user} works on the source again")
+                return Done(message=f"{user} works on the source again")
             case model.CutoverStep.ROLLBACK_REVERT:
                 target, clock_ns = await self._present(run.target, tree), await self._target_clock_ns()
                 await self._open_target(tree, rules_tops.as_before(target, _noted(notes.frozen_target_top)))
                 return Done(
                     notes=model.CutoverNotes(target_thawed_again_ns=clock_ns),
-                    words=f"{user} works on the target, as before",
+                    message=f"{user} works on the target, as before",
                 )
             case model.CutoverStep.PURGE:
                 raise ValueError(step)
@@ -417,19 +417,19 @@ class TreeCutover(Procedure[model.CutoverRecord, TreeSnapshot]):
         async for summary, made in session.final_passes(record.tree, record.batch):
             files, size_bytes, made_id = files + summary.files, size_bytes + summary.size_bytes, made.id
         message = f"{several(files, 'file')} with {format_size(size_bytes)} copied by the final pass"
-        return Done(notes=model.CutoverNotes(final_pass_id=made_id), words=message)
+        return Done(notes=model.CutoverNotes(final_pass_id=made_id), message=message)
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> CutoverDone:
         world, side = self.session.call, "source" if back else "target"
         if world.links is None:
-            return Done(words=f"the pre-switch hooks have switched the path to the {side}")
+            return Done(message=f"the pre-switch hooks have switched the path to the {side}")
         links = world.links
         # Hooks have been called since the last snapshot, and may have taken long.
         await self._check_mounts()
         source, target = self.session.paths(record.tree.path)
         old, new = (target, source) if back else (source, target)
         await self.session.blocking(lambda: links.switch(record.tree, expected_old=old, new=new))
-        return Done(words=f"the path leads to the {side}: {show(new)}")
+        return Done(message=f"the path leads to the {side}: {show(new)}")
 
     async def _open_target(self, tree: bytes, like: Entry) -> None:
         await self.session.blocking(lambda: self.session.call.trees.open_tree(tree, like))

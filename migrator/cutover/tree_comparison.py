@@ -75,7 +75,7 @@ class TreeComparison:
             self._speed_ups.add(record.id, visited.measurements)
             found = speed_ups(self._speed_ups.of(record.id))
             if message := describe_user(record.tree.user, found):
-                self.session.emit(EventKind.TREE_COMPARED, Severity.INFO, record.subject, message)
+                self.session.emit(EventKind.TREE_COMPARED, Severity.INFO, record.subject(), message)
         except asyncio.CancelledError:
             machine.cancellation.defer()
             return outcome

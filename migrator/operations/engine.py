@@ -44,9 +44,9 @@ INTERRUPTED = "it was interrupted"
 
 
 class Done(Struct, Generic[State, Notes], frozen=True, kw_only=True):
-    """How a step ended: notes for the record, and a sentence about it. `result` None: that of the act."""
+    """How a step ended: notes for the record, and a message for people. `result` None: that of the act."""
 
-    words: str = ""
+    message: str = ""
     notes: Notes | None = None
     result: State | None = None
 
@@ -256,7 +256,7 @@ class OperationEngine(Generic[Record, Snapshot]):
             return self._not_begun(record, act, INTERRUPTED), False
         if act.reason:
             self.call.emit(
-                procedure.events.aborting, Severity.WARNING, record.subject, f"{act.step.value}: {act.reason}"
+                procedure.events.aborting, Severity.WARNING, record.subject(), f"{act.step.value}: {act.reason}"
             )
         step_id = records.intend(record.id, act, at_s=self._now_s(), notes=notes)
         resumed, record = record.state is act.intent, records.read(record.id)
@@ -285,10 +285,10 @@ class OperationEngine(Generic[Record, Snapshot]):
             procedure.after_failure(record, act, error, resumed=resumed)
             return record, False
         state = act.result if done.result is None else done.result
-        record = records.finish(step_id, state, at_s=self._now_s(), notes=done.notes, message=done.words)
-        if done.words or act.step not in procedure.waits:
-            message = f"{act.step.value}: {done.words}" if done.words else act.step.value
-            self.call.emit(procedure.events.done, Severity.INFO, record.subject, message)
+        record = records.finish(step_id, state, at_s=self._now_s(), notes=done.notes, message=done.message)
+        if done.message or act.step not in procedure.waits:
+            message = f"{act.step.value}: {done.message}" if done.message else act.step.value
+            self.call.emit(procedure.events.done, Severity.INFO, record.subject(), message)
         return record, True
 
     async def _note(self, record: Record, act: Act[Any, Any]) -> None:
@@ -300,7 +300,7 @@ class OperationEngine(Generic[Record, Snapshot]):
         ports = self.call.ports
         if act.step in self.procedure.waits:
             return
-        entry = f"{record.subject}: {act.step.value}"
+        entry = f"{record.subject()}: {act.step.value}"
         try:
             await ports.blocking(partial(ports.locks.note, entry), timeout_s=_NOTE_TIMEOUT_S)
         except (MigratorError, TimeoutError) as error:
@@ -333,7 +333,7 @@ class OperationEngine(Generic[Record, Snapshot]):
         else:
             records.fail(step_id, INTERRUPTED, at_s=self._now_s())
         more = ". Gluster continues by itself" if waits else ""
-        message = f"{record.subject}: {act.step.value} was interrupted{more}"
+        message = f"{record.subject()}: {act.step.value} was interrupted{more}"
         return Interrupted(message, hint="the same command resumes it")
 
     def _not_begun(self, record: Record, act: Act[Any, Any], reason: str) -> Record:
@@ -345,7 +345,7 @@ class OperationEngine(Generic[Record, Snapshot]):
     def _failed(self, record: Record, step_id: int, act: Act[Any, Any], reason: str) -> Record:
         procedure = self.procedure
         message = f"{act.step.value} failed: {reason}"
-        self.call.emit(procedure.events.failed, Severity.ERROR, record.subject, message)
+        self.call.emit(procedure.events.failed, Severity.ERROR, record.subject(), message)
         return procedure.records.fail(step_id, reason, at_s=self._now_s())
 
     def _defer(self, error: asyncio.CancelledError) -> None:

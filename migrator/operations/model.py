@@ -40,7 +40,6 @@ class Operation(Struct, Generic[State, Notes], frozen=True, kw_only=True):
     notes: Notes
     """What the steps recorded."""
 
-    @property
     def subject(self) -> str:
         """The subject of its events, and of its entries in the journal."""
         raise NotImplementedError

@@ -238,7 +238,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
                 return model.TreePurge(tree=tree, outcome=PurgeOutcome.LATER, words=error.message)
             if not refused:
                 raise
-            self.call.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record.subject, error.message)
+            self.call.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record.subject(), error.message)
             return model.TreePurge(
                 tree=tree,
                 outcome=PurgeOutcome.REFUSED,
@@ -276,7 +276,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
     def _halted(self, record: CutoverRecord, step: Halt) -> model.TreePurge:
         message = f"the source of {record.tree.user} stays: {step.words}"
-        self.call.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record.subject, message)
+        self.call.emit(EventKind.GUARD_REFUSED, Severity.ERROR, record.subject(), message)
         return self._result(PurgeOutcome.REFUSED, words=_REFUSED, reasons=step.reasons)
 
     # For the engine.
@@ -324,7 +324,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         if snapshot.proofs is not None:
             placed = snapshot.placed if snapshot.placed.moved else await self._put(record, closed)
             words = f"the source of {record.tree.user} is being freed: {_describe_sum(whole)}"
-            self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject, words)
+            self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject(), words)
             self._removed = await self._remove(record, placed, snapshot.proofs)
             if self._removed.open_paths:
                 self._kept_in = placed.at
@@ -335,7 +335,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
         await asyncio.to_thread(self._parts().remove)
         released = released_clause(self._removed.released) if self._removed else ""
         self._freed = f"the source of {record.tree.user} is free: {_describe_sum(whole)}{released}"
-        return Done(words=self._freed)
+        return Done(message=self._freed)
 
     # The snapshot.
 
@@ -464,7 +464,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             f"the content of {several(reread.files, 'file')} of {user} ({format_size(reread.size_bytes)}) is read again on the "
             f"target before anything is freed, which takes about {format_duration(reread.expected_s)}"
         )
-        self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject, words)
+        self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject(), words)
         judge = PathJudge(self.call, record, placed, proofs, self._marked)
         again = Rereading(
             call=self.call, proofs=proofs, parts=self._parts(), verification=record.notes.verification_id or 0
@@ -497,7 +497,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
             if not is_full or await self.checks.position(record) is not model.Position.IN_PLACE:
                 raise self._stopped(record, why) from error
             placed = TreeLocation(tree=tree, at=tree, begun=True)
-            self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject, f"{why}; it is freed in place")
+            self.call.emit(EventKind.PURGE_STARTED, Severity.INFO, record.subject(), f"{why}; it is freed in place")
         if reasons := await self.checks.writing_problems(placed.at):
             raise self._stopped(record, "; ".join(reasons))
         return placed

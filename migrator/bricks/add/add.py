@@ -315,7 +315,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
             # Moving files may take days: users who lost a directory to the new layout do not wait for it.
             await restore_all_directories(self.call, record)
         if act.step in _CHANGES and not act.seen_done:
-            self.step_locks.enter_context(self.call.ports.locks.hold(record.subject, VOLUME))
+            self.step_locks.enter_context(self.call.ports.locks.hold(record.subject(), VOLUME))
         if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
             return model.AdditionNotes(room_before=await self.call.ports.target_room())
         if act.step is model.AdditionStep.BALANCE and record.notes.files is None:
@@ -357,7 +357,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         if act.step is model.AdditionStep.GIVE_UP:
             await self.moves.restore_throttle(record)
         if act.seen_done or act.step is model.AdditionStep.GIVE_UP:
-            return Done(words=act.reason or ("found done" if act.step is model.AdditionStep.ADD else ""))
+            return Done(message=act.reason or ("found done" if act.step is model.AdditionStep.ADD else ""))
         deeds = {
             model.AdditionStep.RESET: self._reset,
             model.AdditionStep.TAKE_BACK: self._take_back,
@@ -378,14 +378,14 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         await ports.blocking(lambda: ports.back_up(f"addition-{record.id}"), timeout_s=600.0)
         await ports.volume.take_offline(name)
         await self._until(name, online=False)
-        return Done(words=f"{name} is offline: its files have one copy less until its new file system is filled")
+        return Done(message=f"{name} is offline: its files have one copy less until its new file system is filled")
 
     async def _take_back(self, record: model.AdditionRecord) -> _Done:
         """Start the brick with its old content, and wait until it is up."""
         (name,) = record.bricks
         await self.call.ports.volume.start_bricks()
         await self._until(name, online=True)
-        return Done(words=f"{name} is up again with its old content")
+        return Done(message=f"{name} is up again with its old content")
 
     async def _until(self, name: str, *, online: bool) -> None:
         end_s = self.call.ports.clock.monotonic_s() + _PROCESS_LIMIT_S
@@ -423,7 +423,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         shown = "" if size_bytes is None else f", {format_size(size_bytes)} in all"
         filesystem_id = self.snapshots.places[record.bricks[0]].filesystem_id if record.in_place else None
         notes = model.AdditionNotes(size_bytes=size_bytes, filesystem_id=filesystem_id)
-        return Done(words=f"empty file systems are mounted{shown}", notes=notes)
+        return Done(message=f"empty file systems are mounted{shown}", notes=notes)
 
     async def _add(self, record: model.AdditionRecord) -> _Done:
         # Clients create directories on the new bricks as soon as these are in the volume.
@@ -452,7 +452,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
 
     def _task_begun(self, record: model.AdditionRecord, task_id: str, shielded: str = "") -> _Done:
         self.records.note(record.id, model.AdditionNotes(task_id=task_id))
-        return Done(words=f"task {task_id} is begun{shielded}")
+        return Done(message=f"task {task_id} is begun{shielded}")
 
     async def _watch(self, record: model.AdditionRecord) -> _Done:
         """Wait until the task ends, stalls or is replaced by another."""
@@ -478,7 +478,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
 
     async def _heal(self, record: model.AdditionRecord) -> _Done:
         await until_healed(self.call, record)
-        return Done(words="no heals are pending")
+        return Done(message="no heals are pending")
 
     async def _hand_over(self, record: model.AdditionRecord) -> _Done:
         """Wait for the capacity that the hooks have given to the target."""
@@ -489,7 +489,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
             now = await call.ports.target_room()
             if rules.grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
                 total = "" if now.total_bytes is None else f": the target has {format_size(now.total_bytes)} now"
-                return Done(words=f"the target shows the new capacity{total}")
+                return Done(message=f"the target shows the new capacity{total}")
             left_s = end_s - call.ports.clock.monotonic_s()
             if left_s <= 0:
                 raise ToolFailed(
@@ -499,7 +499,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
                 )
             if not waiting:
                 words = f"waiting for the new capacity of the target, for at most {format_duration(left_s)}"
-                self.call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)
+                self.call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject(), words)
             waiting = True
             await call.ports.clock.sleep(min(call.request.poll_s, 10.0))
 
@@ -515,7 +515,7 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
         words = await self.moves.throttle.restore(record)
         forget_directories(self.call, record)
         notes = model.AdditionNotes(doubts=doubts)
-        return Done(words="; ".join(said for said in (audit, words) if said), notes=notes)
+        return Done(message="; ".join(said for said in (audit, words) if said), notes=notes)
 
     # The end of the call.
 
@@ -526,18 +526,18 @@ class AdditionProcedure(Procedure[model.AdditionRecord, AdditionSnapshot | None]
                 return self._finished(record, step)
             case Halt() as halt:
                 self.call.emit(
-                    EventKind.ADDITION_HALTED, Severity.ERROR, record.subject, "; ".join((halt.words, *halt.reasons))
+                    EventKind.ADDITION_HALTED, Severity.ERROR, record.subject(), "; ".join((halt.words, *halt.reasons))
                 )
                 return self.summary(record, halted(halt))
             case Stuck():
                 end = stuck(record, "fix the cause")
-                self.call.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record.subject, end.words)
+                self.call.emit(EventKind.ADDITION_HALTED, Severity.ERROR, record.subject(), end.words)
                 return self.summary(record, end)
             case _:
                 assert_never(ended.reason)
 
     def _finished(self, record: model.AdditionRecord, step: Finished) -> model.AdditionSummary:
-        self.call.emit(EventKind.ADDITION_FINISHED, Severity.INFO, record.subject, step.words)
+        self.call.emit(EventKind.ADDITION_FINISHED, Severity.INFO, record.subject(), step.words)
         summary = self.summary(record, CallEnd(ending=CallEnding.DONE, words=step.words))
         if summary.failures:
             left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"

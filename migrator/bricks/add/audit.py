@@ -38,7 +38,7 @@ async def audit_rebalance(call: AdditionCall, record: model.AdditionRecord, scan
                 reason, reported_s = error.message, now_s
                 left = format_duration(until_s - now_s)
                 words = f"the audit waits, for at most {left}, until the bricks can be read: {reason}"
-                call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)
+                call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject(), words)
             if now_s - nudged_s >= NUDGE_AFTER_S:
                 # By themselves the self-heal daemons look for pending heals every ten minutes. A volume without copies
                 # refuses this.
@@ -51,7 +51,7 @@ async def audit_rebalance(call: AdditionCall, record: model.AdditionRecord, scan
         if not doubts:
             return f"audit: {several(catalog.rows, 'path')} on all bricks, nothing twice and nothing half moved", ()
     for doubt in doubts:
-        call.emit(EventKind.ADDITION_FAILED, Severity.WARNING, record.subject, f"audit: {doubt}")
+        call.emit(EventKind.ADDITION_FAILED, Severity.WARNING, record.subject(), f"audit: {doubt}")
     return f"audit: {'; '.join(doubts)}", doubts
 
 

@@ -79,7 +79,7 @@ def attached(record: model.AdditionRecord) -> HookedStep:
     return HookedStep(
         step=HookStep.ATTACH,
         key=f"addition {record.id}: attach",
-        subject=record.subject,
+        subject=record.subject(),
         words=f"giving {record.shown_bricks} to the target",
     )
 
@@ -89,6 +89,6 @@ def hooked(record: model.AdditionRecord) -> HookedStep:
     return HookedStep(
         step=HookStep.ADD,
         key=f"addition {record.id}",
-        subject=record.subject,
+        subject=record.subject(),
         words=f"adding {record.shown_bricks} to the {record.side.value}",
     )

@@ -309,7 +309,7 @@ def _ports(call: AdditionCall, record: AdditionRecord) -> DirectoryPorts | None:
 
 
 def _warn(call: AdditionCall, record: AdditionRecord, words: str) -> None:
-    call.emit(EventKind.ADDITION_STEP, Severity.WARNING, record.subject, words)
+    call.emit(EventKind.ADDITION_STEP, Severity.WARNING, record.subject(), words)
 
 
 # Reading directories from bricks while others are added to the volume.

@@ -47,7 +47,7 @@ async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None
             reported_entries is None or entries <= reported_entries / 2 or now_s - reported_s >= _REPORT_EVERY_S
         ):
             reported_entries, reported_s = entries, now_s
-            call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject, f"healing: {_pending(waiting)}")
+            call.emit(EventKind.ADDITION_STEP, Severity.INFO, record.subject(), f"healing: {_pending(waiting)}")
         await clock.sleep(call.request.poll_s)
 
 

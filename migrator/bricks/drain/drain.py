@@ -378,7 +378,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         commit.
         """
         if act.step is model.DrainStep.START and not act.seen_done:
-            self.step_locks.enter_context(self.call.ports.locks.hold(record.subject, VOLUME))
+            self.step_locks.enter_context(self.call.ports.locks.hold(record.subject(), VOLUME))
             return
         commits = act.step is model.DrainStep.COMMIT and not act.seen_done
         commits |= act.step is model.DrainStep.AUDIT and self.call.request.commit
@@ -387,12 +387,14 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         warned = False
         while not self._bricks_locked:
             try:
-                self.step_locks.enter_context(self.call.ports.locks.hold(record.subject, *map(of_brick, record.bricks)))
+                self.step_locks.enter_context(
+                    self.call.ports.locks.hold(record.subject(), *map(of_brick, record.bricks))
+                )
                 self._bricks_locked = True
             except LockHeld as error:
                 if not warned:
                     words = f"the commit waits: {error.message}"
-                    self.call.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record.subject, words)
+                    self.call.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record.subject(), words)
                 warned = True
                 await self.call.ports.clock.sleep(self.call.request.poll_s)
 
@@ -478,7 +480,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             case model.DrainStep.SETTLE:
                 return await self._settle(act, record)
             case model.DrainStep.RESTORE:
-                return Done(words=await self.moves.throttle.restore(record))
+                return Done(message=await self.moves.throttle.restore(record))
             case _:
                 assert_never(act.step)
 
@@ -491,12 +493,12 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         await self.moves.look_up_everywhere(record)
         await self.moves.throttle.follow(record)
         if act.seen_done:
-            return Done(words=f"continued: task {act.task_id}")
+            return Done(message=f"continued: task {act.task_id}")
         if act.task_before is not None:
             await self._end_task(record)
         shielded = await self.moves.shield()
         task_id = await ports.volume.start(record.bricks)
-        return Done(words=f"task {task_id}{shielded}", notes=model.DrainNotes(task_id=task_id))
+        return Done(message=f"task {task_id}{shielded}", notes=model.DrainNotes(task_id=task_id))
 
     async def _watch(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         # A task that has ended is polled at once, to record its last counters.
@@ -505,7 +507,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         found = standing(record, self.records.samples(record.id))
         counters = several(found.moved_files, "file"), several(found.failures, "failure"), format_count(found.skipped)
         words = "{} moved, {}, {} skipped".format(*counters)
-        return Done(words=words, result=None if moved or act.seen_done else act.intent)
+        return Done(message=words, result=None if moved or act.seen_done else act.intent)
 
     async def _watch_task(self, record: model.DrainRecord) -> bool:
         """Poll Gluster's counters, record and show them. Return True when Gluster has ended on every host that reports
@@ -545,7 +547,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         self.snapshots.audit = await self._audited(record)
         left = rules.audit_left(self.snapshots.audit)
         # The next snapshot decides the result. Findings do not end this step.
-        return Done(words="; ".join(left) or "nothing is left", result=act.intent)
+        return Done(message="; ".join(left) or "nothing is left", result=act.intent)
 
     async def _audited(self, record: model.DrainRecord) -> DrainAudit:
         """Walk every brick. Raises MigratorError."""
@@ -581,14 +583,14 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             )
         except (OSError, TimeoutError) as error:
             words = f"the commands for leftovers cannot be written: {reason_of(error)}"
-            self.call.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record.subject, words)
+            self.call.emit(EventKind.DRAIN_DOUBTED, Severity.WARNING, record.subject(), words)
             return audit
         return replace(audit, commands_file=file)
 
     async def _commit(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
             self.snapshots.audit = None
-            return Done(words="it is out of the volume")
+            return Done(message="it is out of the volume")
         ports = self.call.ports
         await asyncio.to_thread(ports.back_up, f"drain-{record.id}-commit")
         await self._keep_times(record)
@@ -600,7 +602,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         await ports.volume.commit(record.bricks)
         # A client may have written until now: another audit decides on a wipe, whatever the clock says.
         self.snapshots.audit = None
-        return Done(words="out of the volume")
+        return Done(message="out of the volume")
 
     async def _keep_times(self, record: model.DrainRecord) -> None:
         """Keep the mtimes of directories that are latest on these bricks, and record their number: if the commit fails, the
@@ -619,7 +621,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
             self.call.emit(
                 EventKind.DRAIN_DOUBTED,
                 Severity.WARNING,
-                record.subject,
+                record.subject(),
                 f"{lost} will show an earlier mtime than before",
             )
         kept = (record.notes.times_kept or 0) + found.kept
@@ -627,11 +629,11 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
 
     async def _wipe(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self.disks.perform(act, record, HookStep.WIPE)
-        return Done(words="an empty file system is mounted there")
+        return Done(message="an empty file system is mounted there")
 
     async def _hand_over_bricks(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self.disks.perform(act, record, HookStep.HAND_OVER)
-        return Done(words="handed over")
+        return Done(message="handed over")
 
     async def _give_up(self, record: model.DrainRecord) -> _Done:
         """If Gluster has completed, list the leftovers, since its counters name none."""
@@ -643,13 +645,13 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         if found is None or self.snapshots.audit is not None or not completed:
             return Done()
         self.snapshots.named = await self._walk(record, bricks_of(record, found[0].bricks), found[0])
-        return Done(words="; ".join(rules.audit_left(self.snapshots.named)) or "the audit found no leftovers")
+        return Done(message="; ".join(rules.audit_left(self.snapshots.named)) or "the audit found no leftovers")
 
     async def _stop(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
             return Done()
         await self._end_task(record)
-        return Done(words="files that were moved stay where they are")
+        return Done(message="files that were moved stay where they are")
 
     async def _end_task(self, record: model.DrainRecord) -> None:
         progress = await self.call.ports.volume.stop(record.bricks)
@@ -657,7 +659,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
 
     async def _settle(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
-            return Done(words="the layout is right")
+            return Done(message="the layout is right")
         ports = self.call.ports
         await self.moves.look_up_everywhere(record)
         wanted = await self._layout_under_way(record) or await ports.volume.fix_layout()
@@ -697,7 +699,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
                 f"the fix-layout did not complete on {', '.join(one.host for one in bad)} ({bad[0].status.value})",
                 hint="see Gluster's rebalance log there, then run the same command again",
             )
-        return Done(words="the layout is right")
+        return Done(message="the layout is right")
 
     async def _layout_under_way(self, record: model.DrainRecord) -> str | None:
         """Return the id of a running fix-layout that began before a crash, even if its id was not recorded."""
@@ -723,13 +725,13 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
                 return await self._finished(record, step)
             case Halt() as halt:
                 self.call.emit(
-                    EventKind.DRAIN_HALTED, Severity.ERROR, record.subject, "; ".join((halt.words, *halt.reasons))
+                    EventKind.DRAIN_HALTED, Severity.ERROR, record.subject(), "; ".join((halt.words, *halt.reasons))
                 )
                 return self.summary(record, halted(halt))
             case Stuck():
                 hosts = rules.silent_hosts(record, ended.snapshot)
                 end = stuck(record, rules.way_out(record, hosts) if hosts else "fix the cause")
-                self.call.emit(EventKind.DRAIN_HALTED, Severity.ERROR, record.subject, end.words)
+                self.call.emit(EventKind.DRAIN_HALTED, Severity.ERROR, record.subject(), end.words)
                 return self.summary(record, end)
             case _:
                 assert_never(ended.reason)
@@ -742,7 +744,7 @@ class DrainProcedure(Procedure[model.DrainRecord, DrainSnapshot]):
         words, hint, confirm = step.words, "", None
         if out and record.state is not model.DrainState.HANDED_OVER:
             words, hint, confirm = await self._remaining_steps(record, step.words)
-        self.call.emit(EventKind.DRAIN_FINISHED, Severity.INFO, record.subject, words)
+        self.call.emit(EventKind.DRAIN_FINISHED, Severity.INFO, record.subject(), words)
         end = CallEnd(ending=CallEnding.DONE if out else CallEnding.TAKEN_BACK, words=words, hint=hint)
         return replace(self.summary(record, end), confirm=confirm)
 

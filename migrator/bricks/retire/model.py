@@ -55,7 +55,6 @@ class Retirement(Operation[RetirementState, None], frozen=True, kw_only=True):
     """Bytes that it proved."""
     notes: None = None
 
-    @property
     def subject(self) -> str:
         """The retirement for people."""
         return subject_of(self.volume)

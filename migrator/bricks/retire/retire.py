@@ -126,7 +126,7 @@ def hooked(record: model.Retirement) -> HookedStep:
     return HookedStep(
         step=HookStep.RETIRE,
         key=f"retirement {record.id}",
-        subject=record.subject,
+        subject=record.subject(),
         words=f"retiring volume {record.volume}",
     )
 
@@ -241,7 +241,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
             at_s=self.call.now_s(),
         )
         message = f"volume {state.volume} is about to be stopped: {describe_sum(proven)} proven to be on the target"
-        self.call.emit(EventKind.RETIREMENT_STARTED, Severity.INFO, record.subject, message)
+        self.call.emit(EventKind.RETIREMENT_STARTED, Severity.INFO, record.subject(), message)
         try:
             return await self._drive(record)
         except _Halted as halted:
@@ -294,7 +294,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
                 f"volume {record.volume} is not stopped, although Gluster did not refuse it",
                 hint="see glusterd's log, then run the same command again",
             )
-        return Done(words=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
+        return Done(message=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
 
     def after_failure(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
         """Raise every failure, which ends the call."""
@@ -315,7 +315,7 @@ class RetirementProcedure(Procedure[model.Retirement, VolumeState]):
     def _give_up(self, record: model.Retirement, reason: str) -> None:
         self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
         message = f"volume {record.volume} stays started: {reason}"
-        self.call.emit(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record.subject, message)
+        self.call.emit(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record.subject(), message)
 
     async def _abort_killed(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
         """Abort an attempt that was killed before the stop. Otherwise a later manual stop would count as this attempt,
