@@ -2,7 +2,7 @@
 
 - Is it the same inode? `same_inode_sql`.
 - Is a file unchanged since it was last read? `FileState` and `unchanged_sql`: every change of content sets its ctime.
-- Does the target have a copy of it? `is_copy`, `same_content_sql` and `shows_time_sql`: by size, mtime and the like,
+- Does the target have a copy of it? `is_copy`, `may_be_copy`, `same_content_sql` and `shows_time_sql`: by size, mtime and the like,
   without reading the content. The compiled program answers as `is_copy` does (`is_there` in copy_file.c).
 - Does it have the same owner, mode, ACLs and attributes? `same_attributes_sql`. `fs.rules.compare` answers the last two
   for one path, names each difference, and knows which of them the target's limits explain.
@@ -61,20 +61,22 @@ def unchanged_sql(one: str, other: str, *, named: Mapping[str, str] = _NO_NAMES,
     return _all_of(f"{one}{named.get(column, column)} = {other}{column}" for column in columns)
 
 
-def same_inode_sql(one: str, other: str) -> str:
+def same_inode_sql(one: str, other: str, *, lasting: str = "false") -> str:
     """Whether two rows of one file system have the same inode; null if that is unknown.
 
     On Gluster the inode number is the low half of the gfid, through mount and bricks. Elsewhere numbers of different
-    devices prove nothing (a new mount may have another device number).
+    devices prove nothing (a new mount may have another device number), except if `lasting`, a condition, is true: the
+    file system keeps its numbers.
     """
     return f"""(CASE
         WHEN {one}gfid IS NOT NULL AND {other}gfid IS NOT NULL THEN {one}gfid = {other}gfid
-        WHEN {one}gfid IS NOT NULL OR {other}gfid IS NOT NULL OR {one}dev = {other}dev THEN {one}ino = {other}ino
+        WHEN {one}gfid IS NOT NULL OR {other}gfid IS NOT NULL OR {one}dev = {other}dev OR {lasting}
+            THEN {one}ino = {other}ino
     END)"""
 
 
-class HasContent(Protocol):
-    """Has the attributes by which a copy is recognised."""
+class HasTypeAndTime(Protocol):
+    """Has the attributes by which a copy of a regular file is recognised."""
 
     @property
     def type(self) -> EntryType: ...
@@ -82,6 +84,11 @@ class HasContent(Protocol):
     def size_bytes(self) -> int: ...
     @property
     def mtime_ns(self) -> int: ...
+
+
+class HasContent(HasTypeAndTime, Protocol):
+    """Has the attributes by which a copy of any entry is recognised."""
+
     @property
     def symlink_target(self) -> bytes | None: ...
     @property
@@ -99,18 +106,24 @@ _CONTENT_COLUMNS = {
 
 def is_copy(source: HasContent, target: HasContent, capabilities: TargetCapabilities) -> bool:
     """Whether an entry of the target has the type and, as far as its attributes show, the content of the source's."""
-    if source.type is not target.type:
+    if not may_be_copy(source, target, capabilities):
         return False
     match source.type:
-        case EntryType.FILE:
-            same_time = shows_time(target.mtime_ns, source.mtime_ns, capabilities)
-            return source.size_bytes == target.size_bytes and same_time
         case EntryType.SYMLINK:
             return source.symlink_target == target.symlink_target
         case EntryType.BLOCK | EntryType.CHARACTER:
             return source.rdev == target.rdev or not capabilities.keeps_device_numbers
-        case EntryType.DIRECTORY | EntryType.FIFO | EntryType.SOCKET:
+        case EntryType.FILE | EntryType.DIRECTORY | EntryType.FIFO | EntryType.SOCKET:
             return True
+
+
+def may_be_copy(source: HasTypeAndTime, target: HasTypeAndTime, capabilities: TargetCapabilities) -> bool:
+    """As `is_copy`, as far as that shows without symlink targets and device numbers: completely for regular files."""
+    if source.type is not target.type:
+        return False
+    if source.type is not EntryType.FILE:
+        return True
+    return source.size_bytes == target.size_bytes and shows_time(target.mtime_ns, source.mtime_ns, capabilities)
 
 
 def same_content_sql(one: str, other: str) -> str:

@@ -21,8 +21,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.units import several
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, trash_place
-from migrator.fs.moving import MovingTarget, TargetEntry
-from migrator.fs.rules import shows_time
+from migrator.fs.moving import MovingTarget
+from migrator.fs.rules_equality import may_be_copy
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.delta.model import Gone, Rename
 from migrator.transfer.judging import look_up
@@ -180,7 +180,7 @@ class _MoveList:
             if not self._fresh and (self._moves.look(staged) or self._moves.look(missing)):
                 return
             seen = self._moves.look(rename.old)
-            if seen is not None and self._is_as_listed(seen, rename):
+            if seen is not None and may_be_copy(rename, seen, self._pass.capabilities):
                 self._moves.move(rename.old, staged)
                 return
             self._moves.trash(rename.old, self._place)
@@ -218,14 +218,6 @@ class _MoveList:
                 return
         if self._moves.trash(rename.new, self._place) is not None:
             self.moved.displaced += 1
-
-    def _is_as_listed(self, seen: TargetEntry, rename: Rename) -> bool:
-        if seen.type is not rename.type:
-            return False
-        if seen.type is not EntryType.FILE:
-            return True
-        same_time = shows_time(seen.mtime_ns, rename.mtime_ns, self._pass.capabilities)
-        return seen.size_bytes == rename.size_bytes and same_time
 
     async def _trash_gone(self) -> None:
         """Move vanished paths to the trash, if the source now proves their absence."""

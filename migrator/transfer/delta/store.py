@@ -150,17 +150,15 @@ _REAPED = """
 anyway.
 """
 
-_SAME_INODE = """
-    b.ino = n.ino AND b.tree = n.tree
-    AND CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid = n.gfid
-        ELSE b.dev = n.dev OR (SELECT is_it FROM gluster) END
+_SAME_INODE_IN_TREE = f"""
+    b.ino = n.ino AND b.tree = n.tree AND {same_inode_sql("b.", "n.", lasting="(SELECT is_it FROM gluster)")}
 """
 _RENAMES_WANTED = "b.tree IN (SELECT tree FROM wanted WHERE NOT resend)"
 
 _PAIRED = f"""
     CREATE OR REPLACE TEMP TABLE paired AS
     SELECT b.path AS old, n.path AS new, b.tree
-    FROM was b JOIN here n ON {_SAME_INODE}
+    FROM was b JOIN here n ON {_SAME_INODE_IN_TREE}
     WHERE b.type = 'directory' AND n.type = 'directory' AND {_RENAMES_WANTED}
     QUALIFY count(*) OVER (PARTITION BY b.path) = 1 AND count(*) OVER (PARTITION BY n.path) = 1;
     CREATE OR REPLACE TEMP TABLE headed AS
@@ -225,7 +223,7 @@ _MATCHED = f"""
             {_SAME_CONTENT} AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled AND NOT {_DOUBTED}
             AND b.path NOT IN (SELECT path FROM reaped) AS fits,
             count(*) OVER (PARTITION BY b.path) AS news, count(*) OVER (PARTITION BY n.path) AS olds
-        FROM was b JOIN here n ON {_SAME_INODE} JOIN placed ON placed.path = b.path
+        FROM was b JOIN here n ON {_SAME_INODE_IN_TREE} JOIN placed ON placed.path = b.path
         WHERE b.type <> 'directory' AND n.type <> 'directory' AND {_RENAMES_WANTED}
     ) WHERE fits AND news = 1 AND olds = 1 AND place IS DISTINCT FROM new;
     CREATE TEMP TABLE renamed AS
