@@ -179,7 +179,7 @@ class LimitState(StrEnum):
     LATER = "at the cutover"
     DIFFERS = "another limit"
     USED_UP = "used up"
-    UNKNOWN = "not known"
+    UNKNOWN = "unknown"
 
 
 class OwnerLimit(Struct, frozen=True, kw_only=True):

@@ -126,7 +126,7 @@ def backup_command(
         ledger.backups.record([tree.path for tree in trees], at_s=began_at_s, note=note)
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
         message = f"{message}: {note}" if note else message
-        ledger.events.note(now_s, EventKind.BACKUP_TOLD, Severity.INFO, f"plan {plan.name}", message)
+        ledger.events.note(now_s, EventKind.BACKUP_REPORTED, Severity.INFO, f"plan {plan.name}", message)
     return present(global_options, RecordedBackup(trees=trees, began_at_s=began_at_s, note=note), _as_document)
 
 

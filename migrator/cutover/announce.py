@@ -236,5 +236,5 @@ async def _tell(
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
     begins = format_time(request.begins_at_s)
     message = f"{tree.user} was notified that the move of {show(tree.path)} begins at {begins}{freeze}"
-    calls.report(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
+    calls.report(EventKind.USER_NOTIFIED, Severity.INFO, step.subject, message)
     return replace(one, outcome=Announced.NOTIFIED)

@@ -75,7 +75,7 @@ class TreeHooks:
         self.call.ports.ledger.second_copies.remove(lost)
         for one in lost:
             words = f"the archive {one.name} ({one.place}) no longer counts: the hooks have lost it"
-            self.call.emit(EventKind.BACKUP_TOLD, Severity.WARNING, record.tree.user, words)
+            self.call.emit(EventKind.BACKUP_REPORTED, Severity.WARNING, record.tree.user, words)
         whole, problems = await asyncio.to_thread(answers.taken, proofs, now_s=self.call.ports.clock.now_s())
         self.call.ports.ledger.second_copies.add(whole)
         answers.recorded(whole)
@@ -83,9 +83,9 @@ class TreeHooks:
             more = f", and {several(one.extra, 'other file')}" if one.extra else ""
             held = f"{several(one.files, 'file')}, {format_size(one.size_bytes)}{more}"
             words = f"the archive {one.name} ({one.place}) holds the tree by its digests: {held}"
-            self.call.emit(EventKind.BACKUP_TOLD, Severity.INFO, record.tree.user, words)
+            self.call.emit(EventKind.BACKUP_REPORTED, Severity.INFO, record.tree.user, words)
         for problem in problems:
-            self.call.emit(EventKind.BACKUP_TOLD, Severity.WARNING, record.tree.user, problem)
+            self.call.emit(EventKind.BACKUP_REPORTED, Severity.WARNING, record.tree.user, problem)
         return problems
 
     def proven_archives(self) -> Sequence[model.SecondCopy]:

@@ -72,7 +72,7 @@ def test_each_time_is_announced_once_to_every_user(site: Announcing) -> None:
     assert [one["SEQUENCE"] for one in read(notice.with_suffix(".ics").read_bytes())] == ["0"]
     assert bob["files"] > 0
     assert bob["size_bytes"] > 0
-    assert site.hooked.rows("SELECT subject, message FROM events WHERE kind = 'user-told' ORDER BY id") == [
+    assert site.hooked.rows("SELECT subject, message FROM events WHERE kind = 'user-notified' ORDER BY id") == [
         (f"{user}: announce", f"{user} was notified that the move of home/{user} begins at 2999-01-31 19:00 UTC")
         for user in ("alice", "bob")
     ]
