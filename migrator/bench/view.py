@@ -99,7 +99,7 @@ def listing_document(listing: model.BenchmarkListing) -> doc.Document:
     return doc.page(
         "Benchmarks",
         ("Suites", [doc.records("", _SUITE, listing.suites)]),
-        ("What was run", [doc.records("", _RECORD, listing.benchmarks), *none]),
+        ("Benchmarks run", [doc.records("", _RECORD, listing.benchmarks), *none]),
         subtitle=model.format_scale(listing.scale),
     )
 
@@ -107,7 +107,7 @@ def listing_document(listing: model.BenchmarkListing) -> doc.Document:
 def cleaning_document(cleaning: model.Cleaning) -> doc.Document:
     """The result of `bench clean`."""
     removed = doc.paragraph(", ".join(cleaning.removed) or "nothing was there")
-    return doc.page("Benchmarks", ("Removed", [removed]), ("Left", alerts(cleaning.left)), subtitle="what was left")
+    return doc.page("Benchmarks", ("Removed", [removed]), ("Left", alerts(cleaning.left)), subtitle="leftovers")
 
 
 def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> doc.Document:
@@ -146,7 +146,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         yield from _verdicts(comparison)
         return
     yield doc.records(
-        "What was measured",
+        "Measurements",
         _MEASURED,
         ((step, side) for step in comparison.steps for side in step.sides),
         note="Load: that of the hosts before the runs. Also: medians of what else was measured.",
@@ -154,7 +154,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
     verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
     if verdicts:
         yield doc.table(
-            "What is beyond the noise",
+            "Differences beyond the noise",
             [doc.wide("test"), doc.wide("verdict")],
             verdicts,
             note="The ratio of the medians, and its interval, which holds in at least 9 of 10 cases; among many tests some may "
@@ -169,7 +169,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
 def _verdicts(comparison: SuiteComparison) -> Iterator[doc.Block]:
     sides = [(step, side) for step in comparison.steps for side in step.sides]
     yield doc.table(
-        "What was checked",
+        "Checks",
         [doc.wide("check"), doc.text("on"), doc.wide("verdict")],
         [(step.title, side.label, side.verdict) for step, side in sides],
         note="At once: on the first look after the change was confirmed. Late: from the first look on. Wrong for good: still so "
@@ -177,7 +177,7 @@ def _verdicts(comparison: SuiteComparison) -> Iterator[doc.Block]:
     )
     evidence = [(step.title, side.label, words) for step, side in sides for words in side.evidence]
     if evidence:
-        yield doc.table("Evidence", [doc.wide("check"), doc.text("on"), doc.wide("what was seen")], evidence)
+        yield doc.table("Evidence", [doc.wide("check"), doc.text("on"), doc.wide("observation")], evidence)
 
 
 def _details(details: Mapping[str, float], unit: model.FigureUnit) -> str:

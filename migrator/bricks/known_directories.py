@@ -50,7 +50,7 @@ class DirectoryFiles:
                 connection.close()
         except sqlite3.Error as error:
             raise MigratorError(
-                f"what is known of directories cannot be read or written: {error}",
+                f"the recorded owners and modes of directories cannot be read or written: {error}",
                 cause="the state directory is full, or its disk has an error",
                 hint=f"make room, or move {path.name} there away; then run the same command again",
             ) from error

@@ -196,7 +196,7 @@ class Choice(Struct, frozen=True, kw_only=True):
         if self.every:
             return existing
         if not self.numbers:
-            raise UsageError("which batches?", hint="use --user-batch N (repeatable) or --all")
+            raise UsageError("no batch is named", hint="use --user-batch N (repeatable) or --all")
         if unknown := [number for number in self.numbers if number not in existing]:
             raise UsageError(
                 f"plan {plan.name} has no batch {', '.join(map(str, unknown))}",

@@ -177,7 +177,7 @@ def _lab_document(state: LabState) -> doc.Document:
             )
         )
     blocks.append(doc.paragraph(f"Next: export MIGRATOR_SITE={show(state.site_file)}; migrator init; migrator doctor"))
-    return doc.page("Lab", ("What there is", blocks), subtitle=show(state.spec.directory))
+    return doc.page("Lab", ("Contents", blocks), subtitle=show(state.spec.directory))
 
 
 def _churn_document(summary: ChurnSummary, journal: bytes) -> doc.Document:

@@ -132,7 +132,7 @@ def _bars(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int)
     medians = ", ".join(f"{one.test.words} {format_factor(one.median)}" for one in sums)
     who = "the users" if len(users) == every else f"the {len(users)} users who were moved last, of {every}"
     yield from document.bars(
-        "How many times as fast the target is, by user",
+        "Speed-up on the target, by user",
         f"For {who}; all bars have one scale. Medians over all users: {medians}.",
         groups,
         scale=max((one.factor for user in users for one in user.speed_ups), default=1.0),

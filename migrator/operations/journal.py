@@ -87,7 +87,7 @@ def older_ledger(ledger: Path, lacks: Sequence[JournalEntry]) -> Refused:
 
 
 class JournalUnread(Refused):
-    """The journal cannot be read or written, so whether the ledger is the newest one is unknown."""
+    """The journal cannot be read or written, so the ledger may be an older copy."""
 
 
 class Journal:
@@ -168,7 +168,7 @@ class Journal:
 
     def _unread(self, why: str) -> JournalUnread:
         return JournalUnread(
-            f"whether the ledger is the newest one is unknown: the journal {show(self.path)} cannot be used: {why}",
+            f"the ledger may be an older copy: the journal {show(self.path)} cannot be used: {why}",
             cause="the target is not mounted or does not answer, or the file was removed",
             hint="check with `migrator doctor`; if the file was removed, and the ledger is the newest one, `migrator init` "
             "makes it again",

@@ -298,9 +298,7 @@ def _room(needs: Sequence[Need], *, site: Site, capacity: Capacity) -> tuple[tup
         reserve_bytes,
     )
     accepted = (
-        (f"whether the target can take {several(need_inodes, 'file')} was not checked, as asked for",)
-        if unknown
-        else ()
+        (f"the target was not checked for room for {several(need_inodes, 'file')}, as requested",) if unknown else ()
     )
     return fits, (*room_problems(needs, fits, lacks), *accepted)
 

@@ -211,7 +211,7 @@ def schedule_section(plan: Plan, before: Sequence[document.Block] = ()) -> Itera
     """The conversion schedule after other blocks, if the source has bricks."""
     if plan.schedule is not None:
         blocks = (*before, *schedule_blocks(plan.schedule, plan.created_at_s))
-        yield document.Section(title="When bricks can be cleared", blocks=tuple(blocks))
+        yield document.Section(title="Dates for clearing bricks", blocks=tuple(blocks))
 
 
 def _short(plan: Plan) -> document.Block:

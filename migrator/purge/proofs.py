@@ -254,7 +254,7 @@ class IndexedProofs:
                     )
         except duckdb.Error as error:
             raise Refused(
-                f"what hosts have read cannot be read: {str(error).partition(chr(10))[0]}",
+                f"the readings of hosts cannot be read: {str(error).partition(chr(10))[0]}",
                 cause="its files in the state directory are damaged",
                 hint="remove its directory .readings among the manifests, then run the same command again",
             ) from error

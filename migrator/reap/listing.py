@@ -160,7 +160,7 @@ def release(
     matches.
     """
     if not paths and not globs:
-        raise UsageError("which files?", hint="name paths, or give --glob PATTERN")
+        raise UsageError("no file is named", hint="name paths, or give --glob PATTERN")
     names = ", ".join(plan.name for plan, _ in trees)
     reaping = [(plan.reap, plan.reap.reap_list, some) for plan, some in trees if plan.reap and plan.reap.reap_list]
     if not reaping:

@@ -97,8 +97,8 @@ def _restored(
             _restore_members(request, ports, archive, members, done=one, stop=stop)
         if one.restored:
             with MigratorError.of_files(
-                f"what was restored of {show(tree)} may not be on the disks",
-                hint="mend the file system, then restore again with --overwrite",
+                f"files restored to {show(tree)} may not be on the disks",
+                hint="repair the file system, then restore again with --overwrite",
             ):
                 ports.destination.sync()
         summary = f"{several(one.restored, 'file')} restored from archives"
@@ -203,6 +203,6 @@ def _check_cutover(ports: RestorePorts, tree: bytes) -> None:
     if newest is not None and newest.under_way:
         raise Refused(
             f"nothing is restored to {show(tree)} now: its cutover is {newest.state.value}",
-            cause="what comes to the target in a freeze would be found as a difference",
+            cause="the comparison in a freeze would count restored files as differences",
             hint="wait until the user is thawed, or restore elsewhere with --to",
         )

@@ -30,7 +30,7 @@ def reap_report_document(report: model.ReapReport) -> document.Document:
         return document.page(
             "Old and tiny files", ("User by user", [document.paragraph("The rules match no file.")]), subtitle=subtitle
         )
-    parts = (("User by user", _users(report)), ("Where they lie", [_directories(report)]))
+    parts = (("User by user", _users(report)), ("By directory", [_directories(report)]))
     return document.page("Old and tiny files", *parts, subtitle=subtitle)
 
 
@@ -52,7 +52,7 @@ def _users(report: model.ReapReport) -> Iterator[document.Block]:
         (document.figure("bytes"), lambda found: format_size(found[1].size_bytes)),
         (document.figure("share"), lambda found: document.share(found[1].size_bytes, found[0].all_bytes)),
         (document.figure("oldest"), lambda found: document.when(found[1].oldest_ns / NS_PER_S)),
-        (document.wide("what becomes of them"), lambda found: ACTION_WORDS[found[1].action]),
+        (document.wide("action"), lambda found: ACTION_WORDS[found[1].action]),
     )
     yield document.records("", cells, ((user, tree) for user in report.users for tree in user.trees))
     for rule in dict.fromkeys(tree.rule for user in report.users for tree in user.trees):
@@ -201,12 +201,12 @@ def _text(report: model.ReapReport, user: model.UserReap) -> str:
 
 def archived_document(trees: Sequence[model.TreeArchived]) -> document.Document:
     """The result of `reap archive`."""
-    return document.page("Archives", ("What was archived", _archived(trees)))
+    return document.page("Archives", ("Archived", _archived(trees)))
 
 
 def restored_document(trees: Sequence[model.Restored]) -> document.Document:
     """The result of `reap restore`."""
-    return document.page("Restored from archives", ("What was put back", _restored(trees)))
+    return document.page("Restored from archives", ("Restored", _restored(trees)))
 
 
 _ARCHIVED: document.Cells[model.TreeArchived] = (
@@ -229,8 +229,8 @@ def _archived(trees: Sequence[model.TreeArchived]) -> Iterator[document.Block]:
     left = [(show(one.path), one.reason.value, one.detail) for tree in trees for one in tree.examples]
     if left:
         yield document.paragraph(
-            "What changed since the plan moves as every other file, with the next delta pass. What is fresh or unreadable "
-            "stays on the source alone until this command has archived it."
+            "Files that changed since the plan move like any other file, with the next delta pass. Fresh or unreadable files "
+            "stay only on the source until this command has archived them."
         )
         yield document.table("Left out, some of them", [document.paths("path"), text("reason"), text("detail")], left)
 

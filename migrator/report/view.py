@@ -151,7 +151,7 @@ def capacity_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
         return
     if outlook is not None:
         words = (
-            f"When everything in the plan has been copied, {doc.when(outlook.at_s)}, the target will hold "
+            f"By {doc.when(outlook.at_s)}, when the plan is copied, the target will hold "
             f"{format_size(outlook.used_bytes)} of {format_size(outlook.total_bytes)}"
         )
         if outlook.used_inodes is not None and outlook.total_inodes is not None:

@@ -21,8 +21,8 @@ def first_sections(report: model.ReportFacts) -> Iterator[doc.Section]:
     yield from doc.first_sections(
         ("Verdict", _verdict(report)),
         ("Frozen users", frozen_blocks(status.frozen, now_s=status.at_s)),
-        ("How far", _bars(status)),
-        ("Until when", [_dates(report)]),
+        ("Progress", _bars(status)),
+        ("Expected dates", [_dates(report)]),
         ("This week", _week(report)),
         ("Blocked", _blocked(status)),
         ("Next steps for operators", [view_status.step_table(status.next_steps[:_STEPS])]),

@@ -76,8 +76,8 @@ def _no_bricks(session: Session, reasons: tuple[str, ...]) -> Way:
         session.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
         raise Refused(
             message,
-            cause="what a brick holds is what the mount shows only while the whole volume is up, healed and quiet",
-            hint="see to that, or run `migrator scan --via mount`, which is always right and slower",
+            cause="bricks and mount show the same files only while the whole volume is up, healed and quiet",
+            hint="restore that state, or run `migrator scan --via mount`, which is always right and slower",
         )
     message = "the mount is read, and not the bricks: " + "; ".join(reasons)
     session.event(EventKind.BRICKS_UNFIT, Severity.INFO, "scan", message)

@@ -184,7 +184,7 @@ class Executor:
         if self.connection is not None and self.connection != _connection(await self._host.identity()):
             raise HostLost(
                 f"the connection to {self.host} was lost before what was written there was known to be on the disks",
-                hint="what was copied there since the last sync is copied again",
+                hint="everything copied there since the last sync is copied again",
                 in_doubt=True,
             )
 

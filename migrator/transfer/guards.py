@@ -195,7 +195,7 @@ def refuse(batch: Batch, findings: tuple[GuardFinding, ...], *, largest: TreeUsa
     if reasons and all(finding.guard == TARGET_ROOM for finding in findings if finding.problems):
         raise Refused(
             f"batch {batch.number} is not copied: {'; '.join(reasons)}",
-            cause=f"what is left to copy and [transfer] reserve have to fit before the first byte is written{shown}",
+            cause=f"the rest to copy and [transfer] reserve have to fit before the first byte is written{shown}",
             hint="free or add space (or inodes) on the target: `df -h`, `df -i`; or lower [transfer] reserve, or run a "
             "smaller batch first; then run the same command again",
         )

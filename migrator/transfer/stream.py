@@ -229,7 +229,7 @@ async def sync_problem(sync: SharedCall[None]) -> Stop | None:
     try:
         await sync.begun_after_now()
     except TimeoutError:
-        return model.StopReason.TARGET_STUCK, "what was written has not reached the target's disks in time"
+        return model.StopReason.TARGET_STUCK, "written data did not reach the target's disks in time"
     except OSError as error:
         return stop_reason(error.errno) or model.StopReason.IO_ERROR, f"sync of the target: {error.strerror or error}"
     return None

@@ -137,7 +137,7 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
     assert [one["step"] for one in result["measurements"]] == CHECKS
     assert any("are one mount of target" in note for note in result["record"]["notes"])
     shown = made.call("bench", "compare").stdout
-    assert "What was checked" in shown
+    assert "Checks" in shown
     assert "at once: " in shown
 
 

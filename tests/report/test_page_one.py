@@ -143,8 +143,8 @@ def test_a_late_migration(tmp_path: Path) -> None:
     found = page(facts)
     assert list(found) == [
         "Verdict",
-        "How far",
-        "Until when",
+        "Progress",
+        "Expected dates",
         "This week",
         "Blocked",
         "Next steps for operators",
@@ -152,10 +152,10 @@ def test_a_late_migration(tmp_path: Path) -> None:
     ]
     assert isinstance(found["Verdict"].blocks[0], Paragraph)
     assert found["Verdict"].blocks[0].alert
-    bars = [block.text for block in found["How far"].blocks if isinstance(block, Bar)]
+    bars = [block.text for block in found["Progress"].blocks if isinstance(block, Bar)]
     assert len(bars) == 6
     assert bars[0].startswith("20.8 % of the users moved")
-    dates = table(found["Until when"])
+    dates = table(found["Expected dates"])
     assert list(dates) == [
         "everything copied",
         "last user moved",
@@ -180,7 +180,7 @@ def test_a_young_migration(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, days=0.5, share=0.01)
     found = page(facts)
     assert not any(isinstance(block, Table) for block in found["Blocked"].blocks)
-    dates = table(found["Until when"])
+    dates = table(found["Expected dates"])
     assert dates["everything copied"] == ("unknown", facts.milestones[0].unknown, "2025-11-18")
     assert dates["last user moved"][:2] == ("2025-11-18", facts.milestones[2].basis)
     assert len(table(found["This week"])["users moved"]) == 1
@@ -192,7 +192,7 @@ def test_a_finished_migration(tmp_path: Path) -> None:
     assert facts.verdict.standing is model.Punctuality.BEHIND
     assert facts.verdict.reasons == ()
     assert all(one.done for one in facts.milestones)
-    dates = table(page(facts)["Until when"])
+    dates = table(page(facts)["Expected dates"])
     assert list(dates) == ["everything copied", "last user moved", "last brick cleared", "all done"]
     assert all(expected.startswith("done, ") for expected, *_ in dates.values())
     assert facts.status.blocked == ()

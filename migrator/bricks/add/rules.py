@@ -187,7 +187,7 @@ def _gone(record: model.AdditionRecord, snapshot: AdditionSnapshot, brick: Brick
     if not place.own:
         return f"no file system is mounted at {path_of(brick.name)}"
     if place.volume_id != snapshot.state.volume_id.replace("-", "") or not place.has_gluster_directory:
-        return "what is mounted there is no brick of this volume"
+        return "the file system mounted there is no brick of this volume"
     if _is_another(record, place):
         return "another file system is mounted there than before"
     return ""

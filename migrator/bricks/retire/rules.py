@@ -202,7 +202,7 @@ def _clients(facts: RetireFacts) -> Iterator[str]:
 
 
 def _opened(opened: Writers) -> Iterator[str]:
-    yield from (f"whether something is open was not seen: {sentence}" for sentence in opened.unseen)
+    yield from (f"open files may have been missed: {sentence}" for sentence in opened.unseen)
     files = sorted({one.path for one in opened.open_files})
     if files:
         shown = ", ".join(show(path) for path in files[:_SHOWN])

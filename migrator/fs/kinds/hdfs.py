@@ -53,8 +53,8 @@ def parse_room(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystem
 
 
 def _left(column: bytes) -> int:
-    """What a quota leaves: an exceeded one shows a negative number."""
-    return 0 if column.startswith(b"-") else number(column, "what a quota leaves")
+    """The rest of a quota: an exceeded one shows a negative number."""
+    return 0 if column.startswith(b"-") else number(column, "the rest of a quota")
 
 
 def parse_health(outputs: Sequence[bytes], _place: MountedDirectory) -> FileSystemReport:

@@ -202,7 +202,7 @@ class DeltaPass(PassRun):
                 f"batch {self.batch.number} is not compared: the scan {catalog.name} is not whole: "
                 + "; ".join(catalog.reasons),
                 cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
-                hint="solve that, then run the same command again: nothing was changed on the target",
+                hint="fix that, then run the same command again: nothing was changed on the target",
             )
         extras_found = search_extras(
             self.deltas.extras,
@@ -294,8 +294,8 @@ class DeltaPass(PassRun):
             raise NoTreeLeft(
                 f"batch {self.batch.number}: nothing is changed on the target: "
                 + "; ".join(dict.fromkeys(one.reason for one in self.set_apart)),
-                cause="what a scan does not see looks as if it had been deleted",
-                hint="solve that, then run the same command again: nothing was changed on the target",
+                cause="paths that a scan misses look deleted",
+                hint="fix that, then run the same command again: nothing was changed on the target",
                 set_apart=self.set_apart,
             )
         if apart:
@@ -309,8 +309,8 @@ class DeltaPass(PassRun):
         if problems:
             raise Refused(
                 f"batch {self.batch.number}: nothing is renamed or removed on the target: {'; '.join(problems)}",
-                cause="what a scan does not see looks as if it had been deleted",
-                hint="solve that, then run the same command again: nothing was changed on the target",
+                cause="paths that a scan misses look deleted",
+                hint="fix that, then run the same command again: nothing was changed on the target",
             )
 
     async def _problems(self, changes: Changes, base: str, catalog: CatalogRecord) -> tuple[str, ...]:

@@ -72,9 +72,9 @@ def test_it_opens_without_a_word_and_fetches_nothing(browser: Browser, page_file
         assert page.title().startswith("Migration of rehearsal, report as of ")
         headings = page.locator("h2").all_inner_texts()
     assert said == []
-    assert headings[:2] == ["Verdict", "How far"]
+    assert headings[:2] == ["Verdict", "Progress"]
     assert {
-        "Until when",
+        "Expected dates",
         "This week",
         "Room",
         "Timeline",
