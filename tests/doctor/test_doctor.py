@@ -280,7 +280,7 @@ def test_findings_of_site_directories(tmp_path: Path) -> None:
         users=change(site.users, map=tmp_path / "users.csv", trees=("home/*", "homes/*")),
     )
     found = failures(doctor(wrong))
-    assert "is on the target" in found["state directory"]
+    assert str(site.target.root) in found["state directory"]
     assert "is missing" in found["users map"]
     assert "'homes/*' matches no directory" in found["user trees"]
     (tmp_path / "users.csv").write_text("tree,user\n", encoding="utf-8")
