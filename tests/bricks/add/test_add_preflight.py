@@ -249,10 +249,8 @@ def test_another_volume_and_half_a_set_are_left_alone() -> None:
     one = record("gl1:/srv/b/data", "gl9:/srv/b/data")
     half = next_step(one, seen(one), WISH)
     assert isinstance(half, Halt)
-    assert "only some of" in half.words
     other = next_step(one, seen(one, replace(volume(), volume_id="cc")), WISH)
     assert isinstance(other, Halt)
-    assert "is not the one" in other.words
 
 
 # How far additions are, and when somebody has to be told.

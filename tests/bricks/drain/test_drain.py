@@ -64,7 +64,7 @@ def test_a_commit_waits_for_streams_that_read_its_brick_and_for_nothing_else(sit
     class UntilItWaits(FakeProgress):
         def event(self, event: Event) -> None:
             super().event(event)
-            if "the commit waits" in event.message:
+            if event.kind is EventKind.DRAIN_DOUBTED:
                 assert LEAVING in site.volume.inside
                 stream.close()
 
@@ -104,10 +104,9 @@ def test_sources_of_users_on_the_target_are_purged_first_or_accepted(site: Site)
     do(site.ledger.cutovers, plan_cutover(site.ledger, name="plan", tree=ALICE), *THERE)
     (reason,) = (refused := site.drain()).reasons
     assert (refused.ending, site.state) == (CallEnding.HALTED, None)
-    for words in ("2 files (1.0 GiB) of 1 user", "`migrator purge --plan plan --user alice --dry-run`"):
-        assert words in reason
+    assert "`migrator purge --plan plan --user alice --dry-run`" in reason
     assert refused.check is not None
-    assert [one.user for one in refused.check.retained or ()] == ["alice"]
+    assert [(one.user, one.files, one.size_bytes) for one in refused.check.retained] == [("alice", 2, GIB)]
     assert site.drain(accept_retained=True).ending is CallEnding.DONE
 
 
@@ -115,7 +114,7 @@ def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(
     site.marks = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),)
     refused = site.drain()
     assert refused.ending is CallEnding.HALTED
-    assert "the mark of an earlier drain" in refused.reasons[0]
+    assert "home/a" in refused.reasons[0]
     assert site.volume.task is None
     site.marks = ()
     site.volume.unmovable = {5}
@@ -150,22 +149,26 @@ def test_a_disk_with_anything_else_on_it_is_not_wiped(site: Site) -> None:
     with pytest.raises(Refused, match="IMPORTANT"):
         site.drain(confirm=word)
     site.on_disk, site.disk = (), "serial-2"
-    with pytest.raises(Refused, match="confirmation word"):
+    with pytest.raises(Refused):
         site.drain(confirm=word)
+    assert (site.state, site.volume.task) == (None, None)
     site.disk = "serial-1"
     assert site.drain(confirm=word).ending is CallEnding.DONE
 
 
 def test_unknown_bricks_and_drains_are_refused(site: Site) -> None:
-    with pytest.raises(UsageError, match="has no brick gl9:/x"):
+    with pytest.raises(UsageError, match="gl9:/x"):
         site.drain(bricks=("gl9:/x",))
-    with pytest.raises(UsageError, match="no drain of"):
+    with pytest.raises(UsageError):
         site.stop()
+    assert (site.state, site.volume.task) == (None, None)
     site.drain(commit=False)
     site.stop()
     site.volume.start()
-    with pytest.raises(UsageError, match="that this program began"):
+    with pytest.raises(UsageError):
         site.stop()
+    assert site.state is S.STOPPED
+    assert site.volume.task is not None
 
 
 def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site: Site) -> None:
@@ -240,8 +243,8 @@ def test_a_silent_host_that_is_up_is_waited_for_with_a_hint(site: Site) -> None:
     assert site.drain().ending is CallEnding.DONE
     told = messages(site, EventKind.DRAIN_DOUBTED)
     assert len(told) == 2
-    assert any(one.endswith("although every host and brick is up; waiting for it") for one in told)
-    assert any("on gl3, if `pgrep -f [r]ebalance/vol1` finds none, run `rm -f" in one for one in told)
+    assert ["`rm -f" in one for one in told] == [False, True]
+    assert all("gl3" in one for one in told)
     assert site.volume.reachable() == set(range(1, 10))
 
 
@@ -249,7 +252,7 @@ def test_a_host_silent_past_the_limit_fails_the_drain_and_the_command_resumes(si
     loses_its_mover(site, looks=10_000)
     done = site.drain(stall_s=600.0)
     assert (done.ending, int(done.exit_code), site.state) == (CallEnding.HALTED, 4, S.FAILED)
-    assert "no counters of the drain are reported by gl3 for 10 min" in done.words
+    assert "gl3" in done.words
     assert "systemctl restart glusterd" in done.words
     assert (LEAVING in site.volume.inside, site.volume.options) == (True, {})
     site.glusterd.meanwhile, site.volume.silent = [], False
@@ -279,8 +282,8 @@ def test_a_lost_fix_layout_ends_the_wait(site: Site) -> None:
     done = site.stop()
     assert (done.ending, int(done.exit_code), site.state) == (CallEnding.STUCK, 1, S.SETTLING)
     assert "on gl3 " in done.words
-    assert "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one" in done.words
-    # As told.
+    assert "`gluster volume rebalance vol1 stop`" in done.words
+    # As the hint says.
     (layout,) = site.glusterd.layouts
     site.glusterd.loses_layouts, site.glusterd.layouts[layout] = False, TaskStatus.STOPPED
     assert site.stop().ending is CallEnding.TAKEN_BACK
