@@ -40,6 +40,7 @@ from migrator.plan.rules_what_if import Sizing
 from migrator.purge.model import PurgeSummary
 from migrator.reap.model import ReapReport, Released, Restored, TreeArchived
 from migrator.render.metrics import MetricFamily
+from migrator.render.text import json_keys
 from migrator.report.model import MigrationStatus, ReportFacts
 from migrator.report.serve import Listening
 from migrator.site.init import InitResult
@@ -279,15 +280,13 @@ def _form(kind: Any, known: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
 
 
 def keys(kind: type[Struct]) -> dict[str, Any]:
-    """The types of the fields and properties of a struct by their names: both are keys of its object."""
-    fields = typing.get_type_hints(kind)
-    found = {name: fields[name] for name in kind.__struct_fields__}
-    for name in dir(kind):
-        one = getattr(kind, name)
-        if not name.startswith("_") and isinstance(one, property):
-            found[name] = typing.get_type_hints(one.fget)["return"]
-    given = _parameters(kind)
-    return {name: _filled(of, given) for name, of in found.items()}
+    """The types of the keys of a struct's object by their names."""
+    fields, given = typing.get_type_hints(kind), _parameters(kind)
+    return {name: _filled(fields[name] if name in fields else _returned(kind, name), given) for name in json_keys(kind)}
+
+
+def _returned(kind: type[Struct], name: str) -> Any:  # noqa: ANN401 - a type
+    return typing.get_type_hints(getattr(kind, name).fget)["return"]
 
 
 def _filled(kind: Any, given: Mapping[object, Any]) -> Any:  # noqa: ANN401 - types

@@ -1,6 +1,7 @@
 """Storage and metadata targets of BeeGFS, and quotas. Pure."""
 
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -40,6 +41,8 @@ class CapacityPool(StrEnum):
 
 class StorageTarget(Struct, frozen=True, kw_only=True):
     """A storage or metadata target. None means unknown."""
+
+    NO_KEYS: ClassVar = frozenset({"shown"})
 
     kind: TargetKind
     """What the target stores."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -106,6 +107,8 @@ class Suite(Struct, frozen=True, kw_only=True):
 class MeasuredFileSystem(Struct, frozen=True, kw_only=True):
     """A measured file system."""
 
+    NO_KEYS: ClassVar = frozenset({"shown"})
+
     label: str
     """`source`, `target`, or a path."""
     root: bytes
@@ -142,6 +145,8 @@ class BenchmarkState(StrEnum):
 
 class BenchmarkRecord(Struct, frozen=True, kw_only=True):
     """One suite, run on file systems in turn."""
+
+    NO_KEYS: ClassVar = frozenset({"token"})
 
     id: int
     """Its number, for `bench compare`."""

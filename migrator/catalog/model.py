@@ -1,7 +1,7 @@
 """Catalogs as values: the record of a scan, its problems, and the walks of bricks. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
@@ -88,6 +88,8 @@ class CatalogRecord(Struct, frozen=True, kw_only=True):
     `way_reasons`, `findings`, `bricks` and `times` are only in the catalog, not in the ledger. Files of `strange` have
     no rows, and the mount must not be queried for them. `digest` has those of the parts.
     """
+
+    NO_KEYS: ClassVar = frozenset({"health_fingerprint"})
 
     name: str
     """Name of the catalog."""

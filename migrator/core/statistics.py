@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import comb
 from statistics import median
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ than a tenth of cases (simulated for 3 to 40 runs)."""
 
 class Series(Struct, frozen=True, kw_only=True):
     """Measurements in their order."""
+
+    NO_KEYS: ClassVar = frozenset({"count"})
 
     values: tuple[float, ...]
     """All values."""

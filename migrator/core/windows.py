@@ -7,6 +7,7 @@ and clock changes need no special rules. Pure: the caller passes the local time.
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -48,6 +49,8 @@ class Window(Struct, frozen=True, kw_only=True):
 
 class WindowStanding(Struct, frozen=True, kw_only=True):
     """A window, and whether it is open."""
+
+    NO_KEYS: ClassVar = frozenset({"changes"})
 
     when: str
     """The window, as in site.toml."""

@@ -6,6 +6,7 @@ Times are seconds since the epoch, durations are in seconds.
 
 from collections.abc import Mapping
 from enum import Enum, StrEnum, auto
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -175,6 +176,8 @@ class PurgeSum(Struct, frozen=True, kw_only=True):
 class LateSum(Struct, frozen=True, kw_only=True):
     """Paths written on the source since the freeze began and found there after the thaw."""
 
+    NO_KEYS: ClassVar = frozenset({"words"})
+
     paths: int
     """Their number."""
     left: int
@@ -196,6 +199,18 @@ class CutoverNotes(Struct, frozen=True, kw_only=True):
     Passes and verifications are numbers in the ledger (of a rollback: in its own ledger). Only newer ones than those
     before count; clocks may be set back.
     """
+
+    NO_KEYS: ClassVar = frozenset(
+        {
+            "frozen_top",
+            "frozen_target_top",
+            "passes_before",
+            "proofs_before",
+            "target_thawed_ns",
+            "target_thawed_again_ns",
+            "purge",
+        }
+    )
 
     frozen_top: str | None = None
     """The top directory on the source before it was frozen, as JSON that only freeze and thaw read. Set only with the
@@ -232,6 +247,8 @@ NO_CUTOVER_NOTES = CutoverNotes()
 
 class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=True):
     """One attempt to cut one tree over, with its rollback. A failure before the switch reverts the cutover."""
+
+    NO_KEYS: ClassVar = frozenset({"token", "subject"})
 
     plan: str
     batch: int

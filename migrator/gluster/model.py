@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -159,6 +160,8 @@ class TaskCounters(Struct, frozen=True, kw_only=True):
 
 class VolumeTask(Struct, frozen=True, kw_only=True):
     """A task that the volume's status lists: a remove-brick until it is committed or stopped, a rebalance forever."""
+
+    NO_KEYS: ClassVar = frozenset({"text"})
 
     kind: TaskKind
     """Its kind."""

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -109,6 +110,8 @@ class LabSpec(Struct, frozen=True, kw_only=True):
     differ between concurrent labs.
     """
 
+    NO_KEYS: ClassVar = frozenset({"name_prefix", "network_octet"})
+
     directory: bytes
     """Its directory, absolute."""
     kind: LabKind = LabKind.GLUSTER
@@ -206,6 +209,8 @@ class LabBrick(Struct, frozen=True, kw_only=True):
 
 class LabState(Struct, frozen=True, kw_only=True):
     """A lab, as in its `lab.json`: `lab up`."""
+
+    NO_KEYS: ClassVar = frozenset({"token", "hub_namespace"})
 
     spec: LabSpec
     """Its specification."""

@@ -1,6 +1,7 @@
 """Records of the ledger: the site, runs, and who is at work."""
 
 from collections.abc import Collection
+from typing import ClassVar
 
 import xxhash
 from msgspec import Struct
@@ -55,6 +56,8 @@ TREE, CALL = "tree ", "call "
 
 class Holder(Struct, frozen=True):
     """A process at work."""
+
+    NO_KEYS: ClassVar = frozenset({"trees"})
 
     pid: int
     """The process."""

@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import assert_never
 
@@ -196,12 +197,18 @@ def plain(value: object) -> object:
             raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
+@cache
+def json_keys(kind: type[Struct]) -> tuple[str, ...]:
+    """The keys of a struct's object: its fields and properties, without its `NO_KEYS`. These are for the program alone, or
+    follow from other keys.
+    """
+    properties = (name for name in dir(kind) if isinstance(getattr(kind, name), property) and not name.startswith("_"))
+    hidden: frozenset[str] = getattr(kind, "NO_KEYS", frozenset())
+    return tuple(name for name in (*kind.__struct_fields__, *properties) if name not in hidden)
+
+
 def _record(value: Struct) -> dict[str, object]:
-    record = {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    for name in dir(type(value)):
-        if not name.startswith("_") and isinstance(getattr(type(value), name), property):
-            record[name] = plain(getattr(value, name))
-    return record
+    return {name: plain(getattr(value, name)) for name in json_keys(type(value))}
 
 
 def _key(key: object) -> str:

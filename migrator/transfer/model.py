@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -491,6 +492,8 @@ class StreamsBy(StrEnum):
 
 class Limits(Struct, frozen=True, kw_only=True):
     """Limits of a migration. None: not given."""
+
+    NO_KEYS: ClassVar = frozenset({"nothing"})
 
     jobs: int | None = None
     """Streams of each host."""

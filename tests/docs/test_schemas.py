@@ -12,7 +12,7 @@ from migrator.render.text import to_json
 from migrator.report.model import RunStatus
 from tests.support.facts import report
 from tests.support.json_documents import require_valid, verb_of
-from tools.json_schemas import COMMON_KEYS, DOCUMENTS, SCHEMAS, description, render_schemas, schema
+from tools.json_schemas import COMMON_KEYS, DOCUMENTS, SCHEMAS, description, render_schemas, schema, structs
 from tools.reference_pages import verbs
 
 
@@ -48,6 +48,13 @@ def test_a_key_without_an_explanation_has_no_schema(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(COMMON_KEYS, "hint")
     with pytest.raises(TypeError, match=r"\.hint"):
         schema("brick retire")
+
+
+def test_no_keys_are_fields_or_properties() -> None:
+    hidden = {kind: kind.NO_KEYS for kind in structs().values() if hasattr(kind, "NO_KEYS")}
+    assert len(hidden) > 10
+    for kind, names in hidden.items():
+        assert all(name in kind.__struct_fields__ or isinstance(getattr(kind, name), property) for name in names), kind
 
 
 def test_the_docstring_of_a_field_describes_its_key_also_in_a_derived_class() -> None:

@@ -125,6 +125,7 @@ def test_json_has_properties_and_a_form_of_every_value() -> None:
     assert plain("a\udcff") == "a\\udcff"
     with pytest.raises(TypeError, match="object"):
         plain(object())
+    assert plain(Changes(base="a", now="b", trees=())) == {"base": "a", "now": "b", "trees": []}
     parsed = json.loads(to_json(summary(BatchSummary(batch=1, nothing_to_do=True))))
     assert (parsed["exit_code"], parsed["nothing_to_do"]) == (0, True)
     assert parsed["batches"][0]["refused"] is False

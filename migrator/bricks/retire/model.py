@@ -4,7 +4,7 @@ seconds since the epoch.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -43,6 +43,8 @@ def subject_of(volume: str) -> str:
 
 class Retirement(Operation[RetirementState, None], frozen=True, kw_only=True):
     """One attempt to retire the volume."""
+
+    NO_KEYS: ClassVar = frozenset({"notes", "subject"})
 
     volume: str
     volume_id: str

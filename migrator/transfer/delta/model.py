@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -58,6 +59,8 @@ class TreeChanges(Struct, frozen=True, kw_only=True):
 
 class Changes(Struct, frozen=True, kw_only=True):
     """All changes of some trees between two catalogs."""
+
+    NO_KEYS: ClassVar = frozenset({"nothing"})
 
     base: str
     """The earlier catalog."""
