@@ -258,7 +258,7 @@ class Preview(Struct, frozen=True, kw_only=True):
         if record is not None and record.state in model.SETTLED_STATES:
             message = f"{tree.user} works on the target already ({describe_state(record.state)})"
             return outcome_of(record, CutoverEnding.MOVED, message)
-        predicted_s = await asyncio.to_thread(self.preflight.predicted_freeze_s, tree, batch)
+        predicted_s = await asyncio.to_thread(self.preflight.predicted_freeze_s, tree, batch, after_pass=True)
         problems = await self.preflight.problems(tree, batch, predicted_freeze_s=predicted_s)
         why = self.rollback_problem
         back = f"could not be moved back: {why}" if why else "could be moved back"

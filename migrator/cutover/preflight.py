@@ -29,7 +29,7 @@ from migrator.transfer.bases import covers
 from migrator.transfer.convergence import check_of_trees, facts_of_passes
 from migrator.transfer.guards import mounts_changed, storage_problems
 from migrator.transfer.model import FileProblemKind, PassRecord
-from migrator.transfer.rules_convergence import load_factor, predict
+from migrator.transfer.rules_convergence import load_factor, predict, predict_after_pass
 from migrator.transfer.run import moves_of
 
 
@@ -83,10 +83,12 @@ class Preflight(Struct, frozen=True, kw_only=True):
         limits = await self._limits(tree) if capacity == () else ()
         return (*paused, *((closed,) if closed else ()), *problems, *limits)
 
-    def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
-        """The predicted freeze of the user now; None if no delta pass has covered their tree. Blocking."""
+    def predicted_freeze_s(self, tree: UserTree, batch: int, *, after_pass: bool) -> float | None:
+        """The predicted freeze of the user now, or after a pass that begins now; None if no delta pass has covered their
+        tree. Blocking.
+        """
         session, ledger = self.session, self.session.ledger
-        found = predict(
+        found = (predict_after_pass if after_pass else predict)(
             facts_of_passes(ledger, session.plan.name, batch, lambda one: moves_of(session.call.migration.deltas, one)),
             tree=tree.path,
             at_s=session.now_s(),
@@ -102,7 +104,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         session = self.session
         *before_s, now_s = await asyncio.to_thread(self._scans_s, tree, batch)
         load = load_factor(before_s, now_s)
-        predicted_s = await asyncio.to_thread(self.predicted_freeze_s, tree, batch)
+        predicted_s = await asyncio.to_thread(self.predicted_freeze_s, tree, batch, after_pass=False)
         if predicted_s is None:
             return None, load
         # A freeze also waits for client caches, and searches for writers.

@@ -439,7 +439,7 @@ class PurgeProcedure(Procedure[CutoverRecord, PurgeSnapshot]):
 
     def _reread_of(self, record: CutoverRecord, found: TreeFindings, total: model.ManifestSum) -> model.Reread:
         records = [one for one in self.call.ports.ledger.verifications.of_plan(record.plan) if one.whole]
-        s_per_path, s_per_byte = check_cost(records)
+        _, s_per_path, s_per_byte = check_cost(records)
         proven_at_s = None if total.oldest_ns is None else total.oldest_ns / NS_PER_S
         return model.Reread(
             files=found.unchanged,

@@ -12,7 +12,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer.bases import covers
 from migrator.transfer.delta.model import SENT
 from migrator.transfer.model import PassRecord
-from migrator.transfer.rules_convergence import FIXED_S, check_cost, decide
+from migrator.transfer.rules_convergence import check_cost, decide
 
 if TYPE_CHECKING:
     from migrator.transfer.records import TransferLedger
@@ -127,13 +127,13 @@ def check_of_trees(
             if earlier
             else usage.size_bytes
         )
-    s_per_path, s_per_byte = check_cost(records)
+    fixed_s, s_per_path, s_per_byte = check_cost(records)
     return transfer.FreezeCheck(
         s_per_file=s_per_path,
         s_per_byte=s_per_byte * share,
         files=files,
         size_bytes=size_bytes,
-        fixed_s=FIXED_S,
+        fixed_s=fixed_s,
     )
 
 

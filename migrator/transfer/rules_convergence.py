@@ -30,7 +30,7 @@ from migrator.transfer.delta.model import SENT, ChangeKind, TreeChanges
 #     next pass = scan + fixed + factor * copy(churn * t + unsettled)
 #     freeze    = MARGIN * next pass + required verification + verification of the files that the final pass copies
 #
-# This is the freeze if it begins at once. Before a later freeze, a delta pass has to run, and its prediction counts then.
+# This is the freeze if it begins at once. A cutover makes a pass first (`predict_after_pass`: t is the length of that pass).
 # Unsettled paths are sent again with every pass: they do not grow with time. A rename or a vanished path costs as much
 # as an empty file. One delta pass after a long time cannot distinguish files that change all the time (logs, databases)
 # from others: until there are two or three, the predicted freeze is too short for them.
@@ -112,6 +112,21 @@ def predict(
         churn_bytes_per_h=bytes_per_s * HOUR_S,
         trees=tuple(sorted(by_tree, key=lambda one: (-one.bytes_per_h, -one.files_per_h, one.tree))),
     )
+
+
+def predict_after_pass(
+    passes: Sequence[transfer.FinishedPass],
+    *,
+    at_s: float,
+    cost: TransferCost,
+    check: transfer.FreezeCheck,
+    tree: bytes | None = None,
+) -> transfer.Prediction | None:
+    """The prediction for a freeze that begins right after a pass which begins at `at_s`; as `predict` otherwise."""
+    found = predict(passes, at_s=at_s, cost=cost, check=check, tree=tree)
+    if found is None:
+        return None
+    return predict(passes, at_s=passes[-1].scanned_at_s + found.next_pass_s, cost=cost, check=check, tree=tree)
 
 
 _SCAN_NOISE_S = 0.2
@@ -293,29 +308,34 @@ ASSUMED_S_PER_PATH = 0.0005
 sides; with ACLs, attributes and a manifest it is somewhat more.
 """
 
-FIXED_S = 5.0
-"""Guards before and after, two syncs, earlier catalogs, and the manifest: needed for any amount of data."""
+ASSUMED_FIXED_S = 5.0
+"""Guards before and after, two syncs, earlier catalogs, and the manifest: needed for any amount of data. A verification
+that took less as a whole shows that this part takes less.
+"""
 
 _LAST = 10
 _PART = 0.05
 _CHECK_FACTORS = (0.01, 100.0)
 
 
-def check_cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
-    """Seconds per path and per byte read: the assumed costs, times the factor by which the last verifications took
-    longer. The cost of a kind (paths or bytes) that they hardly had stays as assumed.
+def check_cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float, float]:
+    """Seconds in any case, per path and per byte read: the assumed costs, times the factor by which the last verifications
+    took longer. The cost of a kind (paths or bytes) that they hardly had stays as assumed. The fixed part is as assumed,
+    or as long as the shortest of them.
     """
     assumed_s_per_byte = 1.0 / ASSUMED_RATE_BYTES_PER_S
     paths_s = bytes_s = took_s = 0.0
+    fixed_s = ASSUMED_FIXED_S
     ended = [one for one in verifications if one.paths > 0 and (one.finished_at_s or 0.0) > one.started_at_s]
     for record in ended[-_LAST:]:
         elapsed_s = (record.finished_at_s or 0.0) - record.started_at_s
+        fixed_s = min(fixed_s, elapsed_s)
         paths_s += record.paths * ASSUMED_S_PER_PATH
         bytes_s += record.digested_bytes * assumed_s_per_byte
-        # If hardly anything was compared, the fixed part may be less than `FIXED_S`.
-        took_s += max(elapsed_s - FIXED_S, elapsed_s / 2)
+        # If hardly anything was compared, the fixed part may be less than assumed.
+        took_s += max(elapsed_s - ASSUMED_FIXED_S, elapsed_s / 2)
     if not ended:
-        return ASSUMED_S_PER_PATH, assumed_s_per_byte
+        return fixed_s, ASSUMED_S_PER_PATH, assumed_s_per_byte
     factor = min(max(took_s / (paths_s + bytes_s), _CHECK_FACTORS[0]), _CHECK_FACTORS[1])
     by_paths, by_bytes = (factor if part >= _PART * (paths_s + bytes_s) else 1.0 for part in (paths_s, bytes_s))
-    return ASSUMED_S_PER_PATH * by_paths, assumed_s_per_byte * by_bytes
+    return fixed_s, ASSUMED_S_PER_PATH * by_paths, assumed_s_per_byte * by_bytes

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from migrator.app.ledger import MigrationLedger
+from migrator.catalog.model import VerificationRecord
 from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
 from migrator.fs.model import DigestPolicy
@@ -31,7 +32,7 @@ from migrator.transfer.model import (
     Prediction,
     StreamCounters,
 )
-from migrator.transfer.rules_convergence import decide, predict
+from migrator.transfer.rules_convergence import ASSUMED_FIXED_S, check_cost, decide, predict, predict_after_pass
 from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
 from tests.support.records import SITE, attempt, end, verification
@@ -116,6 +117,44 @@ def test_the_freeze_has_its_verification() -> None:
     assert found.freeze_s - bare.freeze_s == pytest.approx(7 + (100 + 132) * 0.5 + 1000 * 0.25)
     assert found.least_freeze_s - bare.least_freeze_s == pytest.approx(7 + 100 * 0.5 + 1000 * 0.25)
     assert found.next_pass_s == bare.next_pass_s
+
+
+def verified(took_s: float) -> VerificationRecord:
+    return VerificationRecord(
+        id=1,
+        plan="plan",
+        batch=1,
+        started_at_s=100.0,
+        finished_at_s=100.0 + took_s,
+        policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=0),
+        paths=1000,
+        size_bytes=0,
+        digested_files=0,
+        digested_bytes=0,
+        proven_gone=0,
+        differences={},
+        expected={},
+        whole=True,
+        reasons=(),
+        manifest=None,
+        manifest_digest=None,
+    )
+
+
+def test_a_verification_takes_no_longer_in_any_case_than_the_shortest_took_as_a_whole() -> None:
+    assert check_cost([])[0] == check_cost([verified(60.0)])[0] == ASSUMED_FIXED_S
+    assert check_cost([verified(60.0), verified(0.5), verified(2.0)])[0] == pytest.approx(0.5)
+
+
+def test_before_a_cutover_its_own_pass_brings_what_changed_until_now() -> None:
+    passes, late_s = [SEED, FIRST], FIRST.finished_at_s + 100_000.0
+    now = predicted(passes, late_s)
+    then = predict_after_pass(passes, at_s=late_s, cost=COST, check=NO_CHECK)
+    assert then is not None
+    assert then.churn_files_per_h == now.churn_files_per_h
+    assert then == predicted(passes, FIRST.scanned_at_s + now.next_pass_s)
+    assert then.freeze_s < now.freeze_s
+    assert predict_after_pass([SEED], at_s=late_s, cost=COST, check=NO_CHECK) is None
 
 
 def test_unsettled_paths_come_with_every_pass_and_are_no_churn() -> None:
