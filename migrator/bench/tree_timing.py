@@ -12,7 +12,7 @@ import msgspec
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import MIB
-from migrator.cutover.model_speed import TreeMeasurement, TreeTest, TreeVisited
+from migrator.cutover.rules_speed import TreeMeasurement, TreeTest, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command

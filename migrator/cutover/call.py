@@ -19,9 +19,9 @@ from migrator.cutover import model, rules_preflight, rules_tops, rules_writers
 from migrator.cutover.links import SymlinkedPaths
 from migrator.cutover.migration import Migration, TreeMigration
 from migrator.cutover.model_calls import CutoverRequest
-from migrator.cutover.model_speed import TreeVisited
-from migrator.cutover.model_tops import FrozenTop
 from migrator.cutover.rollback import Rollbacks
+from migrator.cutover.rules_speed import TreeVisited
+from migrator.cutover.rules_tops import FrozenTop
 from migrator.cutover.tops import MountedTops
 from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, TargetCapabilities

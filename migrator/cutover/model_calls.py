@@ -9,8 +9,8 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord
-from migrator.cutover.model_freezes import FreezePart
-from migrator.cutover.model_speed import SpeedUp
+from migrator.cutover.rules_freezes import FreezePart
+from migrator.cutover.rules_speed import SpeedUp
 from migrator.transfer.model import RunRequest
 
 

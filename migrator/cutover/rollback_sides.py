@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.paths import is_beneath
-from migrator.cutover.model_tops import FROZEN_PERMISSIONS, PERMISSION_BITS
+from migrator.cutover.rules_tops import FROZEN_PERMISSIONS, PERMISSION_BITS
 from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem, WalkedRoot
 from migrator.fs.reading import PosixSource

@@ -15,9 +15,8 @@ from migrator.core.units import format_duration, format_time, several
 from migrator.core.windows import OpenTimes
 from migrator.cutover import model
 from migrator.cutover.model_calls import CutoverRequest
-from migrator.cutover.model_tops import FrozenTop
 from migrator.cutover.rules_states import describe_state
-from migrator.cutover.rules_tops import frozen_form, is_closed
+from migrator.cutover.rules_tops import FrozenTop, frozen_form, is_closed
 from migrator.hooks.model import Hook, HookEvent, HookStep
 
 READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)

@@ -7,7 +7,7 @@ from migrator.core.events import Finding, failure, warning
 from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model
 from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome
-from migrator.cutover.model_freezes import FrozenUser
+from migrator.cutover.rules_freezes import FrozenUser
 
 _WORDS = {
     model.CutoverState.PLANNED: "planned",

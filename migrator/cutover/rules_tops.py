@@ -5,16 +5,57 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt
 from migrator.cutover.model_snapshot import TopState
-from migrator.cutover.model_tops import FrozenTop, TopComparison
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode, shows_time, xattr_loss
 from migrator.plan.rules import FROZEN_UID
+
+FROZEN_PERMISSIONS = 0o500
+"""Of the top of a frozen tree. Root owns that top: its former owner could open it again with a mere chmod, as login
+programs do.
+"""
+
+PERMISSION_BITS = 0o777
+
+
+class FrozenTop(Struct, frozen=True, kw_only=True):
+    """The top directory of a user tree before it was frozen; kept in the ledger, as JSON, before anything changes.
+
+    `mode` has the twelve bits of permissions, setuid, setgid and sticky. The ACLs are the bytes of their extended
+    attributes, None if there is none. `ino` and `gfid` (16 bytes; None if the source is no Gluster volume) identify the
+    directory.
+    """
+
+    tree: bytes
+    ino: int
+    gfid: bytes | None
+    uid: int
+    gid: int
+    mode: int
+    acl_access: bytes | None
+    acl_default: bytes | None
+
+    @property
+    def frozen_mode(self) -> int:
+        """The mode while it is frozen: setuid, setgid and sticky stay and need not be restored."""
+        return self.mode & ~PERMISSION_BITS | FROZEN_PERMISSIONS
+
+
+class TopComparison(Struct, frozen=True, kw_only=True):
+    """A top on the source, compared with its record from before the freeze. `differences` are sentences, empty unless
+    the state is `other`; `another`: another directory has its name.
+    """
+
+    state: TopState
+    differences: tuple[str, ...] = ()
+    another: bool = False
+
 
 _OWN_ENTRIES = 3
 """An ACL with no more entries repeats the mode; file systems store it as the mode alone."""

@@ -2,14 +2,54 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
 
 from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.units import first_of, several
-from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import LOCAL_FILESYSTEMS
 from migrator.gluster.model import ClientSeen, VolumeState
+
+
+class OpenKind(StrEnum):
+    """The kind of reference to an entry below a tree: a descriptor of a file or directory, a working directory (or the
+    root directory of a process), a memory mapping, a loop device.
+    """
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    WORKING_DIRECTORY = "working-directory"
+    MAP = "map"
+    LOOP_DEVICE = "loop-device"
+
+
+class OpenFile(Struct, frozen=True, kw_only=True):
+    """An entry below a user tree that a process holds open. `path` is relative to the source root. If `unlinked`,
+    `path` is its last known name; the file has no name any more, so writing to it does not change the tree.
+
+    `host` is the brick server, or this machine. `pid` is None and `program` empty if a brick holds it for an unknown
+    process of some client. `brick` is `host:/path`, empty for what was found on this machine itself.
+    """
+
+    host: str
+    path: bytes
+    kind: OpenKind
+    writable: bool
+    unlinked: bool = False
+    pid: int | None = None
+    program: bytes = b""
+    brick: str = ""
+
+
+class Writers(Struct, frozen=True, kw_only=True):
+    """Files that a search found open below some trees, and sentences about what it could not see."""
+
+    open_files: tuple[OpenFile, ...] = ()
+    unseen: tuple[str, ...] = ()
+
 
 _OPEN_BEHIND = "performance.open-behind"
 _OFF = frozenset({"off", "no", "false", "0", "disable"})

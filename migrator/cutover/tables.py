@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from migrator.cutover.model_speed import TreeTest
+from migrator.cutover.rules_speed import TreeTest
 from migrator.fs.model import Side
 from migrator.ledger.tables import Base, EnumText
 

@@ -10,8 +10,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.errors import Refused
 from migrator.core.paths import show
 from migrator.cutover.model_snapshot import TopState
-from migrator.cutover.model_tops import FrozenTop, TopComparison
-from migrator.cutover.rules_tops import frozen_form, judge_top
+from migrator.cutover.rules_tops import FrozenTop, TopComparison, frozen_form, judge_top
 from migrator.fs.beneath import Root
 
 _GFID = b"glusterfs.gfid"

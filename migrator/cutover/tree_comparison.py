@@ -13,9 +13,8 @@ from migrator.core.units import format_duration
 from migrator.cutover import model
 from migrator.cutover.call import ActiveSession, Comparing
 from migrator.cutover.model_calls import CutoverOutcome
-from migrator.cutover.model_speed import TreeVisited
 from migrator.cutover.records import SpeedUpRecords
-from migrator.cutover.rules_speed import describe_user, speed_ups
+from migrator.cutover.rules_speed import TreeVisited, describe_user, speed_ups
 from migrator.cutover.steps import TreeCutover
 from migrator.fs.model import Side
 from migrator.operations.engine import reason_of

@@ -8,9 +8,8 @@ from migrator.core.units import first_of, format_count, format_duration, format_
 from migrator.cutover import model, rules_speed
 from migrator.cutover.model_announce import Announced, Announcement, AnnounceSummary
 from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome, CutoverSummary
-from migrator.cutover.model_freezes import FreezePart, FreezeSpent, FrozenUser
-from migrator.cutover.model_speed import SpeedUp, SpeedUpSum, UserSpeedUps
-from migrator.cutover.rules_freezes import describe_freezes, describe_part
+from migrator.cutover.rules_freezes import FreezePart, FreezeSpent, FrozenUser, describe_freezes, describe_part
+from migrator.cutover.rules_speed import SpeedUp, SpeedUpSum, UserSpeedUps
 from migrator.cutover.rules_states import describe_purged, describe_sides, describe_state
 from migrator.render import document
 

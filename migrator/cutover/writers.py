@@ -19,8 +19,16 @@ from msgspec.structs import replace
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.tasks import result_or_none
-from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
-from migrator.cutover.rules_writers import clients_unseen, exports_unseen, names_kept, others_unseen, unopened_unseen
+from migrator.cutover.rules_writers import (
+    OpenFile,
+    OpenKind,
+    Writers,
+    clients_unseen,
+    exports_unseen,
+    names_kept,
+    others_unseen,
+    unopened_unseen,
+)
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick, ClientSeen, volume_state
 from migrator.hosts.far_source import ask_script, far_argv, far_source

@@ -19,8 +19,8 @@ from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB, percent_of
 from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord
-from migrator.cutover.model_freezes import FreezeSpent, FrozenUser
-from migrator.cutover.model_speed import SpeedUpSum, UserSpeedUps
+from migrator.cutover.rules_freezes import FreezeSpent, FrozenUser
+from migrator.cutover.rules_speed import SpeedUpSum, UserSpeedUps
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import Holder, RunRecord
 from migrator.plan.model import Plan, ThroughputPoint, UsageDifference, UsageRanking

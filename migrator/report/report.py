@@ -14,7 +14,7 @@ from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.cutover.announce import hook_calls
-from migrator.cutover.freezes import ended_freezes
+from migrator.cutover.records import ended_freezes
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.calls import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.hooks.model import HookEvent, HookFacts, HookStep

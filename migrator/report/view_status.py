@@ -24,7 +24,7 @@ from migrator.core.units import (
     several,
 )
 from migrator.cutover.model import CutoverState
-from migrator.cutover.model_freezes import FrozenUser
+from migrator.cutover.rules_freezes import FrozenUser
 from migrator.cutover.rules_states import FROZEN_CHECK
 from migrator.cutover.view import cutover_blocks, frozen_blocks
 from migrator.ledger.model import CALL, TREE, Holder

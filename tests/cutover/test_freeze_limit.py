@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover import preflight
-from migrator.cutover.model_freezes import FreezePart
 from migrator.cutover.model_snapshot import LinkState
 from migrator.cutover.rules import next_step
-from migrator.cutover.rules_freezes import freeze_parts
+from migrator.cutover.rules_freezes import FreezePart, freeze_parts
 from migrator.operations.model import Act, StepRecord, StepResult
 from migrator.transfer.rules_convergence import load_factor
 from tests.conftest import MakeXfs

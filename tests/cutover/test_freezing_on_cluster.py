@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.core.clock import SystemClock
-from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
-from migrator.cutover.rules_writers import can_write, writing_problems
+from migrator.cutover.rules_writers import OpenFile, OpenKind, Writers, can_write, writing_problems
 from migrator.cutover.tops import MountedTops
 from migrator.cutover.writers import brick_writers, own_clients, unseen_writers
 from migrator.gluster.changes import GlusterVolumeCommands

@@ -12,7 +12,8 @@ from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import FindingStatus
 from migrator.cutover import rules_tops, rules_writers
 from migrator.cutover.model_snapshot import TopState
-from migrator.cutover.model_tops import FrozenTop, OpenFile, OpenKind, Writers
+from migrator.cutover.rules_tops import FrozenTop
+from migrator.cutover.rules_writers import OpenFile, OpenKind, Writers
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import ClientSeen
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES

@@ -8,8 +8,17 @@ from msgspec.structs import replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.cutover.model_speed import SpeedUp, SpeedVerdict, TreeMeasurement, TreeTest
-from migrator.cutover.rules_speed import describe_sum, describe_user, speed_ups, sums, users_of
+from migrator.cutover.rules_speed import (
+    SpeedUp,
+    SpeedVerdict,
+    TreeMeasurement,
+    TreeTest,
+    describe_sum,
+    describe_user,
+    speed_ups,
+    sums,
+    users_of,
+)
 from migrator.fs.model import Side
 from tests.support import making
 

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.bench import tree_timing
 from migrator.bench.tree_timing import visit_tree
-from migrator.cutover.model_speed import TreeMeasurement, TreeTest, TreeVisited
+from migrator.cutover.rules_speed import TreeMeasurement, TreeTest, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import LocalExecutor

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from migrator.core.errors import ToolFailed
 from migrator.cutover import writers as asking
-from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
-from migrator.cutover.rules_writers import can_write
+from migrator.cutover.rules_writers import OpenFile, OpenKind, Writers, can_write
 from migrator.cutover.writers import SearchesAhead, brick_writers, client_writers, local_writers
 from migrator.fs.model import MountIdentity, SourceHealth
 from migrator.fs.reading import PosixSource

@@ -12,7 +12,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, LedgerCorrupt, Refused, UsageError
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverState
-from migrator.cutover.model_speed import TreeMeasurement, TreeTest
+from migrator.cutover.rules_speed import TreeMeasurement, TreeTest
 from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, Side, TargetCapabilities
 from migrator.transfer import model as transfer
 from migrator.transfer import records_measures as measures

@@ -20,7 +20,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState
-from migrator.cutover.model_freezes import FrozenUser
+from migrator.cutover.rules_freezes import FrozenUser
 from migrator.plan.model import Plan, PlannedTree, ThroughputPoint
 from migrator.plan.schedule.model import Schedule, ScheduleOutcome, SubvolumeStep
 from migrator.plan.view import plan_document

@@ -22,8 +22,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.tasks import result_or_none
 from migrator.core.units import format_time
-from migrator.cutover.model_tops import Writers
 from migrator.cutover.rules_states import newest_attempts
+from migrator.cutover.rules_writers import Writers
 from migrator.cutover.writers import Endpoints, WriterSearch, other_clients
 from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME
 from migrator.fs.ports import SourceFileSystem

@@ -13,8 +13,7 @@ from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.cutover.model_tops import Writers
-from migrator.cutover.rules_writers import hosts_of
+from migrator.cutover.rules_writers import Writers, hosts_of
 from migrator.fs.model import BENCH_NAME, PURGE_NAME, SENTINEL_NAME, TRASH_NAME, SourceHealth
 from migrator.gluster.model import ClientSeen, VolumeTask, volume_state
 from migrator.operations.model import Act, Finished, Halt

@@ -22,7 +22,7 @@ from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.probe import PROBE_NAME
-from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
+from migrator.cutover.rules_writers import OpenFile, OpenKind, Writers
 from migrator.cutover.writers import OwnClients
 from migrator.fs.model import BENCH_NAME, PURGE_NAME, TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import ClientSeen, VolumeState, VolumeTask

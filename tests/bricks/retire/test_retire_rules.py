@@ -20,7 +20,7 @@ from migrator.catalog.ports import Scratch, VerifiedPath
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState
-from migrator.cutover.model_tops import OpenFile, OpenKind, Writers
+from migrator.cutover.rules_writers import OpenFile, OpenKind, Writers
 from migrator.fs.model import SourceHealth
 from migrator.gluster.model import BrickHeal, ClientSeen, TaskKind, TaskStatus, VolumeHealth
 from migrator.purge.model import Archive, Proof
