@@ -15,8 +15,7 @@ from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import ContestantFailed, Run, Series, call, ratio, say
 from bench.trees import TREE, UserSpec, describe, small_users
-from migrator.cutover.rules_freezes import FreezePart
-from migrator.cutover.rules_freezes import describe_part
+from migrator.cutover.rules_freezes import FreezePart, describe_part
 
 NAME = "freezes"
 FILES, USERS = 30_000, 3

@@ -27,7 +27,7 @@ from migrator.cutover.writers import SearchesAhead, WriterSearch
 from migrator.fs.model import DigestPolicy, TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
-from migrator.hooks.calls import Hooks, StepHooks
+from migrator.hooks.calls import HookedStep, Hooks, StepHooks
 from migrator.hooks.model import HookStep
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Done
@@ -225,3 +225,22 @@ class ActiveSession(CutoverSession, frozen=True, kw_only=True):
         batch = self.batch_of(tree, number)
         migration, hooks = self.call.migration, self.run_hooks
         return migration.final_passes(self.invocation, self.plan, self.site, batch, hooks=hooks)
+
+
+class CutoverPlace(Struct, frozen=True, kw_only=True):
+    """One step (freeze, switch, thaw or purge) of one cutover attempt; `back`: of its rollback."""
+
+    step: HookStep
+    record: model.CutoverRecord
+    back: bool = False
+
+    @property
+    def hooked(self) -> HookedStep:
+        """The step for its hooks. A repeated rollback has the steps of the one before."""
+        user, number = self.record.tree.user, self.record.id
+        return HookedStep(
+            step=self.step,
+            key=f"cutover {number}: {'rollback ' if self.back else ''}{self.step.value}",
+            subject=f"{user}: {'rollback' if self.back else 'cutover'}",
+            words=f"the {self.step.value} of {user}{' for the rollback' if self.back else ''}",
+        )

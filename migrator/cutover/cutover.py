@@ -16,13 +16,12 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_duration
 from migrator.cutover import model, rules, rules_preflight
-from migrator.cutover.call import OWN_STEPS, ActiveSession, CutoverCall, CutoverSession
+from migrator.cutover.call import OWN_STEPS, ActiveSession, CutoverCall, CutoverPlace, CutoverSession
 from migrator.cutover.late import open_block
 from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome, CutoverRequest, CutoverSummary
-from migrator.cutover.places import CutoverPlace
 from migrator.cutover.preflight import Preflight
 from migrator.cutover.retained_source import change_directories, final_catalog, retained_source_problem
-from migrator.cutover.rules_directions import BACK, FORWARD
+from migrator.cutover.rules import BACK, FORWARD
 from migrator.cutover.rules_states import describe_state, outcome_of
 from migrator.cutover.snapshot import take_snapshot
 from migrator.cutover.steps import HOOKED, TreeCutover

@@ -11,7 +11,7 @@ from migrator.core.tasks import task_group
 from migrator.cutover import model, rules_tops
 from migrator.cutover.call import CutoverSession
 from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
-from migrator.cutover.rules_directions import BACK, POSITIONS
+from migrator.cutover.rules import BACK, POSITIONS
 
 _SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWITCHING})
 """The phases that require a search for writers: before the final pass, and immediately before the switch."""

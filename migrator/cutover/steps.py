@@ -18,13 +18,12 @@ from migrator.core.paths import show
 from migrator.core.tasks import result_or_none
 from migrator.core.units import format_size, several
 from migrator.cutover import model, rules, rules_freezes, rules_states, rules_tops, rules_writers
-from migrator.cutover.call import ActiveSession, CutoverDone
+from migrator.cutover.call import ActiveSession, CutoverDone, CutoverPlace
 from migrator.cutover.model_calls import CutoverEnding, CutoverOutcome
 from migrator.cutover.model_snapshot import LinkState, TreeSnapshot
-from migrator.cutover.places import CutoverPlace
 from migrator.cutover.records import parts_of_freeze
 from migrator.cutover.retained_source import final_catalog, retain_source
-from migrator.cutover.rules_directions import BACK, FORWARD, POSITIONS
+from migrator.cutover.rules import BACK, FORWARD, POSITIONS
 from migrator.cutover.rules_freezes import FreezePart
 from migrator.cutover.rules_tops import FrozenTop
 from migrator.cutover.snapshot import take_snapshot

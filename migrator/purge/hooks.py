@@ -11,8 +11,8 @@ from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.units import format_size, several
+from migrator.cutover.call import CutoverPlace
 from migrator.cutover.model import CutoverRecord
-from migrator.cutover.places import CutoverPlace
 from migrator.hooks.calls import HookedStep, StepHooks
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.purge import model, rules

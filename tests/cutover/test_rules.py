@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover.model_snapshot import FinalPassResult, LinkState, TopState, TreeProof, TreeSnapshot
-from migrator.cutover.rules import begin_rollback, next_step, switch_problems
-from migrator.cutover.rules_directions import BACK, FORWARD
+from migrator.cutover.rules import BACK, FORWARD, begin_rollback, next_step, switch_problems
 from migrator.cutover.rules_writers import settle_s
 from migrator.operations.model import Act, Halt
 from tests.support.making import made

@@ -13,8 +13,8 @@ from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
+from migrator.cutover.call import CutoverPlace
 from migrator.cutover.model import CutoverRecord
-from migrator.cutover.places import CutoverPlace
 from migrator.hooks.calls import HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.hooks.model import Hook, HookCall, HookFacts, HookProblem, HookResult, HooksFound, HookStep, all_stages
 from tests.support.fake_filesystem import IDENTITY
