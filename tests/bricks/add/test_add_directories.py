@@ -127,7 +127,7 @@ class Site:
             side=AdditionSide.SOURCE,
             instead_of=None,
             bricks=(NEW,),
-            subject=NEW,
+            subject=lambda: NEW,
             notes=AdditionNotes(),
         )
     )

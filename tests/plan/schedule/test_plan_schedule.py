@@ -285,7 +285,7 @@ def field_schedule(target_bytes: int) -> Schedule:
 
 def shown(schedule: Schedule) -> str:
     stream = io.StringIO()
-    section = Section(title="Dates for clearing bricks", blocks=tuple(schedule_blocks(schedule, BEGINS_AT_S)))
+    section = Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(schedule, BEGINS_AT_S)))
     print_document(Console(file=stream, width=132), Document(title="t", subtitle="", sections=(section,)))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
