@@ -252,7 +252,7 @@ def _print_next(global_options: GlobalOptions) -> None:
     if (verb := click.get_current_context().info_name or "") not in _FOLLOWED:
         return
     # Loaded here because other verbs do not need them.
-    from migrator.report.rules_next import next_command  # noqa: PLC0415
+    from migrator.report.rules_blockers import next_command  # noqa: PLC0415
     from migrator.report.status import read_status  # noqa: PLC0415
 
     with suppress(MigratorError, OSError):

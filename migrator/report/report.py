@@ -24,7 +24,7 @@ from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, ThroughputPoint, UsageRanking
 from migrator.plan.usage import compare_usage
-from migrator.report import model, rules, rules_promise, rules_week
+from migrator.report import model, rules, rules_history, rules_incidents, rules_outlook, rules_promise
 from migrator.report.status import chosen_plan, first_start, read_document, read_done, status_by, work_between
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_report(
     if capacity:
         width_s = rules.span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
-    bricks = rules.brick_outlooks(
+    bricks = rules_outlook.brick_outlooks(
         status.drains,
         document,
         now_s=now_s,
@@ -88,13 +88,13 @@ def read_report(
         plan_problem=problem,
         days=tuple(_days(ledger)),
         capacity=capacity,
-        outlook=rules.target_outlook(capacity, status.overall, status.forecast, now_s=now_s),
+        outlook=rules_outlook.target_outlook(capacity, status.overall, status.forecast, now_s=now_s),
         bricks=bricks,
-        servers=rules.server_outlooks(bricks, document),
+        servers=rules_outlook.server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
-        incidents=rules.incidents(
+        incidents=rules_incidents.incidents(
             ledger.facts.event_groups(INCIDENTS),
-            ledger.facts.endings(rules.ENDING_KINDS),
+            ledger.facts.endings(rules_incidents.ENDING_KINDS),
         ),
         benchmarks=_benchmarks(ledger),
         freezes=ended_freezes(ledger, now_s=now_s),
@@ -122,7 +122,7 @@ def _reaped(ledger: "ReportLedger", status: model.MigrationStatus, plan: Plan | 
         return None
     archives = ledger.archives.of_plan(status.plan.name)
     released = ledger.releases.of_trees({tree.tree.path for tree in status.trees})
-    return rules.summarize_reaped(plan.reap if plan is not None else None, archives, len(released))
+    return rules_outlook.summarize_reaped(plan.reap if plan is not None else None, archives, len(released))
 
 
 def _benchmarks(ledger: "ReportLedger") -> tuple[BenchmarkResult, ...]:
@@ -174,7 +174,7 @@ def _weeks(ledger: "ReportLedger", status: model.MigrationStatus) -> tuple[model
     additions = [(one.times.get(AdditionState.SETTLED), len(one.bricks)) for one in ledger.additions.all()]
     cutovers = ledger.cutovers.all()
     return tuple(
-        rules_week.week(
+        rules_history.week(
             span,
             work=_work(ledger, *span),
             trees=status.trees,
@@ -183,7 +183,7 @@ def _weeks(ledger: "ReportLedger", status: model.MigrationStatus) -> tuple[model
             added=[(at_s, bricks) for at_s, bricks in additions if at_s is not None],
             incidents=ledger.facts.event_groups(INCIDENTS, span=span),
         )
-        for span in rules_week.spans(status.at_s, first.created_at_s)
+        for span in rules_history.spans(status.at_s, first.created_at_s)
     )
 
 
@@ -207,7 +207,7 @@ def _work(ledger: "ReportLedger", from_s: float | None, to_s: float) -> Throughp
 def _since(ledger: "ReportLedger", facts: model.ReportFacts, earlier: model.EarlierReport) -> model.SinceReport:
     status = facts.status
     first_s = facts.done[0].at_s if facts.done else earlier.at_s
-    return rules.since_report(
+    return rules_history.since_report(
         earlier,
         now_s=status.at_s,
         plan=None if status.plan is None else status.plan.name,

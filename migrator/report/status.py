@@ -27,11 +27,11 @@ from migrator.plan.rules import settled_trees
 from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
 from migrator.render.metrics import MetricFamily
-from migrator.report import model, rules
+from migrator.report import model, rules, rules_blockers, rules_incidents
+from migrator.report.rules_blockers import next_steps
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.rules_metrics import families
 from migrator.report.rules_milestones import is_copied, milestones, tree_courses
-from migrator.report.rules_next import next_steps
 from migrator.site.config import Site
 from migrator.transfer.delta.model import ChangeKind, Changes
 from migrator.transfer.model import PassRecord
@@ -264,7 +264,7 @@ def status_by(
         *governing_blockers(governing),
         *drain_blockers(bricks.drains, at_work=bool(verbs & {"brick-drain", "brick-stop"}), now_s=now_s),
         *addition_blockers(bricks.additions, at_work="brick-add" in verbs, now_s=now_s),
-        *rules.blockers(
+        *rules_blockers.blockers(
             scan=scan,
             scanning="scan" in held,
             plan=chosen,
@@ -313,9 +313,9 @@ def status_by(
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=tuple(runs),
-        events=rules.seen_events(
+        events=rules_incidents.seen_events(
             ledger.facts.incidents(events_limit),
-            ledger.facts.endings(rules.ENDING_KINDS),
+            ledger.facts.endings(rules_incidents.ENDING_KINDS),
         ),
         blocked=blocked,
         next_steps=next_steps(

@@ -7,7 +7,7 @@ from migrator.cutover.view import frozen_blocks
 from migrator.fs.model import CapacitySample
 from migrator.render import document as doc
 from migrator.report import model, view_status
-from migrator.report.rules import OUT_OF_THE_VOLUME
+from migrator.report.rules_outlook import OUT_OF_THE_VOLUME
 
 _ROWS = 5
 _STEPS = 3

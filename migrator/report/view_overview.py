@@ -10,9 +10,9 @@ from migrator.fs.model import CapacitySample
 from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.render import document as doc
 from migrator.report import model
-from migrator.report.rules import OUT_OF_THE_VOLUME
-from migrator.report.rules_batches import expected_purges
-from migrator.report.rules_week import WEEK_S, moved_at_s
+from migrator.report.rules import expected_purges
+from migrator.report.rules_history import WEEK_S, moved_at_s
+from migrator.report.rules_outlook import OUT_OF_THE_VOLUME
 from migrator.report.view_batches import tree_table
 
 _MOST_WEEKS = 260

@@ -7,7 +7,7 @@ from migrator.catalog.model import BrickWalk, CatalogRecord, VerificationRecord
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render import document as doc
-from migrator.report.rules import after_differences
+from migrator.report.rules_blockers import after_differences
 from migrator.report.view_status import BAD_FILE, scan_blocks
 from migrator.transfer.model import BatchSummary, RunSummary, TreeWork
 from migrator.transfer.rules import AFTERWARDS

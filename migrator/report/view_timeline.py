@@ -11,14 +11,8 @@ from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.render import document as doc
 from migrator.render.document import SpanStyle
 from migrator.report import model
-from migrator.report.rules import OUT_OF_THE_VOLUME
-from migrator.report.rules_batches import (
-    expected_copying,
-    expected_purges,
-    moves,
-    moves_of,
-    scheduled_batches,
-)
+from migrator.report.rules import expected_copying, expected_purges, moves, moves_of, scheduled_batches
+from migrator.report.rules_outlook import OUT_OF_THE_VOLUME
 
 MOST_BATCH_LANES, MOST_BRICK_LANES = 28, 16
 """With the goals and headings, as many lanes as fit on a page of paper."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from migrator.report.model import NextStep
-from migrator.report.rules_next import next_command
+from migrator.report.rules_blockers import next_command
 from tests.support.cli_site import Site
 
 

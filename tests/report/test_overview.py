@@ -27,7 +27,7 @@ from migrator.render.text import to_markdown
 from migrator.report import model
 from migrator.report.model import Goal, ReportFacts, TreeState
 from migrator.report.report import read_report
-from migrator.report.rules_batches import expected_copying, expected_purges
+from migrator.report.rules import expected_copying, expected_purges
 from migrator.report.view import report_document
 from migrator.report.view_timeline import MOST_BATCH_LANES, timeline_blocks
 from tests.support.facts import report

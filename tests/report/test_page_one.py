@@ -12,11 +12,10 @@ from migrator.core.entry import UserTree
 from migrator.core.states import BatchState, ChunkState
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.render.document import Bar, NamedValues, Paragraph, Section, Table
-from migrator.report import model, rules_week
+from migrator.report import model, rules_history
 from migrator.report.model import ReportFacts, TreeState
 from migrator.report.report import read_report
-from migrator.report.rules import blockers
-from migrator.report.rules_next import next_steps
+from migrator.report.rules_blockers import blockers, next_steps
 from migrator.report.view import report_document
 from tests.support.facts import report
 from tests.support.making import made
@@ -25,7 +24,7 @@ from tests.support.report_world import DAY_S, OnePlan, Weeks, facts_of
 # --- This week
 
 NOW_S = 100 * DAY_S
-THIS, BEFORE = rules_week.spans(NOW_S, 10 * DAY_S)
+THIS, BEFORE = rules_history.spans(NOW_S, 10 * DAY_S)
 
 
 def tree(path: bytes, user: str, state: TreeState = TreeState.MOVED) -> model.TreeStatus:
@@ -41,12 +40,12 @@ def cutover(path: bytes, thawed_day: float | None, *, froze_s: float = 60.0) -> 
 
 def week(span: tuple[float, float], **facts: Any) -> model.WeekFacts:
     given: dict[str, Any] = {"work": None, "trees": (), "cutovers": (), "cleared": (), "added": (), "incidents": ()}
-    return rules_week.week(span, **(given | facts))
+    return rules_history.week(span, **(given | facts))
 
 
 def test_the_week_before_is_shown_when_there_was_one() -> None:
     assert (THIS, BEFORE) == ((93 * DAY_S, NOW_S), (86 * DAY_S, 93 * DAY_S))
-    assert rules_week.spans(NOW_S, 95 * DAY_S) == (THIS,)
+    assert rules_history.spans(NOW_S, 95 * DAY_S) == (THIS,)
 
 
 def test_a_user_is_moved_with_the_last_of_their_trees() -> None:
@@ -55,7 +54,7 @@ def test_a_user_is_moved_with_the_last_of_their_trees() -> None:
     weeks = [week(span, trees=trees, cutovers=cutovers).users_moved for span in (THIS, BEFORE)]
     assert weeks == [1, 1]
     one_left = (*trees[:1], replace(trees[1], state=TreeState.COPIED))
-    assert rules_week.moved_at_s(one_left, cutovers) == {}
+    assert rules_history.moved_at_s(one_left, cutovers) == {}
 
 
 def test_freezes_count_whatever_came_of_them() -> None:

@@ -28,7 +28,7 @@ from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import to_markdown
-from migrator.report import model, rules
+from migrator.report import model, rules, rules_blockers, rules_history, rules_incidents, rules_outlook
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from tests.support import records
@@ -177,7 +177,7 @@ RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=model.RunLife.EN
 def blocked(**facts: Any) -> list[tuple[str, str, str]]:
     assert SCAN is not None
     given: dict[str, Any] = {"scan": replace(SCAN, finished_at_s=1.0, whole=True), "plan": PLAN}
-    found = rules.blockers(**(given | {"batches": [], "runs": []} | facts))
+    found = rules_blockers.blockers(**(given | {"batches": [], "runs": []} | facts))
     return [(one.subject, one.on, one.hint) for one in found]
 
 
@@ -202,7 +202,7 @@ DELTA = "migrator run --user-batch 1`"
     ],
 )
 def test_advice_on_differences(differences: dict[str, int], said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
-    hint = rules.after_differences(replace(verification(), differences=differences))
+    hint = rules_blockers.after_differences(replace(verification(), differences=differences))
     assert all(words in hint for words in said)
     assert not any(words in hint for words in not_said)
 
@@ -288,7 +288,7 @@ def test_all_runs_at_work_and_the_newest_of_each_verb_are_shown() -> None:
 )
 def test_incidents_are_resolved(kind: EventKind, subject: str, ending: model.Incident, resolution: str) -> None:
     never = group(K.HOST_LOST, "host z", 5.0)
-    said = rules.incidents([group(kind, subject, 10.0), never], [ending])
+    said = rules_incidents.incidents([group(kind, subject, 10.0), never], [ending])
     [one] = [one for one in said if one.subject == subject]
     assert (one.resolution, one.resolved_at_s) == (resolution, ending.last_at_s if resolution else None)
     assert said[-1 if resolution else 0] is one
@@ -338,7 +338,7 @@ def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
     state: DrainState, retirement: Retirement | None, now_s: float, bricks: list[Brick]
 ) -> None:
     cleared = model.Milestone(goal=model.Goal.CLEARED, at_s=CLEARED_S)
-    found = rules.brick_outlooks(
+    found = rules_outlook.brick_outlooks(
         (drain(state, left_s=60.0),), SCHEDULED, now_s=now_s, retirement=retirement, cleared=cleared
     )
     told = {one.brick: (one.state, one.left_bytes, one.free_at_s) for one in found}
@@ -369,7 +369,7 @@ def test_bricks_are_free_in_the_order_of_the_schedule_and_the_last_one_when_all_
     drains = [replace(drain(DrainState.COMMITTED), bricks=(brick,)) for brick in out]
     last = max(day for day in days if day is not None)
     cleared = model.Milestone(goal=model.Goal.CLEARED, at_s=last * DAY_S)
-    found = rules.brick_outlooks(drains, plan, now_s=today * DAY_S, cleared=cleared)
+    found = rules_outlook.brick_outlooks(drains, plan, now_s=today * DAY_S, cleared=cleared)
     free = {one.brick: one.free_at_s for one in found if one.state == "in the volume"}
     expected = {
         brick: day * DAY_S for brick, day in zip(("a:/1", "b:/1", "c:/1"), days, strict=True) if day is not None
@@ -378,11 +378,11 @@ def test_bricks_are_free_in_the_order_of_the_schedule_and_the_last_one_when_all_
 
 
 def servers(*bricks: model.BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, model.ServerOutlook]:
-    return {one.server: one for one in rules.server_outlooks(bricks, plan)}
+    return {one.server: one for one in rules_outlook.server_outlooks(bricks, plan)}
 
 
 def test_a_server_is_free_with_the_last_of_its_bricks() -> None:
-    bricks = rules.brick_outlooks((drain(DrainState.COMMITTED),), SCHEDULED, now_s=9.0, retirement=RETIRED)
+    bricks = rules_outlook.brick_outlooks((drain(DrainState.COMMITTED),), SCHEDULED, now_s=9.0, retirement=RETIRED)
     more = replace(bricks[0], brick="a:/2", state="in the volume", free_at_s=9000.0, basis="the schedule")
     never = replace(more, brick="b:/2", free_at_s=None, basis="nothing")
     found = servers(*bricks, more, never)
@@ -426,7 +426,7 @@ def compared(
 ) -> model.SinceReport:
     assert REPORT.status.forecast is not None
     left = 0 if likely_s is None else 50
-    return rules.since_report(
+    return rules_history.since_report(
         earlier,
         now_s=NOW_S,
         plan="p",
@@ -476,8 +476,8 @@ def test_reasons(found: model.SinceReport, reason: str) -> None:
 
 
 def test_expected_progress_since_an_earlier_forecast() -> None:
-    assert rules.expected_bytes(EARLIER, THEN_S + 2.5 * DAY_S) == pytest.approx(100 * GIB)
-    assert rules.expected_bytes(EARLIER, THEN_S + 90 * DAY_S) == pytest.approx(800 * GIB)
+    assert rules_history.expected_bytes(EARLIER, THEN_S + 2.5 * DAY_S) == pytest.approx(100 * GIB)
+    assert rules_history.expected_bytes(EARLIER, THEN_S + 90 * DAY_S) == pytest.approx(800 * GIB)
 
 
 STATUS = REPORT.status
