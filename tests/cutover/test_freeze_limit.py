@@ -114,7 +114,7 @@ def predicted(seconds: float) -> Callable[[], None]:
     """The prediction of the call, without the load of the machine."""
 
     def patch() -> None:
-        preflight.Preflight.predicted_freeze_s = lambda *_: seconds  # type: ignore[method-assign]
+        preflight.Preflight.predicted_freeze_s = lambda *_, **__: seconds  # type: ignore[method-assign]
 
     return patch
 
