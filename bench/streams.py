@@ -175,7 +175,7 @@ async def _measure(site_file: Path, hold_s: float) -> Measured:
             run_world, wiring, source, target, ledger=ledger, progress=progress, engine="rsync", jobs=STREAMS
         )
         async with reached(wiring.site) as of_site, ports(hosts=of_site) as own:
-            connect = HostConnector(ledger.site.required(), source, engine="rsync").connect
+            connect = HostConnector(ledger.site.required(), source, target, engine="rsync").connect
             places = StreamRoots(source=wiring.source_root, target=wiring.target_root)
 
             async def reach(name: str) -> RemoteHost:

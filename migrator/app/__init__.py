@@ -192,7 +192,8 @@ class Wiring:
         """The target, for the length of a block; `known` is the site in the ledger."""
         from migrator.fs.writing import MountedTarget
 
-        return closing(MountedTarget(self.target_root, known.capabilities if known else None, self.target_tool))
+        capabilities, owners = known.capabilities if known else None, self.site.users.owners
+        return closing(MountedTarget(self.target_root, capabilities, self.target_tool, owners=owners))
 
     def storage_targets(self) -> "BeegfsTargets | None":
         """The storage targets of the target; None, without running any tool, if it is not BeeGFS."""
@@ -206,6 +207,7 @@ class Wiring:
             mount=os.fsencode(section.mount),
             root=self.target_root,
             command=section.beegfs,
+            owners=self.site.users.owners,
         )
 
     def catalogs(self) -> "CatalogDirectories":

@@ -97,7 +97,9 @@ def restoring_world(
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
     return RestorePorts(
         folders=archive_folders(wiring, ledger),
-        destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
+        destination=ReadingFileSystem(wiring.target_root, owners=wiring.site.users.owners)
+        if to is None
+        else ReadingFileSystem(os.fsencode(to)),
         capabilities=(capabilities if to is None else None) or TargetCapabilities(),
         ledger=ledger,
         locks=wiring.locks(),
@@ -177,6 +179,7 @@ def rollbacks(wiring: Wiring, own: MigrationLedger, *, progress: Progress, polic
                 name_seed=known.name_seed,
                 source=real,
                 tool=back.source_tool,
+                owners=wiring.site.users.owners,
             )
             written = SourceAsTarget(
                 back.target_root,

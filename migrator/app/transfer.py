@@ -19,7 +19,8 @@ from migrator.core.errors import LockHeld, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.fs.moving import MovingTarget
-from migrator.fs.ports import SourceFileSystem
+from migrator.fs.ports import FileSystem, SourceFileSystem
+from migrator.fs.rules_owners import between
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import brick_rules
@@ -38,7 +39,7 @@ from migrator.site.model import DRIVERS, copies_ranges, needs_rsync
 from migrator.transfer.context import LOG, TransferPorts
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.engines.rsync import RsyncEngine, ask
+from migrator.transfer.engines.rsync import RsyncEngine, ask, carries_acls_by_value
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
@@ -70,9 +71,12 @@ class HostConnector:
     requested one may need.
     """
 
-    def __init__(self, known: SiteRecord, source: SourceFileSystem, *, engine: str, atimes: bool = False) -> None:
+    def __init__(
+        self, known: SiteRecord, source: SourceFileSystem, target: FileSystem, *, engine: str, atimes: bool = False
+    ) -> None:
         self._known = known
         self._source = source
+        self._owners = between(source.owners, target.owners)
         self._engine = engine
         self._atimes = atimes
         self._state: VolumeState | None = None
@@ -92,14 +96,26 @@ class HostConnector:
         facts = await host.identity()
         privileged = facts.effective_uid == 0
         direct = DirectEngine(
-            program=await compiled(), privileged=privileged, name_seed=self._known.name_seed, atimes=self._atimes
+            program=await compiled(),
+            privileged=privileged,
+            name_seed=self._known.name_seed,
+            atimes=self._atimes,
+            owners=self._owners,
         )
         engines: dict[str, CopyEngine] = {direct.name: direct}
         # Only `direct` reads bricks.
         has_mount = brick is None and bool(places.source)
         found = await self._rsync_of(host, facts) if has_mount and needs_rsync(self._engine) else None
-        if found is not None and found[1].problem() is None:
-            rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged, atimes=self._atimes)
+        kept = self._known.capabilities
+        by_value = bool(self._owners) and kept is not None and carries_acls_by_value(kept)
+        if found is not None and found[1].problem() is None and not by_value:
+            rsync = RsyncEngine(
+                program=found[0],
+                features=found[1],
+                privileged=privileged,
+                atimes=self._atimes,
+                owners=self._owners,
+            )
             engines[rsync.name] = rsync
         executor = (
             LocalExecutor(
@@ -187,7 +203,7 @@ async def run_world(
     async def here(_name: str) -> Host:
         return own
 
-    connect = HostConnector(known, source, engine=engine, atimes=site.transfer.atimes).connect
+    connect = HostConnector(known, source, target, engine=engine, atimes=site.transfer.atimes).connect
     mount = StreamRoots(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
     # If nodes move the data, this machine only watches.

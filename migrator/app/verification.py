@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def archive_folders(wiring: Wiring, ledger: "MigrationLedger") -> MountedArchiveFolders:
     """Where the archives of trees are on the target."""
-    return MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed)
+    return MountedArchiveFolders(wiring.target_root, ledger.site.required().name_seed, owners=wiring.site.users.owners)
 
 
 def proven_archives(wiring: Wiring, ledger: "MigrationLedger") -> ProvenArchives:

@@ -18,6 +18,7 @@ from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.fs.model import Capacity
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.process import BASE_ENVIRONMENT
 
@@ -93,7 +94,7 @@ _FIRST_PAUSE_S = 1.0
 class BeegfsTargets(Struct, frozen=True, kw_only=True):
     """The `StorageTargets` port for the file system mounted at `mount`. `root` is the directory of the user trees below
     it. `command` is that of site.toml; None: the tool found on this machine. A name that begins with `beegfs-ctl`
-    means version 7.
+    means version 7. `owners`: from the callers' numbers of users to BeeGFS's.
 
     The tool finds the management service itself, and refuses if file systems of several are mounted (`command` is then
     a script that names the right one).
@@ -106,6 +107,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
     path: str = SEARCH_PATH
     times: CallTimes = CallTimes()
     clock: Clock = SystemClock()
+    owners: OwnerMap = SAME_OWNERS
     _pools: dict[bytes, int | None] = {}
 
     @property
@@ -212,6 +214,11 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
 
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
         """As the port. Raises ToolFailed."""
+        asked = {self.owners.uid(uid): uid for uid in uids}
+        found = await self._quotas(asked)
+        return {asked[uid]: replace(one, uid=asked[uid]) for uid, one in found.items()}
+
+    async def _quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
         pool = (await self.state(patient=True)).storage_pool
         if self._is_7:
             found: dict[int, UserQuota] = {}
@@ -239,7 +246,7 @@ class BeegfsTargets(Struct, frozen=True, kw_only=True):
         failures: list[str] = []
         for (limit_bytes, chunk_files), uids in alike.items():
             for start in range(0, len(uids), version7.AT_ONCE):
-                some = uids[start : start + version7.AT_ONCE]
+                some = [self.owners.uid(uid) for uid in uids[start : start + version7.AT_ONCE]]
                 failures += await self._change(
                     *(
                         version7.limit_arguments(some, limit_bytes, chunk_files, number)

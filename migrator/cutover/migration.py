@@ -156,6 +156,8 @@ def exchanged(site: Site, state_dir: Path) -> Site:
         site=replace(site.site, state_dir=state_dir, plans_dir=state_dir / "plans"),
         source=SourceSection(kind=_by_mount(site.target.kind), mount=site.target.root, via="mount"),
         target=TargetSection(kind=_by_mount(site.source.kind), mount=site.source.mount),
+        # The side that is written to has the program's numbers of owners.
+        users=replace(site.users, uid_map=(), gid_map=()),
         transfer=replace(site.transfer, movers="local"),
     )
 

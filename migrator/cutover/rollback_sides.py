@@ -14,6 +14,7 @@ from migrator.fs.model import SourceHealth, TargetCapabilities
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem, WalkedRoot
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 from migrator.fs.writing import MountedTarget
 from migrator.plan.rules import FROZEN_UID
 from migrator.reap.model import archive_directory
@@ -35,8 +36,9 @@ class _TreeSide(MountedTarget):
         name_seed: int,
         source: SourceFileSystem,
         tool: FileSystemTool | None = None,
+        owners: OwnerMap = SAME_OWNERS,
     ) -> None:
-        super().__init__(root, capabilities, tool)
+        super().__init__(root, capabilities, tool, owners=owners)
         self._tree = tree
         self._hidden = archive_directory(tree, name_seed)
         self._real_source = source

@@ -18,7 +18,8 @@ COUNTED = 10_000
 
 
 def _archive_folders(session: CutoverSession) -> MountedArchiveFolders:
-    return MountedArchiveFolders(session.ports.target.root, session.ledger.site.required().name_seed)
+    target = session.ports.target
+    return MountedArchiveFolders(target.root, session.ledger.site.required().name_seed, owners=target.owners)
 
 
 def assign_archives(session: CutoverSession, tree: bytes, *, to_user: bool) -> None:

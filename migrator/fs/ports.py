@@ -12,6 +12,7 @@ from msgspec import Struct
 from migrator.core.entry import Entry
 from migrator.fs.kinds.model import FileSystemKind, FileSystemReport
 from migrator.fs.model import Capacity, MountIdentity, ScanProblem, SourceHealth, TargetCapabilities
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class WalkedRoot(Struct, frozen=True, kw_only=True):
 
     `path` is one of the open root for another process of this machine, whatever is mounted over it. `hidden` paths are
     left out. `mounted` ones are reported and not entered. `hides_marks`: files do not show setgid and sticky together.
-    `lasting_inodes` is false if inode numbers identify nothing.
+    `lasting_inodes` is false if inode numbers identify nothing. `owners` are from the program's numbers to those there.
     """
 
     path: bytes
@@ -42,6 +43,7 @@ class WalkedRoot(Struct, frozen=True, kw_only=True):
     mounted: tuple[bytes, ...] = ()
     hides_marks: bool = False
     lasting_inodes: bool = True
+    owners: OwnerMap = SAME_OWNERS
 
 
 class ReadablePaths(Protocol):
@@ -68,6 +70,12 @@ class FileSystem(ReadablePaths, Protocol):
     @property
     def root(self) -> bytes:
         """The absolute path of the root."""
+
+    @property
+    def owners(self) -> OwnerMap:
+        """From the program's numbers of users and groups, which are the source's, to those of this file system. Entries
+        have the program's, as reading and as writing takes them.
+        """
 
     @property
     def trusted_ctimes(self) -> bool:

@@ -37,6 +37,7 @@ from migrator.fs.model import (
 )
 from migrator.fs.ports import Block, Digest, FileSystemTool, WalkedRoot
 from migrator.fs.rules_equality import FileState
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 from migrator.fs.xattrs import is_carried
 
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
@@ -260,11 +261,14 @@ class ReadingFileSystem(HeldRoot):
 
     The root is opened at the first read and held: reads do not see a mount that appears over it later, but `identity`
     does, because it resolves the path each time. Make a new object for every pass. `close` may be called again.
-    `tool` is the file system's own command; None: it is trusted with everything, and nothing is asked.
+    `tool` is the file system's own command; None: it is trusted with everything, and nothing is asked. `owners` as the
+    port has them.
     """
 
-    def __init__(self, root: bytes, tool: FileSystemTool | None = None) -> None:
+    def __init__(self, root: bytes, tool: FileSystemTool | None = None, *, owners: OwnerMap = SAME_OWNERS) -> None:
         super().__init__(root)
+        self.owners = owners
+        self._shown_owners = owners.inverse
         self._tool = tool
         self._device = 0
         self._mount_points: frozenset[bytes] = frozenset()
@@ -289,6 +293,7 @@ class ReadingFileSystem(HeldRoot):
             path=self.held_path(),
             mounted=tuple(sorted(self._mount_points)),
             lasting_inodes=self._tool is None or self._tool.kind.trusted_inodes,
+            owners=self.owners,
         )
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
@@ -385,7 +390,7 @@ class ReadingFileSystem(HeldRoot):
         return shown if self._tool is None else self._tool.room(shown)
 
     def _read(self, fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
-        entry = read_entry(fd, name, path, facts, problems)
+        entry = self._shown_owners.entry(read_entry(fd, name, path, facts, problems))
         if self._tool is None or self._tool.kind.trusted_inodes:
             return entry
         # Numbers on different devices prove nothing: so no move is found by inode numbers that do not last. Each entry has

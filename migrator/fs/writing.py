@@ -15,6 +15,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystemTool
 from migrator.fs.reading import ReadingFileSystem
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 
 _CAPABILITY = b"security.capability"
 _HOLE_BYTES = 64 * 1024
@@ -160,9 +161,14 @@ class MountedTarget(ReadingFileSystem):
     """
 
     def __init__(
-        self, root: bytes, capabilities: TargetCapabilities | None = None, tool: FileSystemTool | None = None
+        self,
+        root: bytes,
+        capabilities: TargetCapabilities | None = None,
+        tool: FileSystemTool | None = None,
+        *,
+        owners: OwnerMap = SAME_OWNERS,
     ) -> None:
-        super().__init__(root, tool)
+        super().__init__(root, tool, owners=owners)
         self._capabilities = capabilities or TargetCapabilities()
         self._making = threading.Lock()
 
@@ -209,7 +215,7 @@ class MountedTarget(ReadingFileSystem):
         if like.type is not EntryType.DIRECTORY:
             raise OSError(errno.ENOTDIR, "a tree cannot be opened like what is no directory", like.path)
         with self.beneath.directory(tree) as opened:
-            dress_directory(opened, like, self._capabilities)
+            dress_directory(opened, self.owners.entry(like), self._capabilities)
             os.fsync(opened)
 
     def close_tree(self, tree: bytes) -> None:
@@ -282,7 +288,7 @@ class MountedTarget(ReadingFileSystem):
                 try:
                     remove_acls(descriptor_path(made))
                     if like is not None:
-                        os.fchown(made, like.uid, like.gid)
+                        os.fchown(made, self.owners.uid(like.uid), self.owners.gid(like.gid))
                     os.fchmod(made, _PARENT_MODE if like is None else like.mode)
                     os.fsync(made)
                     os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)

@@ -12,6 +12,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.fs.model import ScanProblem
 from migrator.fs.ports import WalkedRoot
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap, owner_options
 from migrator.gluster.model import Brick, BrickRules
 from migrator.hosts.ports import Command, Completed, Host, Hosts, Processes
 from migrator.native.program import malformed
@@ -298,10 +299,21 @@ MOUNT_WORKERS = 16
 
 
 async def walk_mount(
-    processes: Processes, program: bytes, root: bytes, *, trees: Sequence[bytes], listener: BrickListener
+    processes: Processes,
+    program: bytes,
+    root: bytes,
+    *,
+    trees: Sequence[bytes],
+    listener: BrickListener,
+    owners: OwnerMap = SAME_OWNERS,
 ) -> BrickTotals:
-    """Walk trees of a mounted file system by the program at this path, as `HostBrickWalks.walk` walks a brick."""
-    argv = (program, b"walk", b"--mount", root, b"--only-trees", b"--workers", b"%d" % MOUNT_WORKERS)
+    """Walk trees of a mounted file system by the program at this path, as `HostBrickWalks.walk` walks a brick. `owners`
+    as in `WalkedRoot`.
+    """
+    argv = (
+        *(program, b"walk", b"--mount", root, b"--only-trees", b"--workers", b"%d" % MOUNT_WORKERS),
+        *owner_options(owners.inverse, b"--uids", b"--gids"),
+    )
     return await run_walk(processes, argv, trees, f"the mount {show(root)}", listener)
 
 
@@ -325,6 +337,7 @@ async def walk_whole_mount(
         *(program, b"walk", b"--mount", root.path, b"--listings", b"--workers", b"%d" % workers),
         *(b"--block-rows", b"%d" % block_rows),
         *((b"--distributed",) if root.hides_marks else ()),
+        *owner_options(root.owners.inverse, b"--uids", b"--gids"),
         *(word for option, paths in counted if paths for word in (option, b"%d" % len(paths))),
     )
     paths = (*trees, *(path for _, paths in counted for path in paths))

@@ -19,9 +19,10 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
-from migrator.core.units import DAY_S, format_size, several
+from migrator.core.units import DAY_S, first_of, format_size, several
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.model import Capacity, Need, TargetCapabilities
+from migrator.fs.rules_owners import taken_ids
 from migrator.ledger.model import SiteRecord
 from migrator.plan import rules_surprises
 from migrator.plan.document import PlanFiles
@@ -174,6 +175,20 @@ def _owner_surprises(
     accounts = ask(*queries.owner_ids())
     noted = rules_surprises.note_owners(accounts, limits)
     return (*rules_surprises.unknown_accounts(accounts), *queries.owner_surprises(noted))
+
+
+def _require_unused_ids(site: Site, queries: "CatalogQueries") -> None:
+    """Refuse if the target's number of one owner is that of another on the source, who would keep it. Raises Refused."""
+    if not site.users.owners:
+        return
+    uids, gids = queries.owner_ids()
+    for key, pairs, in_use in (("uid_map", site.users.uid_map, uids), ("gid_map", site.users.gid_map, gids)):
+        if taken := taken_ids(pairs, in_use):
+            raise Refused(
+                f"[users] {key} gives numbers to others that paths of the source have: {first_of([str(one) for one in taken], 10)}",
+                cause="files of two owners would belong to one on the target, and a rollback could not tell them apart",
+                hint=f"list these numbers in {key} too, each with its own number on the target",
+            )
 
 
 # --- Reaping
@@ -430,6 +445,7 @@ def make_plan(
     with catalogs.open(chosen) as queries:
         catalog = queries.record
         require_usable(catalog, record)
+        _require_unused_ids(site, queries)
         moved = moved_trees(catalog, ledger)
         apart = trees_apart(catalog, moved)
         left_out = moved.union(tree.path for tree in apart)

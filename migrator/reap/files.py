@@ -21,6 +21,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import DIGEST_ALGORITHMS, ReadingFileSystem, state_of
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs
 from migrator.fs.rules_equality import FileState
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 from migrator.reap import model
 from migrator.reap.model import LeftOut
 
@@ -97,12 +98,13 @@ class HeldFolder:
 
 class MountedArchiveFolders:
     """The archive directories of all trees on the target. Blocking; errors of the kernel are OSError. `name_seed`: that of
-    the site.
+    the site. `owners`: those of the target.
     """
 
-    def __init__(self, root: bytes, name_seed: int) -> None:
+    def __init__(self, root: bytes, name_seed: int, *, owners: OwnerMap = SAME_OWNERS) -> None:
         self._path = os.path.abspath(root)
         self._name_seed = name_seed
+        self._owners = owners
 
     def path(self, tree: bytes) -> bytes:
         """The directory of a tree, relative to the root."""
@@ -131,7 +133,8 @@ class MountedArchiveFolders:
         """Give the archives to the tree's user, with mode 0400 in a directory of mode 0500. For the switch. May be
         called again; a missing directory is ignored.
         """
-        self._dress(tree, uid, gid, _READABLE_FILE_MODE, _READABLE_MODE)
+        owner = self._owners.uid(uid), self._owners.gid(gid)
+        self._dress(tree, *owner, _READABLE_FILE_MODE, _READABLE_MODE)
 
     def take_back(self, tree: bytes) -> None:
         """Give the archives back to root alone, for a rollback. Files that the user put there stay, and become root's
@@ -302,11 +305,12 @@ def restore_file(
     capabilities: TargetCapabilities,
     *,
     overwrite: bool,
+    owners: OwnerMap = SAME_OWNERS,
 ) -> None:
-    """Restore a member with all its attributes except those that `capabilities` lack. Missing directories above it are
+    """Restore a member with all its attributes except those that `capabilities` lack. `owners` are those of the root. Missing directories above it are
     created for its owner alone. Raises OSError (FileExistsError if the name is taken), and the errors of `content`.
     """
-    entry = member.entry
+    entry = owners.entry(member.entry)
     with (
         _parent(root, entry) as (directory_fd, name),
         writing.temporary_name(directory_fd, name, once=not overwrite) as temporary,

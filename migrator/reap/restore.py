@@ -149,7 +149,14 @@ def _restore_members(
 def _put_back(request: RestoreRequest, ports: RestorePorts, member: ArchivedMember, content: Iterator[bytes]) -> str:
     """Restore a member; the reason if that failed, otherwise empty."""
     try:
-        restore_file(ports.destination.beneath, member, content, ports.capabilities, overwrite=request.overwrite)
+        restore_file(
+            ports.destination.beneath,
+            member,
+            content,
+            ports.capabilities,
+            overwrite=request.overwrite,
+            owners=ports.destination.owners,
+        )
     except FileExistsError:
         return "something is there already; --overwrite replaces it"
     except Refused as refused:

@@ -20,6 +20,7 @@ from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
 from migrator.core.windows import OpenTimes, Window
+from migrator.fs.rules_owners import OwnerMap, owner_map
 from migrator.site import quantities
 from migrator.site.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 
@@ -115,6 +116,26 @@ def _layout_rule(given: _Layout) -> LayoutRule:
     return LayoutRule(trees=tuple(_below(_text(one)) for one in given.trees), larger_than_bytes=larger, stripe=stripe)
 
 
+_LAST_ID = 2**32 - 2
+_MOST_IDS = 5000
+"""The kernel's limit for one argument of a program is 128 KiB."""
+
+
+def _ids(given: dict[str, int]) -> tuple[tuple[int, int], ...]:
+    for old, new in given.items():
+        for one in (old, str(new)):
+            if not re.fullmatch(r"[1-9][0-9]{0,9}", one, re.ASCII) or int(one) > _LAST_ID:
+                raise UsageError(f'"{one}" is not the number of a user or group other than root')
+    if len(given) > _MOST_IDS:
+        raise UsageError(f"it has {len(given)} numbers, and may have {_MOST_IDS}")
+    before: dict[int, str] = {}
+    for old, new in given.items():
+        if new in before:
+            raise UsageError(f"{before[new]} and {old} would both be {new}, and a rollback could not tell them apart")
+        before[new] = old
+    return tuple(sorted((int(old), new) for old, new in given.items()))
+
+
 def _each(parse: Callable[[Any], Any]) -> Callable[[list[Any]], tuple[Any, ...]]:
     return lambda items: tuple(parse(item) for item in items)
 
@@ -123,6 +144,7 @@ _DURATIONS = '`"30s"`, `"10min"`, `"4h"`, `"90d"`, `"2w"`, `"1y"`'
 _SIZES = 'bytes: `"10GiB"`, `"10GB"` (decimal), `"10G"` (binary), `4096`'
 _RATES = 'bytes per second: `"200MiB"`, `"200MiB/s"`'
 _GROWTHS = 'bytes over time: `"500GiB/d"`, `"2TiB/w"`'
+_IDS = "old numbers with new ones: `{ 1000 = 2000, 1001 = 2001 }`, also written as a section `[users.uid_map]`"
 _GLOBS = 'below the source\'s mount, in `[reap]` below a user tree: `["home/*", "projects/*"]`'
 _WINDOWS = '`["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]`'
 _LIMITS = (
@@ -184,6 +206,10 @@ LimitedWindows = Annotated[
     Form("list of windows with limits", _LIMITS, list[str | _LimitedWindow], _each(_limited_window), _windows),
 ]
 Layouts = Annotated[tuple[LayoutRule, ...], Form("list of layouts", _LAYOUTS, list[_Layout], _each(_layout_rule))]
+Ids = Annotated[
+    tuple[tuple[int, int], ...],
+    Form("table of numbers", _IDS, dict[str, int], _ids, lambda pairs: {str(old): new for old, new in pairs}),
+]
 AT_LEAST_1 = Meta(ge=1)
 JOBS = Meta(ge=1, le=1024)
 
@@ -301,6 +327,15 @@ class UsersSection(_Section, frozen=True, kw_only=True):
     the source's mount, as in `projects/p17,alice`. Other columns are ignored. Example: `"users.csv"`."""
     exclude: Globs = ()
     """Trees that do not move. Example: `["home/lost+found"]`."""
+    uid_map: Ids = ()
+    """Users whose number on the target is another (docs/transfer.md). Example: `{ 1000 = 2000 }`."""
+    gid_map: Ids = ()
+    """The same for groups. Example: `{ 100 = 500 }`."""
+
+    @property
+    def owners(self) -> OwnerMap:
+        """From the numbers of the source to those of the target."""
+        return owner_map(self.uid_map, self.gid_map)
 
 
 class BatchSection(_Section, frozen=True, kw_only=True, rename=None):

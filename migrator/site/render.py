@@ -125,7 +125,11 @@ def _first_sentence(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """A text, a number or a list of texts: JSON notation is valid TOML for these, except for the character 0x7f."""
+    """A text, a number, a list of texts or a table of numbers: JSON notation is valid TOML for the values of these, except
+    for the character 0x7f.
+    """
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(one)}' for key, one in value.items())} }}" if value else "{}"
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     try:
         text.encode("utf-8")

@@ -285,7 +285,7 @@ class ChunkCopier:
             return connected.engines[name]
         raise ToolFailed(
             f"host {connected.executor.host} has no {name} that can be used",
-            cause="it is not installed there, or too old, and no other engine was allowed",
+            cause="it is not installed there, or too old, or lacks what [users] uid_map needs; no other engine was allowed",
             hint="install it, or run with `--engine auto`; `migrator doctor` lists what is needed",
         )
 

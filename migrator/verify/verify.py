@@ -401,7 +401,9 @@ class Verification:
         """A side as its mount shows it."""
         await asyncio.to_thread(directory.mkdir)
         writer = ListingWriter(directory, trees)
-        await walk_mount(LocalProcesses(), native_program().path, side.held_path(), trees=trees, listener=writer)
+        await walk_mount(
+            LocalProcesses(), native_program().path, side.held_path(), trees=trees, listener=writer, owners=side.owners
+        )
         return await asyncio.to_thread(writer.close)
 
     async def _trash(self, draft: "ParquetDraft") -> SideListing:

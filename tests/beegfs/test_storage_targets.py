@@ -25,6 +25,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ToolFailed
 from migrator.core.events import FindingStatus
 from migrator.fs.model import Capacity, Need
+from migrator.fs.rules_owners import owner_map
 from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import GRACE_S, LocalProcesses
 from migrator.plan.model import TreeUsage
@@ -190,6 +191,15 @@ def test_limits_are_set_and_looked_at(asked: Asked) -> None:
         usage.write_text(usage.read_text() + (asked.directory / "quota-limits").read_text().splitlines()[0] + "\n")
         with pytest.raises(ToolFailed, match=r"1001"):
             asyncio.run(asked.port.set_limits({1001: MIB}))
+
+
+def test_users_with_other_numbers_on_the_target(asked: Asked) -> None:
+    asked.count_quotas()
+    port = replace(asked.port, owners=owner_map([(61001, 1001), (61004, 1004)], ()))
+    before, theirs = asyncio.run(port.quotas([61001, 61004])), asyncio.run(asked.port.quotas([1001, 1004]))
+    assert before == {60_000 + uid: replace(one, uid=60_000 + uid) for uid, one in theirs.items()}
+    asyncio.run(port.set_limits({61004: 7 << 30}))
+    assert asyncio.run(asked.port.quotas([1004]))[1004].limit_bytes == 7 << 30
 
 
 @pytest.mark.parametrize("version", VERSIONS)

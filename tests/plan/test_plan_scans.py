@@ -1,6 +1,7 @@
 """`plan` scans by itself if there is no fresh catalog."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -74,6 +75,20 @@ def test_other_settings_of_users_need_a_new_catalog(site: Site) -> None:
     second = planned_from(site)
     assert second != first
     assert planned_from(site) == second
+
+
+@pytest.mark.needs_root
+def test_numbers_that_an_owner_would_keep_are_not_given_to_another(site: Site) -> None:
+    for path, uid, gid in (
+        (site.source / "home" / "alice", 61001, 61001),
+        (site.source / "home" / "alice" / "letter", 61002, 61003),
+    ):
+        os.chown(path, uid, gid)
+    for key, number in (("uid_map", 61002), ("gid_map", 61003)):
+        site.write(trees=f'["home/*"]\n{key} = {{ 61001 = {number} }}')
+        site.fails(4, "plan", says=(key, str(number)))
+        site.write(trees=f'["home/*"]\n{key} = {{ 61001 = {number}, {number} = 61009 }}')
+        planned_from(site)
 
 
 def test_a_request_that_cannot_be_met_is_refused_before_the_scan(site: Site) -> None:

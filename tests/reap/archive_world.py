@@ -15,6 +15,7 @@ from migrator.core.entry import UserTree
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 from migrator.fs.writing import MountedTarget
 from migrator.ledger.locks import Locks
 from migrator.reap.archive import ArchivePorts, ArchiveRequest, ProvenArchives, archive_trees
@@ -108,6 +109,7 @@ class World:
     progress: FakeProgress = field(default_factory=FakeProgress)
     members: MemberReader | None = None
     storage: StorageTargets | None = None
+    owners: OwnerMap = SAME_OWNERS
 
     @property
     def tree(self) -> bytes:
@@ -167,7 +169,7 @@ class World:
 
     def restore(self, *patterns: bytes, to: Path | None = None, overwrite: bool = False) -> Restored:
         request = RestoreRequest(trees=(TREE,), patterns=patterns, in_place=to is None, overwrite=overwrite)
-        destination = ReadingFileSystem(os.fsencode(to or self.target_path))
+        destination = ReadingFileSystem(os.fsencode(to or self.target_path), owners=self.owners)
         world = RestorePorts(
             folders=self.folders,
             destination=destination,

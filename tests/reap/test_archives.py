@@ -18,11 +18,12 @@ from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.cutover.model import CutoverState
 from migrator.fs.kinds.table import KINDS
 from migrator.fs.reading import PosixSource
+from migrator.fs.rules_owners import owner_map
 from migrator.hosts.process import LocalProcesses
 from migrator.reap import archive, files
 from migrator.reap import model as reap
 from migrator.reap import restore as restoring
-from migrator.reap.files import HeldFolder, MemberReader, OpenMember
+from migrator.reap.files import HeldFolder, MemberReader, MountedArchiveFolders, OpenMember
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
 from migrator.site.filesystem import FileSystemCommand
 from tests.beegfs.test_storage_outages import Storage
@@ -56,6 +57,20 @@ def test_archives_are_closed_until_they_are_handed_over(world: World) -> None:
     world.folders.take_back(TREE)
     assert owners() == [(0, 0, 0o700), (0, 0, 0o600), (0, 0, 0o600)]
     world.folders.hand_over(b"home/nobody", uid=1, gid=1)
+    mapped = MountedArchiveFolders(world.target.root, 7, owners=owner_map([(1001, 2001)], [(1002, 2002)]))
+    mapped.hand_over(TREE, uid=1001, gid=1002)
+    assert owners() == [(2001, 2002, 0o500), (2001, 2002, 0o400), (2001, 2002, 0o400)]
+
+
+def test_files_are_restored_with_the_numbers_of_the_target(world: World) -> None:
+    write(world.tree + b"/docs/a")
+    os.chown(world.tree + b"/docs/a", 1001, 1002)
+    world.archive(world.rows())
+    world.owners = owner_map([(1001, 2001)], [(1002, 2002)])
+    assert world.restore(b"docs").restored == 1
+    for path in (b"/docs", b"/docs/a"):
+        facts = os.stat(world.copy + path)
+        assert (facts.st_uid, facts.st_gid) == (2001, 2002)
 
 
 def test_files_are_archived_where_inode_numbers_are_not_trusted(world: World) -> None:

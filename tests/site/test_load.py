@@ -64,6 +64,17 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
     assert not site.reap.policy.rule.matches_anything
 
 
+def test_owners_are_a_table_in_one_line_or_a_section() -> None:
+    users = parse_site(MINIMAL + "[users.uid_map]\n1000 = 2000\n[users.gid_map]\n7 = 8\n8 = 7\n", FILE).users
+    assert (
+        users
+        == parse_site(
+            MINIMAL.replace("[users]", "[users]\nuid_map = { 1000 = 2000 }\ngid_map = { 7 = 8, 8 = 7 }"), FILE
+        ).users
+    )
+    assert (users.owners.uid(1000), users.owners.gid(7), users.owners.gid(1000)) == (2000, 8, 1000)
+
+
 def test_windows_may_be_tables_with_limits_of_their_own_and_texts_beside_them() -> None:
     windows = (
         Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
@@ -138,6 +149,14 @@ pool = "fast"
         ("[users]", '[[target.layout]]\nchunk_size = "3MiB"\n[users]', "a power of two"),
         ("[users]", '[[target.layout]]\npol = "fast"\n[users]', "unknown field `pol`"),
         ("[users]", "[transfer]\nwindows = [7]\n[users]", "expected text in quotes or a table, got a whole number"),
+        ("[users]", "[users]\nuid_map = { 1000 = 5, 1001 = 5 }", "line 10: [users] uid_map: 1000 and 1001 would both be 5"),
+        ("[users]", "[users]\nuid_map = { 0 = 5 }", '"0" is not the number of a user or group other than root'),
+        ("[users]", "[users]\ngid_map = { 5 = 0 }", '"0" is not the number'),
+        ("[users]", "[users]\ngid_map = { 05 = 7 }", '"05" is not the number'),
+        ("[users]", "[users]\ngid_map = { staff = 7 }", '"staff" is not the number'),
+        ("[users]", "[users]\nuid_map = { 1 = 4294967295 }", '"4294967295" is not the number'),
+        ("[users]", "[users]\nuid_map = { 1 = true }", "expected a whole number"),
+        ("[users]", "[users]\nuid_map = { " + ", ".join(f"{one} = {one}" for one in range(1, 5002)) + " }", "may have 5000"),
         ('"/mnt/target"', '"/mnt/source/../source/"', "line 8: source and target are the same directory: /mnt/source"),
         ('"/mnt/target"', '"/mnt"\npath = "source/x"', "line 8: the target lies inside the source"),
     ],

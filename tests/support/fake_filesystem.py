@@ -8,6 +8,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
 from migrator.fs.model import Capacity, MountIdentity, SourceHealth, TargetCapabilities
 from migrator.fs.ports import Block, Digest
+from migrator.fs.rules_owners import SAME_OWNERS
 from migrator.gluster.model import VolumeHealth, VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from tests.support.volumes import volume
@@ -32,6 +33,7 @@ class FakeFileSystem:
 
     def __init__(self, root: bytes = b"/fake") -> None:
         self.root = root
+        self.owners = SAME_OWNERS
         self.nodes: dict[bytes, Node] = {}
         self.mount = IDENTITY
         self.room = Capacity(total_bytes=GIB, free_bytes=GIB, total_inodes=10**6, free_inodes=10**6)

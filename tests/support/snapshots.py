@@ -4,8 +4,11 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from migrator.fs.model import JOURNAL_NAME
+from migrator.fs.rules_owners import OwnerMap
 
 
 def snapshot(tree: bytes, *, directories: bool = True) -> dict[bytes, tuple[object, ...]]:
@@ -24,6 +27,22 @@ def snapshot(tree: bytes, *, directories: bool = True) -> dict[bytes, tuple[obje
         for name in names if len(names) > 1 else ():
             seen[name] += (tuple(sorted(names)),)
     return seen
+
+
+def mapped_snapshot(tree: Path, owners: OwnerMap) -> dict[bytes, tuple[object, ...]]:
+    """As `snapshot`, with owners and ACLs in another numbering, and without the form in which XFS stores an ACL."""
+
+    def mapped(fact: Any) -> Any:
+        if not isinstance(fact, tuple) or not all(isinstance(one, tuple) for one in fact):
+            return fact
+        named = [(name, owners.acl(value) if "posix_acl" in name else value) for name, value in fact]
+        return tuple(one for one in named if not one[0].startswith("trusted.SGI_ACL_"))
+
+    found: dict[bytes, tuple[Any, ...]] = snapshot(os.fsencode(tree))
+    return {
+        name: (mode, owners.uid(uid), owners.gid(gid), *map(mapped, others))
+        for name, (mode, uid, gid, *others) in found.items()
+    }
 
 
 def names_of(tree: bytes) -> tuple[list[bytes], list[bytes]]:

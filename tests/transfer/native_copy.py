@@ -5,10 +5,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from migrator.catalog.model import ListedPath
 from migrator.core.entry import Entry, EntryType
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap
 from migrator.hosts.ports import Completed
 from migrator.plan.chunk_lists import ListedPaths
 from migrator.site.model import DIRECT
@@ -63,12 +66,19 @@ def run_copy(
 
 
 def copy_entries(
-    source: Path, target: Path, entries: Sequence[Entry], capabilities: TargetCapabilities | None = None
+    source: Path,
+    target: Path,
+    entries: Sequence[Entry],
+    capabilities: TargetCapabilities | None = None,
+    owners: OwnerMap = SAME_OWNERS,
 ) -> list[FileProblem]:
     """Copy entries of any trees anew, without a confinement: directories first, and their times last. Returns what did
     not arrive.
     """
-    engine, view = direct_engine(), StreamView(source_tree=os.fsencode(source), target_tree=os.fsencode(target))
+    engine, view = (
+        replace(direct_engine(), owners=owners),
+        StreamView(source_tree=os.fsencode(source), target_tree=os.fsencode(target)),
+    )
     directories = [entry for entry in entries if entry.type is EntryType.DIRECTORY]
     others = [entry for entry in entries if entry.type is not EntryType.DIRECTORY]
     failed: list[FileProblem] = []

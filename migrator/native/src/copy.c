@@ -115,6 +115,10 @@ static bool take_options(int argc, char **argv, struct options *options) {
             taken = (options->source = value) != NULL;
         else if (strcmp(word, "--target") == 0)
             taken = (options->target = value) != NULL;
+        else if (strcmp(word, "--uids") == 0)
+            taken = take_id_map(value, &options->owners.users);
+        else if (strcmp(word, "--gids") == 0)
+            taken = take_id_map(value, &options->owners.groups);
         else if (strcmp(word, "--kind") == 0)
             taken = kind_seen = take_kind(value, &options->kind);
         else if (strcmp(word, "--times") == 0)

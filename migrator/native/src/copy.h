@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "owners.h"
+
 /* The exit codes. All others (except signals) are faults of this program. */
 enum {
     EXIT_LIST_DONE = 0, /* the whole list was processed; problems were reported by path */
@@ -60,6 +62,7 @@ struct options {
     uint64_t max_xattr_bytes;
     uint64_t max_xattr_name_bytes;
     uint64_t max_acl_entries;
+    struct owner_map owners; /* from the numbers of the source to those of the target */
 };
 
 /* One line of the list; `name` is relative to the tree and NUL-terminated. */

@@ -178,6 +178,8 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
                 continue;
             return failed(copier, SIDE_SOURCE, "get xattr");
         }
+        if (is_acl(name))
+            map_acl(&options->owners, attributes->values + attributes->values_length, size);
         if (has_room(options, name, size) && !keep(attributes, name, size))
             return failed(copier, SIDE_SOURCE, "get xattr");
     }
@@ -270,12 +272,14 @@ static int set_owner(struct copier *copier, struct handle handle, const struct s
     if (S_ISLNK(facts->st_mode) && !copier->options->symlink_owner)
         return 0;
     bool privileged = copier->options->privileged;
-    uid_t user = privileged ? facts->st_uid : (uid_t)-1;
-    if (existing != NULL && existing->st_gid == facts->st_gid && (!privileged || existing->st_uid == facts->st_uid))
+    const struct owner_map *owners = &copier->options->owners;
+    uid_t user = privileged ? mapped_id(&owners->users, facts->st_uid) : (uid_t)-1;
+    gid_t group = mapped_id(&owners->groups, facts->st_gid);
+    if (existing != NULL && existing->st_gid == group && (!privileged || existing->st_uid == user))
         return 0;
     int result = handle.fd >= 0
-                     ? fchown(handle.fd, user, facts->st_gid)
-                     : fchownat(copier->target_directory, handle.name, user, facts->st_gid, AT_SYMLINK_NOFOLLOW);
+                     ? fchown(handle.fd, user, group)
+                     : fchownat(copier->target_directory, handle.name, user, group, AT_SYMLINK_NOFOLLOW);
     if (result < 0 && !(errno == EPERM && !privileged))
         return failed(copier, SIDE_TARGET, "set owner");
     *changed = *changed || result == 0;

@@ -42,7 +42,7 @@ static _Noreturn void usage(const char *what)
             "                            [--marks] [--marks-only] [--own] [--workers N] [--block-rows N]\n"
             "       migrator-native walk --brick PATH --report directories|without-acl|link-marks|strange|names [--wanted N] [--only N]\n"
             "       migrator-native walk --mount PATH [--only-trees] [--distributed] [--listings] [--workers N] [--block-rows N]\n"
-            "                            [--begin N] [--hidden N] [--mounted N]\n",
+            "                            [--begin N] [--hidden N] [--mounted N] [--uids MAP] [--gids MAP]\n",
             what);
     exit(2);
 }
@@ -252,6 +252,8 @@ int walk_main(int argc, char **argv)
         {"mounted", required_argument, NULL, 'M'},
         {"workers", required_argument, NULL, 'w'},
         {"block-rows", required_argument, NULL, 'r'},
+        {"uids", required_argument, NULL, 'u'},
+        {"gids", required_argument, NULL, 'G'},
         {NULL, 0, NULL, 0},
     };
     static struct walk walk = {.block_rows = BLOCK_ROWS};
@@ -281,6 +283,14 @@ int walk_main(int argc, char **argv)
         case 'M': counts.mounted = number(optarg, "--mounted", INT32_MAX); break;
         case 'w': workers = number(optarg, "--workers", WORKERS_LIMIT); break;
         case 'r': walk.block_rows = number(optarg, "--block-rows", 1u << 20); break;
+        case 'u':
+            if (!take_id_map(optarg, &walk.owners.users))
+                usage("--uids is a list of FROM:TO in order of FROM");
+            break;
+        case 'G':
+            if (!take_id_map(optarg, &walk.owners.groups))
+                usage("--gids is a list of FROM:TO in order of FROM");
+            break;
         default: usage("an option is not known");
         }
     }

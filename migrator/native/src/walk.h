@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "owners.h"
 #include "walk_names.h"
 #include "walk_queue.h"
 #include "walk_reports.h"
@@ -53,6 +54,7 @@ struct walk {
     char **only; /* report these paths alone; none: walk */
     size_t only_count;
     uint32_t block_rows;
+    struct owner_map owners; /* from the numbers on the disks to those of the rows */
     char *tree_names;
     char **trees; /* pointers into them, in order of bytes */
     int32_t *tree_numbers; /* of each, as given */

@@ -169,11 +169,13 @@ static int read_carried(struct worker *worker, const struct entry *entry, struct
                 continue;
             return -1;
         }
+        int32_t kind = kind_of(key);
+        if (kind == KIND_ACL_ACCESS || kind == KIND_ACL_DEFAULT)
+            map_acl(&worker->walk->owners, worker->value, (size_t)length);
         put_length(&hash, strlen(key));
         XXH3_128bits_update(&hash, key, strlen(key));
         put_length(&hash, (size_t)length);
         XXH3_128bits_update(&hash, worker->value, (size_t)length);
-        int32_t kind = kind_of(key);
         kinds |= kind | (strlen(key) > LONG_NAME_BYTES ? KIND_LONG_NAME : 0);
         if ((int32_t)length > largest)
             largest = (int32_t)length;
@@ -398,8 +400,8 @@ static enum outcome read_entry(struct worker *worker, const struct task *directo
     }
     row.gfid = plain ? NULL : gfid;
     row.ino = plain ? facts.stx_ino : gluster_ino(gfid);
-    row.uid = facts.stx_uid;
-    row.gid = facts.stx_gid;
+    row.uid = mapped_id(&worker->walk->owners.users, facts.stx_uid);
+    row.gid = mapped_id(&worker->walk->owners.groups, facts.stx_gid);
     row.rdev = makedev(facts.stx_rdev_major, facts.stx_rdev_minor);
     if (row.type == TYPE_DIRECTORY) {
         row.size = plain ? (int64_t)facts.stx_size : DIRECTORY_SIZE;

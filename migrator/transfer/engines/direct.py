@@ -14,6 +14,7 @@ from migrator.core.paths import show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap, owner_options
 from migrator.hosts.ports import Command, Completed
 from migrator.transfer import model
 from migrator.transfer.engines import rules_rsync as rules
@@ -166,6 +167,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
     """Turns chunks into runs of the native program. `program` is its path on the host that it runs on.
 
     `privileged`: the streams run as root. `name_seed`: that of the site. `atimes`: access times are carried over.
+    `owners`: from the numbers of the source to those of the target.
     """
 
     name: ClassVar[str] = "direct"
@@ -176,6 +178,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
     privileged: bool
     name_seed: int
     atimes: bool = False
+    owners: OwnerMap = SAME_OWNERS
 
     def command(self, work: ChunkWork, view: model.StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
@@ -201,6 +204,7 @@ class DirectEngine(Struct, frozen=True, kw_only=True):
                 *((b"--atimes",) if self.atimes else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),
+                *owner_options(self.owners, b"--uids", b"--gids"),
                 b"--in-flight",
                 b"%d" % _IN_FLIGHT,
                 *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),

@@ -12,6 +12,7 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
+from migrator.fs.rules_owners import SAME_OWNERS, OwnerMap, owner_options
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.transfer.engines import rules_rsync as rules
 from migrator.transfer.model import StreamCounters, StreamOutcome, StreamView
@@ -94,7 +95,9 @@ _COMMENT_STARTS = (b"#", b";")
 
 
 class RsyncEngine(Struct, frozen=True, kw_only=True):
-    """Turns chunks into rsync commands. `privileged`: the streams run as root. `atimes`: access times are carried over."""
+    """Turns chunks into rsync commands. `privileged`: the streams run as root. `atimes`: access times are carried over.
+    `owners`: from the numbers of the source to those of the target.
+    """
 
     name: ClassVar[str] = "rsync"
     longest_name_bytes: ClassVar[int] = RSYNC_PATH_LIMIT_BYTES - 1 - len(b"./" + b"." + b".XXXXXX")
@@ -106,6 +109,7 @@ class RsyncEngine(Struct, frozen=True, kw_only=True):
     features: rules.RsyncFeatures
     privileged: bool
     atimes: bool = False
+    owners: OwnerMap = SAME_OWNERS
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
@@ -119,6 +123,7 @@ class RsyncEngine(Struct, frozen=True, kw_only=True):
                 *_base(work.capabilities),
                 *_of_kind(work.kind, privileged=self.privileged),
                 *(word.encode("ascii") for word in capability_options(work.capabilities)),
+                *owner_options(self.owners, b"--usermap", b"--groupmap"),
                 *((b"--atimes",) if self.atimes else ()),
                 # Without root, it could not open files of other users so.
                 *((b"--open-noatime",) if self.atimes and self.privileged else ()),
@@ -213,6 +218,11 @@ def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
             raise ValueError("links across trees are made by link(2), not by a stream")
 
 
+def carries_acls_by_value(capabilities: TargetCapabilities) -> bool:
+    """Whether ACLs are carried as attributes, in which rsync maps no owners: it cannot carry access ACLs alone."""
+    return capabilities.keeps_acls and not capabilities.keeps_default_acls
+
+
 def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") -> list[str]:
     """The options for what the target keeps, in short letters: drivers refuse some long names. `blank` separates a
     filter's rule from its pattern.
@@ -224,7 +234,7 @@ def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") ->
     Excluded attributes are neither sent nor removed on the target. A name with slashes that is too long is tried, and the
     file is then copied by `direct`.
     """
-    access_alone = capabilities.keeps_acls and not capabilities.keeps_default_acls
+    access_alone = carries_acls_by_value(capabilities)
     rules = [*(["+x /system.posix_acl_access"] if access_alone else []), "-x /trusted.**", "-x /system.**"]
     if capabilities.max_xattr_name_bytes < XATTR_NAME_LIMIT_BYTES:
         rules.append(f"-x /{'?' * (capabilities.max_xattr_name_bytes + 1)}**")
