@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import show
 from migrator.core.states import ChunkKind, PassKind
-from migrator.hosts.ports import Command
 from migrator.site.model import DIRECT
 from migrator.transfer import model
 from migrator.transfer.context import LOG, PassUnderWay
@@ -90,25 +89,9 @@ class Attempt(Stream):
         if that is unknown.
         """
         LOG.info("attempt begins", extra=self.facts)
-        if self._links:
-            return await self._link()
-        return Result() if self.command is None else await self._stream(self.command)
-
-    async def _link(self) -> Result:
-        """Make the links of the chunk, and copy the paths that cannot be linked."""
-        result, made, instead = await make_links(self.under_way, self.listed)
-        linked = model.StreamCounters(files=made)
-        self.meter.wrote(linked)
-        if instead and result.stop is None:
-            self._work = replace(self._work, paths=type(self._work.paths).of(instead))
-            self.command = self._engine.command(self._work, self._view)
-            bad, result = result.bad, await self._stream(self.command)
-            if result.stop is None:
-                result.bad += bad
-        self.counters += linked
-        return result
-
-    async def _stream(self, command: Command) -> Result:
+        linked = await self._link() if self._links else Result()
+        if self.command is None or linked.stop is not None:
+            return linked
         parts = self._engine.name != DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
         if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
             await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
@@ -117,7 +100,7 @@ class Attempt(Stream):
         if (governor := self.under_way.governor) is not None and self._engine.name == DIRECT:
             change = partial(self.executor.limit, self.token)
             governor.follow(self.chunk.id, change, lambda: reader.counters.size_bytes)
-        outcome = await self.follow(command, start, reader)
+        outcome = await self.follow(self.command, start, reader)
         if self.stalled:
             outcome = await self._of_stalled(outcome)
         if outcome.verdict is model.AttemptVerdict.STOP:
@@ -131,10 +114,20 @@ class Attempt(Stream):
         result = await judge(self.under_way, [suspect for some in by_kind.values() for suspect in some])
         if result.stop is not None:
             return result
-        result.changed, result.again = changed, [*result.again, *moved]
+        result.changed, result.again, result.bad = changed, [*result.again, *moved], [*linked.bad, *result.bad]
         if self._from_brick:
             # The mount may have a file that the brick refuses: the next try reads it there before it counts as bad.
             result.again, result.bad = [*result.again, *result.bad], []
+        return result
+
+    async def _link(self) -> Result:
+        """Make the links of the chunk; a stream has to copy the paths that cannot be linked."""
+        result, made, instead = await make_links(self.under_way, self.listed)
+        self.counters = model.StreamCounters(files=made)
+        self.meter.wrote(self.counters)
+        if instead:
+            self._work = replace(self._work, paths=type(self._work.paths).of(instead))
+            self.command = self._engine.command(self._work, self._view)
         return result
 
     async def confirm(self, result: Result) -> Result:

@@ -190,6 +190,13 @@ class PassUnderWay:
         """Whether to wait for a lost storage target: never while a user is frozen."""
         return self.storage is not None and self.kind is not PassKind.FINAL
 
+    def is_held(self) -> bool:
+        """Whether nothing may start at present, because storage of the target is lost. Looks whether it is back."""
+        if self.storage is None or not self.storage.lost or not self.waits_for_storage:
+            return False
+        self.storage.begin()
+        return True
+
     def abandon_calls(self) -> None:
         """Abandon the shared syncs and health checks. May be called again."""
         self.health.abandon()

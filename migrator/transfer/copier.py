@@ -14,7 +14,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
-from migrator.core.tasks import cancel_and_wait, task_group, through_cancellation, to_the_end
+from migrator.core.tasks import through_cancellation, to_the_end
 from migrator.hosts.ports import HostLost
 from migrator.ledger.locks import Locks, of_brick
 from migrator.site.model import RSYNC
@@ -57,27 +57,22 @@ async def copy_chunks(under_way: PassUnderWay, routes: Routes, step: Sequence[Ch
     if not kinds:
         return
     governor = under_way.governor
-    backlog = PendingChunks(under_way, kinds)
+    backlog = PendingChunks(under_way, kinds, but_trees=alone)
     queue = WorkQueue[ChunkRecord](backlog, routes, clock=under_way.world.clock, governor=governor)
     meter = Meter(under_way, kinds, ledger.passes.totals(under_way.pass_id))
     copier = ChunkCopier(under_way=under_way, routes=routes, queue=queue, meter=meter)
-    try:
-        async with task_group() as group:
-            watching = group.create_task(meter.watch())
-            await run_pool(copier, queue, routes, governor=governor, workers=under_way.workers)
-            await cancel_and_wait(watching)
-    finally:
-        meter.finish()
+    async with meter.watching():
+        await run_pool(copier, queue, routes, governor=governor, workers=under_way.workers)
 
 
 class PendingChunks:
-    """The chunks of some kinds that the ledger has as pending, except those of the trees that are left alone."""
+    """The chunks of some kinds that the ledger has as pending, except those of some trees."""
 
-    def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind]) -> None:
+    def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind], *, but_trees: Collection[bytes]) -> None:
         self._passes = under_way.world.ledger.passes
         self._pass_id = under_way.pass_id
         self._kinds = tuple(kinds)
-        self._but_trees = under_way.left_alone
+        self._but_trees = but_trees
 
     @property
     def bricks(self) -> Collection[str | None]:
@@ -146,12 +141,8 @@ class ChunkCopier:
         return self.under_way.stop_found is not None
 
     def held(self) -> bool:
-        """See `WorkKind`: while storage of the target is lost."""
-        storage = self.under_way.storage
-        if storage is None or not storage.lost or not self.under_way.waits_for_storage:
-            return False
-        storage.begin()
-        return True
+        """See `WorkKind`."""
+        return self.under_way.is_held()
 
     async def carry_out(self, chunk: ChunkRecord, lane: HostLane, slot: int, /) -> float | None:
         """See `WorkKind`: try a chunk once. One that awaits confirmation is given back after that."""

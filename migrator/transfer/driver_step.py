@@ -1,4 +1,4 @@
-"""The step that lets a driver copy the trees of a batch, one after the other, before the ordinary chunks.
+"""Driving trees: the kind of work for the lanes that lets a driver copy whole trees, one after the other, before the chunks.
 
 Nothing depends on a driver's own report. The chunks that follow go over the same lists: they send missing files,
 restore split hard links, and correct wrong attributes. So nothing here fails a file; an incomplete driver run only
@@ -7,6 +7,7 @@ the target's disks before size and times of a file prove anything.
 """
 
 import asyncio
+import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ from migrator.core import states
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.tasks import cancel_and_wait, to_the_end
+from migrator.core.tasks import to_the_end
 from migrator.core.units import several
 from migrator.fs.model import Need
 from migrator.hosts.ports import Command
 from migrator.transfer.context import LOG, PassUnderWay
+from migrator.transfer.copier import PendingChunks
 from migrator.transfer.executors import stream_activity
 from migrator.transfer.leftovers import remove_before_stream
 from migrator.transfer.meter import Meter
@@ -28,12 +30,16 @@ from migrator.transfer.model import (
     AttemptRecord,
     AttemptVerdict,
     ChunkRecord,
+    Gate,
     StopReason,
     StreamCounters,
     StreamOutcome,
 )
+from migrator.transfer.pool import run_pool
 from migrator.transfer.ports import DriverWork, Driving
+from migrator.transfer.queue import WorkQueue
 from migrator.transfer.remaining import BROUGHT_KINDS, EVERY
+from migrator.transfer.routes import HostLane, Routes
 from migrator.transfer.stream import Stream, Unended, sync_problem
 
 if TYPE_CHECKING:
@@ -42,26 +48,24 @@ if TYPE_CHECKING:
 _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STUCK, StopReason.TARGET_READ_ONLY)
 
 
-async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> None:
+async def drive_trees(under_way: PassUnderWay, driving: Driving) -> None:
     """Let the driver copy every tree that still has files to copy, or stop (`under_way.stop_found`).
 
     Raises CancelledError after all processes of the driver have ended.
     """
-    passes = under_way.world.ledger.passes
-    meter = Meter(under_way, (states.ChunkKind.TREE,), passes.totals(under_way.pass_id), activity=stream_activity)
-    step = _Step(under_way, driving, meter)
-    watching = asyncio.create_task(meter.watch())
-    try:
-        for chunk in passes.add_trees(under_way.pass_id, _trees_to_drive(under_way)):
-            if chunk.tree in under_way.left_alone:
-                continue
-            if chunk.state is states.ChunkState.PENDING and under_way.stop_found is None:
-                if under_way.governor is not None:
-                    await under_way.governor.until_open()
-                await step.drive(chunk)
-    finally:
-        await cancel_and_wait(watching)
-        meter.finish()
+    world, kinds = under_way.world, (states.ChunkKind.TREE,)
+    trees = _trees_to_drive(under_way)
+    world.ledger.passes.add_trees(under_way.pass_id, trees)
+    meter = Meter(under_way, kinds, world.ledger.passes.totals(under_way.pass_id), activity=stream_activity)
+    # A driver has its own streams on this machine, and gets the governor's decisions with its command.
+    lane = dataclasses.replace(world.lanes[0], jobs=1)
+    routes = Routes(clock=world.clock, report=under_way.invocation.report, lanes=[lane], guard=None)
+    driver = TreeDriver(under_way, driving, meter)
+    driver.left_out |= {tree.path for tree in under_way.batch.trees} - trees.keys()
+    backlog = PendingChunks(under_way, kinds, but_trees=driver.left_out)
+    queue = WorkQueue[ChunkRecord](backlog, routes, clock=world.clock, governor=None)
+    async with meter.watching():
+        await run_pool(driver, queue, routes, governor=None, workers=under_way.workers)
 
 
 def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
@@ -88,8 +92,11 @@ def _trees_to_drive(under_way: PassUnderWay) -> dict[bytes, Need]:
     return sizes
 
 
-class _Step:
+class TreeDriver:
+    """The kind of work that drives trees (see `WorkKind`). `left_out` are the trees that no driver takes in this run."""
+
     def __init__(self, under_way: PassUnderWay, driving: Driving, meter: Meter) -> None:
+        self.left_out = set(under_way.left_alone)
         self._pass = under_way
         self._world = under_way.world
         self._passes = under_way.world.ledger.passes
@@ -97,8 +104,18 @@ class _Step:
         self._name = driving.driver.name
         self._meter = meter
 
-    async def drive(self, chunk: ChunkRecord) -> None:
-        """Run the driver over one tree."""
+    @property
+    def stopped(self) -> bool:
+        """See `WorkKind`."""
+        return self._pass.stop_found is not None
+
+    def held(self) -> bool:
+        """See `WorkKind`: also while the governor's gate is closed."""
+        governor = self._pass.governor
+        return self._pass.is_held() or (governor is not None and governor.decision.gate is not Gate.OPEN)
+
+    async def carry_out(self, chunk: ChunkRecord, lane: HostLane, slot: int, /) -> None:  # noqa: ARG002 (the port's)
+        """See `WorkKind`: run the driver over one tree."""
         prepared = await self._prepare(chunk)
         if prepared is None:
             return
@@ -199,6 +216,7 @@ class _Step:
         )
 
     def _leave_out(self, chunk: ChunkRecord, why: str) -> None:
+        self.left_out.add(chunk.tree)
         self._report(chunk, Severity.WARNING, f"{show(chunk.tree)} is left to the ordinary chunks: {why}")
 
     async def _clear_leftovers(self, chunk: ChunkRecord) -> None:

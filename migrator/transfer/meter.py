@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
-from migrator.core.tasks import result_or_none
+from migrator.core.tasks import cancel_and_wait, result_or_none, task_group
 from migrator.hosts.ports import Activity
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCounters
@@ -24,7 +25,7 @@ _ANSWER_WITHIN_S = 5.0
 
 
 class Meter:
-    """Counts the work of all streams of one step, over chunks of these kinds. `watch` runs concurrently."""
+    """Counts the work of all streams of one step, over chunks of these kinds."""
 
     def __init__(
         self,
@@ -75,8 +76,18 @@ class Meter:
         """Count files that need attention."""
         self._bad += count
 
-    async def watch(self) -> None:
-        """Sample and show until cancelled."""
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Sample and show during the block, and after its end."""
+        try:
+            async with task_group() as group:
+                watching = group.create_task(self._watch())
+                yield
+                await cancel_and_wait(watching)
+        finally:
+            self.finish()
+
+    async def _watch(self) -> None:
         request = self._pass.request
         while True:
             await self._clock.sleep(request.progress_interval_s)

@@ -198,7 +198,7 @@ class DriverWork(Struct, frozen=True, kw_only=True):
 
 
 class Driving(Struct, frozen=True, kw_only=True):
-    """The parts of the driver step."""
+    """A driver, and what it needs to drive trees."""
 
     driver: "Driver"
     executor: "LocalExecutor"

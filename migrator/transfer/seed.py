@@ -8,10 +8,10 @@ from migrator.transfer import layouts
 from migrator.transfer import model as transfer
 from migrator.transfer.bases import refusals_of_batch
 from migrator.transfer.context import PassUnderWay
-from migrator.transfer.driver_step import doubtful_trees, run_driver_step
 from migrator.transfer.model import PassRecord
 from migrator.transfer.passes import PassRun, refused_if_unwritable
 from migrator.transfer.remaining import Remaining, remaining
+from migrator.transfer.tree_driver import doubtful_trees, drive_trees
 
 
 class SeedPass(PassRun):
@@ -75,7 +75,7 @@ class SeedPass(PassRun):
     async def _drive(self, under_way: PassUnderWay) -> None:
         """If a driver was requested, let it copy whole trees first."""
         if under_way.world.driving is not None:
-            await run_driver_step(under_way, under_way.world.driving)
+            await drive_trees(under_way, under_way.world.driving)
         under_way.doubtful_trees = doubtful_trees(under_way)
 
     def _advance(self, state: states.BatchState) -> None:

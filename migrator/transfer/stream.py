@@ -97,9 +97,7 @@ def intend(
 
 
 class Stream(OpenAttempt):
-    """The streams of one attempt, one after the other, after `intend`. `end` ends the present one if it stalls; `stalled`
-    is set then.
-    """
+    """The stream of one attempt, after `intend`. `end` ends it if it stalls; `stalled` is set then."""
 
     end: Callable[[], object]
 
@@ -174,11 +172,12 @@ class Stream(OpenAttempt):
         try:
             completed = await asyncio.shield(stream)
             outcome = reader.outcome(completed)
-            self.exit_code, self.counters, self.stderr_tail = completed.exit_code, outcome.counters, reader.stderr_tail
+            self.exit_code, self.stderr_tail = completed.exit_code, reader.stderr_tail
+            self.counters += outcome.counters
             arrived = outcome.verdict is model.AttemptVerdict.DONE and not outcome.suspects
         except asyncio.CancelledError:
             ended = await self._end(stream)
-            self.counters, self.stderr_tail = reader.counters, reader.stderr_tail
+            self.counters, self.stderr_tail = self.counters + reader.counters, reader.stderr_tail
             if not ended:
                 self._leave_unended()
             task = asyncio.current_task()
