@@ -105,7 +105,7 @@ class World:
             ports = {name: Dying(port, death) for name, port in ports.items()}
             self.locks.held.clear()
         streams = ports.pop("streams")
-        rsync = dataclasses.replace(streams, name=RSYNC, longest_name_bytes=self.rsync_takes_bytes)
+        rsync = dataclasses.replace(self.streams, name=RSYNC, longest_name_bytes=self.rsync_takes_bytes)
         own = FakeLane(streams, streams, request.jobs, rsync=rsync if request.engine == RSYNC else None)
         lanes: Any = [own, *self.more_lanes]
         ports["lanes"] = lanes

@@ -45,7 +45,7 @@ def done_paths(world: World, directory: Path) -> set[bytes]:
 
 @pytest.mark.exhaustive
 @pytest.mark.guarantee("kill-9")
-@given(deaths=st.lists(st.integers(min_value=1, max_value=420), min_size=1, max_size=3))
+@given(deaths=st.lists(st.integers(min_value=1, max_value=440), min_size=1, max_size=3))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_killed_anywhere_the_same_command_goes_on(deaths: list[int]) -> None:
     with tempfile.TemporaryDirectory(prefix="migrator-killed-") as directory:
@@ -81,4 +81,4 @@ def test_the_deaths_reach_through_the_whole_run(tmp_path: Path) -> None:
     world.streams.before_path = lambda _: death.tick()
     asyncio.run(world.run(death))
     world.ledger.close()
-    assert 200 < 10**9 - death.left < 420
+    assert 200 < 10**9 - death.left < 440
