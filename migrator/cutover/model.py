@@ -248,7 +248,7 @@ NO_CUTOVER_NOTES = CutoverNotes()
 class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=True):
     """One attempt to cut one tree over, with its rollback. A failure before the switch reverts the cutover."""
 
-    NO_KEYS: ClassVar = frozenset({"token", "subject"})
+    NO_KEYS: ClassVar = frozenset({"token"})
 
     plan: str
     batch: int

@@ -44,7 +44,7 @@ def subject_of(volume: str) -> str:
 class Retirement(Operation[RetirementState, None], frozen=True, kw_only=True):
     """One attempt to retire the volume."""
 
-    NO_KEYS: ClassVar = frozenset({"notes", "subject"})
+    NO_KEYS: ClassVar = frozenset({"notes"})
 
     volume: str
     volume_id: str
