@@ -34,6 +34,7 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
         let_settle()  # otherwise the final pass sends the files again
 
     with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), fill=rich, prepared=False) as made:
+        made.write(cutover='retain = "0s"')
         file = made.site.file
         text = file.read_text().replace('trees = ["home/*"]', f'trees = ["home/*"]\nuid_map = {MAP}\ngid_map = {MAP}')
         file.write_text(text)
@@ -56,7 +57,7 @@ def mapped_top(facts: tuple[object, ...]) -> tuple[object, ...]:
 
 
 @pytest.mark.guarantee("rollback")
-def test_owners_are_mapped_by_a_cutover_and_mapped_back_by_a_rollback(site: CutSite) -> None:
+def test_owners_are_mapped_by_a_cutover_mapped_back_by_a_rollback_and_purged(site: CutSite) -> None:
     source, target = site.source(), site.target()
     with (source / "kept" / "1").open("a") as grown:
         grown.write("in the final pass")
@@ -67,11 +68,19 @@ def test_owners_are_mapped_by_a_cutover_and_mapped_back_by_a_rollback(site: CutS
     assert mapped_snapshot(target, SAME_OWNERS) == expected
     assert {facts[1] for facts in expected.values()} == {71_001, 60_009}
     change(target)
-    for new in (target / "new").rglob("*"):
-        os.chown(new, 71_001, 71_001, follow_symlinks=False)
+    os.chown(target / "new" / "deep" / "file", 71_001, 71_001)
     top, expected = top_facts(target), mapped_snapshot(target, OWNERS.inverse)
     site.rollback()
     assert site.tree() == source
     assert mapped_top(top_facts(source)) == top
     assert mapped_snapshot(source, SAME_OWNERS) == expected
     assert (source / "kept" / "for another").lstat().st_uid == 60_010
+    # Owners that were only written with other numbers are no changes.
+    ((files,),) = site.rows("SELECT facts ->> '$.notes.target_changes.files' FROM operations")
+    assert 10 < files < 60
+    site.cutover()
+    assert mapped_snapshot(target, OWNERS.inverse) == expected
+    checksum = site.call("purge", "--user", "ann", "--dry-run", "--json").json["checksum"]
+    site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
+    assert not source.exists()
+    assert mapped_snapshot(target, OWNERS.inverse) == expected
