@@ -129,6 +129,18 @@ def test_a_missing_program_stops_it(site: RealSite) -> None:
     assert "fpsync was not found" in done.stderr
 
 
+def test_a_tree_whose_driver_is_killed_is_left_to_the_chunks(site: RealSite, scratch: Path) -> None:
+    killed = scratch / "bin" / "fpsync"
+    killed.parent.mkdir()
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    site.environment["PATH"] = f"{killed.parent}:{os.environ['PATH']}"
+    drive(site, "fpsync")
+    assert [state for state, _ in driven(site, "fpsync")] == ["interrupted"], "it is not tried again in this run"
+    assert sent_again(site) > 0
+    assert site.differences() == ""
+
+
 @pytest.mark.parametrize("kind", ["stand-in", "real"])
 def test_a_tree_is_brought_by_one_that_ends_before_its_rsyncs(empty: RealSite, scratch: Path, kind: str) -> None:
     if kind == "real" and shutil.which("parsyncfp2") is None:
