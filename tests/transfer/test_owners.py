@@ -1,6 +1,7 @@
 """Owners with other numbers on the target, in what streams of both engines copy."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from migrator.fs.rules_owners import SAME_OWNERS, owner_map
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.model import AttemptVerdict
+from tests.support.run_site import RealSite
 from tests.support.snapshots import mapped_snapshot, snapshot
 from tests.support.streams import Streams, engine_of, make_trees
+from tests.support.xfs import XfsMount
 from tests.transfer.native_copy import direct_engine, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
@@ -74,6 +77,35 @@ def test_every_owner_and_acl_is_mapped_and_mapped_back(engine: DirectEngine | Rs
     assert mapped_snapshot(source, OWNERS) == mapped_snapshot(target, SAME_OWNERS)
     copy(Streams(replace(engine, owners=OWNERS.inverse), scratch / "t", scratch / "b"))
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(back))
+
+
+@pytest.mark.parametrize("name", ["rsync", "fpsync"])
+def test_runs_map_owners_and_their_changes_with_other_engines(
+    name: str, scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
+) -> None:
+    """A driver copies with the numbers of the source, and the chunks that follow correct them."""
+    if name == "fpsync" and not all(map(shutil.which, ("fpsync", "fpart"))):
+        pytest.skip("fpsync is not installed")
+    site = RealSite(scratch / "site", xfs_source, xfs_target)
+    source, target = (side.path / os.fsdecode(TREE) for side in (xfs_source, xfs_target))
+    fill(source)
+    site.write()
+    pairs = "{ 61001 = 71001, 61002 = 61003, 61003 = 61002 }"
+    keys = f'trees = ["home/*"]\nuid_map = {pairs}\ngid_map = {{ 61001 = 71009 }}'
+    site.file.write_text(site.file.read_text().replace('trees = ["home/*"]', keys))
+    for verb in (
+        ["init"],
+        ["scan"],
+        ["plan"],
+        ["run", "--deltas", "0", "--engine", name, "--all"],
+        ["verify", "--all"],
+    ):
+        done = site.migrator(*verb)
+        assert done.returncode == 0, done.stderr
+    assert mapped_snapshot(source, OWNERS) == mapped_snapshot(target, SAME_OWNERS)
+    os.chown(source / "file", 61003, 61001)
+    assert site.run("--engine", name, "--deltas", "1").returncode == 0
+    assert mapped_snapshot(source, OWNERS) == mapped_snapshot(target, SAME_OWNERS)
 
 
 @pytest.mark.parametrize("pairs", ["", "1", "1:", ":1", "1:2:3", "2:1,1:2", "1:2,1:3", "x:1", "1:4294967296", "-1:2"])
