@@ -39,9 +39,9 @@ from migrator.plan.plan import PlanResult
 from migrator.plan.rules_what_if import Sizing
 from migrator.purge.model import PurgeSummary
 from migrator.reap.model import ReapReport, Released, Restored, TreeArchived
-from migrator.render.metrics import MetricFamily
 from migrator.render.text import json_keys
 from migrator.report.model import MigrationStatus, ReportFacts
+from migrator.report.rules_metrics import MetricFamily
 from migrator.report.serve import Listening
 from migrator.site.init import InitResult
 from migrator.transfer.model import GoverningFacts, RunSummary

@@ -16,11 +16,11 @@ from migrator.cli.global_options import GlobalOptions
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.notices.model import CALENDAR
 from migrator.render.log import MESSAGES
-from migrator.render.metrics import MetricFamily
 from migrator.render.text import to_json
 from migrator.report.kept import REPORT_FILES, KeptReports
 from migrator.report.model import ReadPlan, ReportFacts
 from migrator.report.report import read_report
+from migrator.report.rules_metrics import MetricFamily
 from migrator.report.status import forecast_settings, read_metrics
 from migrator.report.watch import pause_s
 
@@ -177,7 +177,7 @@ def metrics_command(
     read_plan = cache(wiring.plans(None).read)
     families = _read(wiring, plan_name, read_plan)
     if textfile is not None:
-        from migrator.render.prometheus import write_metrics  # noqa: PLC0415
+        from migrator.report.prometheus import write_metrics  # noqa: PLC0415
 
         file = textfile
         write_metrics(file, families)
@@ -188,7 +188,7 @@ def metrics_command(
     if global_options.as_json:
         click.echo(to_json(families), nl=False)
     else:
-        from migrator.render.prometheus import to_prometheus  # noqa: PLC0415
+        from migrator.report.prometheus import to_prometheus  # noqa: PLC0415
 
         click.echo(to_prometheus(families).decode(), nl=False)
     return ExitCode.DONE

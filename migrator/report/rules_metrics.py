@@ -3,7 +3,8 @@ or files. Pure.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
@@ -13,8 +14,40 @@ from migrator.bricks.add.model import AdditionSide, AdditionState
 from migrator.bricks.drain.model import OUT_STATES
 from migrator.core.probe import ProbeTimes
 from migrator.cutover.model import CutoverState
-from migrator.render.metrics import MetricFamily, MetricKind, MetricSample
 from migrator.report.model import MetricFacts, RunLife, TreeState
+
+
+class MetricKind(StrEnum):
+    """The type of a metric. A counter never decreases, not even across restarts of the program."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class MetricSample(Struct, frozen=True, kw_only=True):
+    """One value."""
+
+    name: str
+    """The metric's name; a histogram appends `_bucket`, `_sum` or `_count`."""
+    labels: Mapping[str, str]
+    """Value of each label."""
+    value: float
+    """The value."""
+
+
+class MetricFamily(Struct, frozen=True, kw_only=True):
+    """One metric with all its values: `metrics`."""
+
+    name: str
+    """Its name."""
+    kind: MetricKind
+    """Its kind."""
+    help: str
+    """Its meaning."""
+    samples: tuple[MetricSample, ...]
+    """Its values; it may have none."""
+
 
 _Rows = Callable[[MetricFacts], Iterable[tuple[Any, *tuple[object, ...]]]]
 """Things, or values, with their labels. Values of None are left out, because a missing value is not 0."""

@@ -27,10 +27,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.render.metrics import MetricFamily
-from migrator.render.prometheus import CONTENT_TYPE, to_prometheus
 from migrator.report.model import ReportFacts, RunLife
+from migrator.report.prometheus import CONTENT_TYPE, to_prometheus
 from migrator.report.rules import newest_runs
+from migrator.report.rules_metrics import MetricFamily
 from migrator.report.watch import pause_s
 
 MOST_CONNECTIONS = 64

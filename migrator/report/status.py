@@ -26,11 +26,10 @@ from migrator.plan.model import Plan, PlannedTree, ThroughputPoint, fit_cost, su
 from migrator.plan.rules import settled_trees
 from migrator.plan.rules_forecast import choose_growth
 from migrator.purge.model import SecondCopy
-from migrator.render.metrics import MetricFamily
 from migrator.report import model, rules, rules_blockers, rules_incidents
 from migrator.report.rules_blockers import next_steps
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
-from migrator.report.rules_metrics import families
+from migrator.report.rules_metrics import MetricFamily, families
 from migrator.report.rules_milestones import is_copied, milestones, tree_courses
 from migrator.site.config import Site
 from migrator.transfer.delta.model import ChangeKind, Changes

@@ -18,8 +18,7 @@ from migrator.bench.suites import publications, suite
 from migrator.cli.main import main
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode, UsageError
 from migrator.plan.document import read_document, write_document
-from migrator.render.metrics import MetricKind
-from migrator.report.rules_metrics import CATALOGUE
+from migrator.report.rules_metrics import CATALOGUE, MetricKind
 from migrator.site.config import SECTIONS
 from migrator.site.load import load_site
 from tools.json_reference import render_json_reference

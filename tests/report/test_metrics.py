@@ -23,12 +23,11 @@ from migrator.core.states import ChunkKind, ChunkState
 from migrator.core.windows import WindowStanding
 from migrator.render.document import Document
 from migrator.render.html import to_html
-from migrator.render.metrics import MetricFamily, MetricKind
-from migrator.render.prometheus import to_prometheus
 from migrator.render.text import to_json, to_markdown
 from migrator.report import model
+from migrator.report.prometheus import to_prometheus
 from migrator.report.report import read_report
-from migrator.report.rules_metrics import families
+from migrator.report.rules_metrics import MetricFamily, MetricKind, families
 from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from migrator.core.errors import MigratorError
-from migrator.render.metrics import MetricFamily, MetricKind
+from migrator.report.rules_metrics import MetricFamily, MetricKind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
