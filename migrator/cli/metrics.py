@@ -17,7 +17,7 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageErro
 from migrator.notices.model import CALENDAR
 from migrator.render.log import MESSAGES
 from migrator.render.text import to_json
-from migrator.report.kept import REPORT_FILES, KeptReports
+from migrator.report.kept_reports import REPORT_FILES, KeptReports
 from migrator.report.model import ReadPlan, ReportFacts
 from migrator.report.report import read_report
 from migrator.report.rules_metrics import MetricFamily

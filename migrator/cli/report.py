@@ -18,7 +18,7 @@ from migrator.plan.usage import kept_usage
 from migrator.render.document import Document
 from migrator.render.log import MESSAGES
 from migrator.render.text import to_json, to_markdown
-from migrator.report.kept import REPORT_JSON, KeptReports, read_earlier
+from migrator.report.kept_reports import REPORT_JSON, KeptReports, read_earlier
 from migrator.report.model import ReportFacts
 from migrator.report.report import read_report, require_report_hooks, send_report
 from migrator.report.status import forecast_settings

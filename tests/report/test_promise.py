@@ -12,7 +12,7 @@ from migrator.plan.model import ThroughputPoint
 from migrator.plan.schedule.model import Obstacle, ObstacleKind, Schedule, ScheduleOutcome
 from migrator.plan.schedule.rules import scheduled_outcome
 from migrator.report import model, rules_promise
-from migrator.report.kept import KeptReports
+from migrator.report.kept_reports import KeptReports
 from migrator.report.model import EarlierReports, Goal, Milestone, Punctuality, ReportFacts
 from migrator.report.report import read_report
 from tests.support.making import made

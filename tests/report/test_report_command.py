@@ -23,7 +23,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import show
 from migrator.render.document import when
 from migrator.render.text import plain, to_json, to_markdown
-from migrator.report.kept import read_earlier
+from migrator.report.kept_reports import read_earlier
 from migrator.report.model import (
     DEFAULT_SETTINGS,
     EarlierReports,
