@@ -159,7 +159,7 @@ def test_symlinks_above_the_link_are_followed_if_root_owns_them(world: World) ->
     os.lchown(way, 1001, 1001)
     before = world.standing()
     assert links.read_link(ALICE).type is None
-    with pytest.raises(Refused, match="way belongs to uid 1001"):
+    with pytest.raises(Refused, match="1001"):
         links.switch(ALICE, **trees)
     assert world.standing() == before
     os.lchown(way, 0, 0)

@@ -139,7 +139,7 @@ def test_a_top_that_was_changed_is_reported_and_stays(source: Path, tops: Mounte
     top.chmod(0o2777)
     changed = facts(top)
     for act in (tops.freeze, tops.thaw):
-        with pytest.raises(TopChanged, match="its mode is 2777, and was 2751") as caught:
+        with pytest.raises(TopChanged, match=r"2777.*2751") as caught:
             act(ANN, kept)
         assert caught.value.hint
         assert facts(top) == changed

@@ -133,7 +133,6 @@ def test_a_tree_that_becomes_due_meanwhile_is_left_for_later(site: PurgeSite) ->
     ports = replace(site.ports(), locks=Waiting(site.world.directory / "locks", site.clock))
     done = asyncio.run(purge(replace(site.request(confirm=shown.checksum), trees=trees), ports))
     assert [one.outcome for one in done.trees] == [PurgeOutcome.PURGED, PurgeOutcome.LATER]
-    assert "bob became due after this purge had begun" in done.trees[1].words
     assert (site.world.source_path / "home/bob/own").read_text() == "bob's"
 
 
