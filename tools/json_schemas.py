@@ -44,7 +44,8 @@ from migrator.report.model import MigrationStatus, ReportFacts
 from migrator.report.rules_metrics import MetricFamily
 from migrator.report.serve import Listening
 from migrator.site.init import InitResult
-from migrator.transfer.model import GoverningFacts, RunSummary
+from migrator.transfer.model_governor import GoverningFacts
+from migrator.transfer.model_runs import RunSummary
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "docs" / "schemas"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

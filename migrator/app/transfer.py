@@ -43,7 +43,9 @@ from migrator.transfer.engines.rsync import RsyncEngine, ask, carries_acls_by_va
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import Limits, PassLimits, RunRequest, StreamsBy
+from migrator.transfer.model_convergence import PassLimits
+from migrator.transfer.model_governor import Limits, StreamsBy
+from migrator.transfer.model_runs import RunRequest
 from migrator.transfer.ports import BrickRefused, ConnectedHost, CopyEngine, Driving
 from migrator.transfer.routes import HostLane, VolumeGuard
 

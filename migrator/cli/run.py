@@ -20,7 +20,8 @@ from migrator.hosts.site import SiteHosts
 from migrator.report.view_records import run_document
 from migrator.site.model import DRIVERS
 from migrator.transfer.bases import choose_plan
-from migrator.transfer.model import GoverningFacts, Limits, RunRequest, RunStopped, RunSummary
+from migrator.transfer.model_governor import GoverningFacts, Limits
+from migrator.transfer.model_runs import RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 from migrator.transfer.tuning import Tuning
 from migrator.transfer.view import governing_document

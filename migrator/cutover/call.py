@@ -35,7 +35,8 @@ from migrator.plan.model import Batch, Plan
 from migrator.reap.model import ReapRow
 from migrator.transfer.bases import part_of
 from migrator.transfer.context import RunInvocation, TransferPorts
-from migrator.transfer.model import BatchSummary, PassRecord
+from migrator.transfer.model import PassRecord
+from migrator.transfer.model_runs import BatchSummary
 from migrator.transfer.run_hooks import RunHooks
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import RunInvocation, TransferPorts
 from migrator.transfer.delta.delta import DeltaPass, Deltas
 from migrator.transfer.delta.final import final_passes
-from migrator.transfer.model import BatchSummary, FileProblemKind, PassRecord, RunRequest
+from migrator.transfer.model import FileProblemKind, PassRecord
+from migrator.transfer.model_runs import BatchSummary, RunRequest
 from migrator.transfer.records import TransferLedger
 from migrator.transfer.run_hooks import RunHooks, RunStep
 

@@ -11,7 +11,7 @@ from migrator.core.windows import ALWAYS, OpenTimes
 from migrator.cutover.model import CutoverRecord
 from migrator.cutover.rules_freezes import FreezePart
 from migrator.cutover.rules_speed import SpeedUp
-from migrator.transfer.model import RunRequest
+from migrator.transfer.model_runs import RunRequest
 
 
 class CutoverRequest(Struct, frozen=True, kw_only=True):

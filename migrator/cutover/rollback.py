@@ -31,7 +31,8 @@ from migrator.plan.model import Plan
 from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.model import ChangeKind
 from migrator.transfer.delta.trash import expire_trash
-from migrator.transfer.model import PassRecord, RunRequest
+from migrator.transfer.model import PassRecord
+from migrator.transfer.model_runs import RunRequest
 from migrator.transfer.passes import probed_capabilities
 from migrator.transfer.records import TransferLedger
 from migrator.transfer.recovery import recover

@@ -26,7 +26,9 @@ from migrator.ledger.model import Holder, RunRecord
 from migrator.plan.model import Plan, ThroughputPoint, UsageDifference, UsageRanking
 from migrator.purge.model import SecondCopy
 from migrator.transfer.delta.model import ChangeKind, ChangeTally
-from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts, PassRecord, SizeClass, StreamSum
+from migrator.transfer.model import FileProblem, PassRecord, SizeClass, StreamSum
+from migrator.transfer.model_convergence import ConvergenceRecord
+from migrator.transfer.model_governor import GoverningFacts
 
 # --- Forecast of the copying
 

@@ -9,22 +9,22 @@ from migrator.core.units import format_count, format_duration, format_size, perc
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, figure, format_verified_share, paragraph, paths, percent, text, when
 from migrator.report.model import BatchStatus, PassStatus, TreeState, TreeStatus
-from migrator.transfer import model as transfer
 from migrator.transfer.delta.model import ChangeKind
+from migrator.transfer.model_convergence import ConvergenceOutcome, ConvergenceRecord, Prediction
 
 # Convergence of every batch: the changes, and the expected duration of a freeze.
 
 
 OUTCOMES = {
-    transfer.ConvergenceOutcome.GO_ON: "continues",
-    transfer.ConvergenceOutcome.CONVERGED: "converged",
-    transfer.ConvergenceOutcome.NO_LONGER_SHRINKS: "no longer shrinks",
-    transfer.ConvergenceOutcome.LIMIT_OF_PASSES: "limit of passes reached",
-    transfer.ConvergenceOutcome.NOTHING_CHANGED: "nothing changed",
+    ConvergenceOutcome.GO_ON: "continues",
+    ConvergenceOutcome.CONVERGED: "converged",
+    ConvergenceOutcome.NO_LONGER_SHRINKS: "no longer shrinks",
+    ConvergenceOutcome.LIMIT_OF_PASSES: "limit of passes reached",
+    ConvergenceOutcome.NOTHING_CHANGED: "nothing changed",
 }
 
 
-def _of_record(shown: Callable[[transfer.ConvergenceRecord], str]) -> Callable[[BatchStatus], str]:
+def _of_record(shown: Callable[[ConvergenceRecord], str]) -> Callable[[BatchStatus], str]:
     return lambda batch: NONE if batch.convergence is None else shown(batch.convergence)
 
 
@@ -58,7 +58,7 @@ def _deltas_made(batch: BatchStatus) -> int:
     return sum(one.kind is PassKind.DELTA and one.state is PassState.DONE for one in batch.passes)
 
 
-def _most(found: transfer.Prediction) -> str:
+def _most(found: Prediction) -> str:
     """The tree with the most changed bytes, and its share."""
     if not found.trees:
         return NONE

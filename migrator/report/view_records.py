@@ -9,7 +9,7 @@ from migrator.core.units import format_count, format_duration, format_rate, form
 from migrator.render import document as doc
 from migrator.report.rules_blockers import after_differences
 from migrator.report.view_status import BAD_FILE, scan_blocks
-from migrator.transfer.model import BatchSummary, RunSummary, TreeWork
+from migrator.transfer.model_runs import BatchSummary, RunSummary, TreeWork
 from migrator.transfer.rules import AFTERWARDS
 from migrator.transfer.view import delta_blocks, describe_follow_up
 

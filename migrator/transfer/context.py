@@ -27,7 +27,8 @@ from migrator.plan.model import Batch
 from migrator.transfer.confirmations import Confirmations
 from migrator.transfer.executors import Executor
 from migrator.transfer.governor import Governing, Governor
-from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason, StreamCounters
+from migrator.transfer.model import ChunkRecord, StopReason, StreamCounters
+from migrator.transfer.model_runs import RunRequest, Stopped
 from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
 from migrator.transfer.storage_watch import StorageWatch

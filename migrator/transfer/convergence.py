@@ -8,10 +8,10 @@ from migrator.core import states
 from migrator.fs.model import DigestPolicy
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import choose_cost
-from migrator.transfer import model as transfer
 from migrator.transfer.bases import covers
 from migrator.transfer.delta.model import SENT
 from migrator.transfer.model import PassRecord
+from migrator.transfer.model_convergence import ConvergenceRecord, Decision, FinishedPass, FreezeCheck, PassLimits
 from migrator.transfer.rules_convergence import check_cost, decide
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ def judge_passes(
     trees: Collection[bytes],
     at_s: float,
     streams: int,
-    check: transfer.FreezeCheck,
-    limits: transfer.PassLimits,
+    check: FreezeCheck,
+    limits: PassLimits,
     made: int,
     moves_of: MovesOf,
-) -> transfer.Decision:
+) -> Decision:
     """Decide whether to make another delta pass over these trees, after the last one was closed. The prediction is
     recorded with that pass. Passes over only some of the trees, such as final ones, do not count.
 
@@ -55,7 +55,7 @@ def judge_passes(
     )
     if decision.prediction is not None:
         ledger.predictions.record(
-            transfer.ConvergenceRecord(
+            ConvergenceRecord(
                 pass_id=records[-1][0].id,
                 at_s=at_s,
                 batch=batch,
@@ -67,7 +67,7 @@ def judge_passes(
     return decision
 
 
-def facts_of_passes(ledger: "TransferLedger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.FinishedPass]:
+def facts_of_passes(ledger: "TransferLedger", plan: str, batch: int, moves_of: MovesOf) -> list[FinishedPass]:
     """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
     return [_facts(ledger, one, scan, moves_of) for one, scan in _done(ledger, plan, batch)]
 
@@ -79,15 +79,13 @@ def _done(ledger: "TransferLedger", plan: str, batch: int) -> list[tuple[PassRec
     return [(one, scans[one.catalog]) for one in records if one.state is states.PassState.DONE and one.catalog in scans]
 
 
-def _facts(
-    ledger: "TransferLedger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf
-) -> transfer.FinishedPass:
+def _facts(ledger: "TransferLedger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf) -> FinishedPass:
     changes = ledger.passes.changes(record.id)
     totals = ledger.passes.totals(record.id)
     renames, gone = moves_of(record)
     finished_at_s = record.started_at_s if record.finished_at_s is None else record.finished_at_s
     scanned_s = (scan.finished_at_s or scan.started_at_s) - scan.started_at_s
-    return transfer.FinishedPass(
+    return FinishedPass(
         kind=record.kind,
         number=record.number,
         scanned_at_s=scan.started_at_s,
@@ -104,7 +102,7 @@ def _facts(
 
 def check_of_trees(
     ledger: "TransferLedger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
-) -> transfer.FreezeCheck:
+) -> FreezeCheck:
     """The cost of verifying some trees of a batch in the freeze, if earlier proofs are reused. `policy`: which content
     to compare; None: as the newest verification did, or all of it. Blocking.
     """
@@ -128,7 +126,7 @@ def check_of_trees(
             else usage.size_bytes
         )
     fixed_s, s_per_path, s_per_byte = check_cost(records)
-    return transfer.FreezeCheck(
+    return FreezeCheck(
         s_per_file=s_per_path,
         s_per_byte=s_per_byte * share,
         files=files,

@@ -22,21 +22,13 @@ from migrator.transfer.attempt import Attempt
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.judging import Result, look_up_all
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import (
-    AttemptRecord,
-    AttemptVerdict,
-    ChunkRecord,
-    FileProblem,
-    FileProblemKind,
-    StopReason,
-    choose_engine,
-)
+from migrator.transfer.model import AttemptRecord, AttemptVerdict, ChunkRecord, FileProblem, FileProblemKind, StopReason
 from migrator.transfer.pool import run_pool
 from migrator.transfer.ports import BrickRefused, ConnectedHost, CopyEngine
 from migrator.transfer.queue import WorkQueue
 from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.routes import HostLane, Routes
-from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
+from migrator.transfer.rules import LONGEST_S, choose_engine, delay_s, expected_s
 from migrator.transfer.settlement import Settlement, attempts_before
 from migrator.transfer.stream import Unended
 

@@ -23,6 +23,7 @@ from migrator.core.windows import LocalTime, Window, opening, opens_at
 from migrator.plan.model import TransferCost
 from migrator.transfer import model as transfer
 from migrator.transfer import rules_governor as rules
+from migrator.transfer.model_governor import Bound, Controls, Gate, GovernorRecord, HostLoad, Limits, StreamsBy
 
 if TYPE_CHECKING:
     from migrator.transfer.records import TransferLedger
@@ -37,7 +38,7 @@ COST_EVERY_S = 300.0
 _HALF = 0.5
 _BYTES_OF_A_FILE = 1_000_000
 """The assumed cost of a file, in bytes, before the first measurement."""
-_FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
+_FELT = frozenset({Bound.LATENCY, Bound.LOAD})
 
 
 class Governing(Struct, frozen=True, kw_only=True):
@@ -45,11 +46,11 @@ class Governing(Struct, frozen=True, kw_only=True):
 
     ledger: "TransferLedger"
     load_of: Callable[[str], Awaitable[float | None]]
-    limits: transfer.Limits
+    limits: Limits
     windows: Sequence[Window]
     local_time: LocalTime
     in_words: Callable[[float], str]
-    by: transfer.StreamsBy = transfer.StreamsBy.MEASURED
+    by: StreamsBy = StreamsBy.MEASURED
     settle_s: float = 60.0
 
 
@@ -84,12 +85,12 @@ class Governor:
     frozen: bool
     ledger: "TransferLedger" = field(init=False)
     state: rules.GovernorState = field(init=False)
-    decision: transfer.GovernorRecord = field(init=False)
+    decision: GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
     _first_cost: TransferCost | None = field(init=False)
     _settings: rules.Settings = field(init=False)
-    _controls: transfer.Controls = field(init=False)
-    _kept: transfer.GovernorRecord | None = None
+    _controls: Controls = field(init=False)
+    _kept: GovernorRecord | None = None
     _grants: dict[int, Grant] = field(default_factory=dict)
     _limited: bool = False
     _watchers: list[Callable[[], None]] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Governor:
         self._controls = self.ledger.controls.now()
         self._settings = self._settings_now()
         # Without a run nothing records throughput, so there is nothing to measure.
-        by = transfer.StreamsBy.FIXED if self.run_id is None else self.governing.by
+        by = StreamsBy.FIXED if self.run_id is None else self.governing.by
         self.state = rules.first_state(self._settings, by)
         self._probed = self.ledger.probes.last()
         self.chunk_cost = self._first_cost = self.ledger.samples.measured_cost()
@@ -218,7 +219,7 @@ class Governor:
 
     async def until_open(self) -> None:
         """Wait until chunks may start."""
-        while self.decision.gate is not transfer.Gate.OPEN:
+        while self.decision.gate is not Gate.OPEN:
             await self.clock.sleep(LOOK_EVERY_S)
 
     def _at_work(self) -> dict[str, int]:
@@ -286,14 +287,14 @@ class Governor:
         self._decide()
         if self.run_id is not None:
             at_s = self.clock.now_s()
-            kept = [transfer.HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
+            kept = [HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
             self.ledger.later(partial(self.ledger.governor.keep_loads, kept))
 
     def _decide(self) -> None:
         """Decide; record and report a changed decision, and wake the waiting workers."""
         now_s = self.clock.now_s()
         decided = rules.decide(self.state, self._settings, self._controls)
-        outside = decided.gate is transfer.Gate.OUTSIDE_WINDOWS
+        outside = decided.gate is Gate.OUTSIDE_WINDOWS
         until_s = opens_at(self.governing.windows, now_s, self.governing.local_time) if outside else None
         self.decision = replace(decided, at_s=now_s, run_id=self.run_id or 0, until_s=until_s)
         before = self._kept
@@ -306,14 +307,14 @@ class Governor:
         for call in tuple(self._watchers):
             call()
 
-    def _report_change(self, before: transfer.GovernorRecord | None, now: transfer.GovernorRecord) -> None:
-        if now.gate is not transfer.Gate.OPEN:
+    def _report_change(self, before: GovernorRecord | None, now: GovernorRecord) -> None:
+        if now.gate is not Gate.OPEN:
             if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
                 until = "a window begins" if now.until_s is None else self.governing.in_words(now.until_s)
-                until = "it is resumed" if now.gate is transfer.Gate.PAUSED else until
-                severity = Severity.WARNING if now.gate is transfer.Gate.PAUSED else Severity.INFO
+                until = "it is resumed" if now.gate is Gate.PAUSED else until
+                severity = Severity.WARNING if now.gate is Gate.PAUSED else Severity.INFO
                 self.report(severity, f"no chunk starts until {until}: {now.reason}")
-        elif before is not None and before.gate is not transfer.Gate.OPEN:
+        elif before is not None and before.gate is not Gate.OPEN:
             self.report(Severity.INFO, f"chunks start again: up to {now.streams} streams")
         elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
             severity = Severity.WARNING if now.bound in _FELT else Severity.INFO

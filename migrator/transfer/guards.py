@@ -20,7 +20,7 @@ from migrator.plan.rules import moved_unknown
 from migrator.plan.rules_needs import owner_needs
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
 from migrator.transfer.context import TransferPorts
-from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
+from migrator.transfer.model_runs import GuardFinding, RunRequest, TreeWork
 
 TARGET_ROOM = "target room"
 TARGET_QUOTAS = "target quotas"

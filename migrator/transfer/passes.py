@@ -26,6 +26,7 @@ from migrator.transfer.context import PassUnderWay, RunInvocation, TransferPorts
 from migrator.transfer.copier import copy_chunks
 from migrator.transfer.judging import look_up
 from migrator.transfer.model import PassRecord
+from migrator.transfer.model_runs import BatchSummary, GuardFinding, TreeWork
 from migrator.transfer.remaining import remaining
 from migrator.transfer.routes import Routes
 from migrator.transfer.rules import stop_reason
@@ -35,7 +36,7 @@ from migrator.transfer.storage_watch import StorageWatch
 class Ready(Struct, frozen=True, kw_only=True):
     """The findings of a pass before it starts, when all guards have passed."""
 
-    findings: tuple[transfer.GuardFinding, ...]
+    findings: tuple[GuardFinding, ...]
     health: SourceHealth
     since_s: float
     capabilities: TargetCapabilities
@@ -63,7 +64,7 @@ class PassRun:
         """Record an event about the batch."""
         self.invocation.report(kind, severity, f"batch {self.batch.number}", message)
 
-    async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
+    async def ready(self, need: Need, left: Sequence[TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
         world, request, since_s = self.world, self.invocation.request, self.world.clock.now_s()
         findings, health, warnings = await guards.find_problems(
@@ -109,7 +110,7 @@ class PassRun:
         title: str,
         before: Callable[[PassUnderWay], Awaitable[None]],
         advance: Callable[[], None] = lambda: None,
-    ) -> transfer.BatchSummary:
+    ) -> BatchSummary:
         """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks. `advance` sets
         the next state of the batch when the pass is done.
         """
@@ -140,7 +141,7 @@ class PassRun:
                 advance()
         tally, passes = under_way.tally, world.ledger.passes
         record = passes.read(record.id)
-        return transfer.BatchSummary(
+        return BatchSummary(
             batch=self.batch.number,
             chunks=tally.chunks,
             files=tally.files,

@@ -7,24 +7,24 @@ from migrator.hooks.rules import describe_problems, in_order, shown, would_be_ca
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
-from migrator.transfer import model as transfer
 from migrator.transfer.context import TransferPorts
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.guards import find_problems
+from migrator.transfer.model_runs import BatchSummary, GuardFinding, RunRequest
 from migrator.transfer.remaining import Remaining, remaining
 from migrator.transfer.run_hooks import RunStep
 
 
 async def preview_batch(
     world: TransferPorts,
-    request: transfer.RunRequest,
+    request: RunRequest,
     plan: Plan,
     site: SiteRecord,
     chosen: bases.Chosen,
     *,
     hooks: Hooks,
     deltas: Deltas | None,
-) -> transfer.BatchSummary:
+) -> BatchSummary:
     """The decisions of a run over one batch without any change of target, ledger, lock or run directory.
 
     Delta passes that would follow are not examined, except an unfinished one: they would need a scan first.
@@ -32,7 +32,7 @@ async def preview_batch(
     at_most = deltas.limits.max_delta_passes if deltas else 0
     batch, left_alone = chosen.batch, tuple(sorted(chosen.left_alone))
     if not batch.trees and left_alone:
-        return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+        return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
     begun = bases.unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
     if begun is not None:
         left = remaining(world, plan, batch, begun)
@@ -45,10 +45,10 @@ async def preview_batch(
         world, request, site, plan, batch, need=left.need, left=() if begun else left.trees
     )
     if refusal := bases.refusal_of(world.ledger, plan, chosen, recopy=request.recopy):
-        findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(refusal.message,)))
+        findings = (*findings, GuardFinding(guard="seed pass", problems=(refusal.message,)))
     finished = left.record is not None and not left.chunks and not at_most and not request.recopy
     to_call, hook_finding = await _preview_hooks(world, hooks, plan, batch, idle=finished)
-    return transfer.BatchSummary(
+    return BatchSummary(
         batch=batch.number,
         chunks=left.chunks,
         files=sum(work.files for work in left.trees),
@@ -65,10 +65,10 @@ async def preview_batch(
 
 async def _preview_hooks(
     world: TransferPorts, hooks: Hooks, plan: Plan, batch: Batch, *, idle: bool
-) -> tuple[tuple[str, ...], transfer.GuardFinding]:
+) -> tuple[tuple[str, ...], GuardFinding]:
     """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
     found = await find_hooks(hooks, world.blocking)
-    finding = transfer.GuardFinding(guard="hooks", problems=describe_problems(found))
+    finding = GuardFinding(guard="hooks", problems=describe_problems(found))
     if not idle:
         return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
     owed: list[str] = []

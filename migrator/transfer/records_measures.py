@@ -9,9 +9,9 @@ from migrator.core.states import AttemptState, ChunkKind
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
 from migrator.plan.model import CostSums, ThroughputPoint, TransferCost, fit_cost
-from migrator.transfer import model as transfer
 from migrator.transfer import tables
-from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample
+from migrator.transfer.model import Sample
+from migrator.transfer.model_governor import Controls, GovernorRecord, Hold, HostLoad, Limits, Tuned
 
 # Throughput, and the measured cost of transfers.
 
@@ -184,10 +184,8 @@ class ControlRecords(Records):
             hold, tuned = _newest(connection, _HOLD), _newest(connection, _TUNE)
         limits = _limits(tuned)
         return Controls(
-            hold=record_of(hold, transfer.Hold, since_s=hold.at_s) if hold is not None and hold.paused else None,
-            tuned=None
-            if tuned is None or limits.nothing
-            else transfer.Tuned(limits=limits, since_s=tuned.at_s, by=tuned.by),
+            hold=record_of(hold, Hold, since_s=hold.at_s) if hold is not None and hold.paused else None,
+            tuned=None if tuned is None or limits.nothing else Tuned(limits=limits, since_s=tuned.at_s, by=tuned.by),
         )
 
     def hold(self, *, by: str, reason: str, at_s: float) -> None:

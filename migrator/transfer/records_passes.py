@@ -16,7 +16,8 @@ from migrator.plan.model import Chunk
 from migrator.plan.tables import BatchTreeRow
 from migrator.transfer import tables
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived, PassRecord, Prediction
+from migrator.transfer.model import ListedChunk, NotArrived, PassRecord
+from migrator.transfer.model_convergence import ConvergenceRecord, Prediction
 from migrator.transfer.records_chunks import content_sum, insert_chunks
 
 # Passes, and the changes before each.

@@ -12,6 +12,7 @@ from migrator.transfer import guards
 from migrator.transfer import model as transfer
 from migrator.transfer.context import TransferPorts
 from migrator.transfer.model import PassRecord
+from migrator.transfer.model_runs import GuardFinding, TreeWork
 
 EVERY = 2**31 - 1
 """A limit that no number of chunks reaches."""
@@ -23,7 +24,7 @@ class Remaining(Struct, frozen=True, kw_only=True):
     """Chunks still to copy, by tree, and the room that they need on the target."""
 
     record: PassRecord | None
-    trees: tuple[transfer.TreeWork, ...] = ()
+    trees: tuple[TreeWork, ...] = ()
     chunks_by_kind: Mapping[states.ChunkKind, int] = {}
     need: Need = Need()
 
@@ -59,7 +60,7 @@ def remaining(
     return Remaining(
         record=record,
         trees=tuple(
-            transfer.TreeWork(tree=tree, chunks=chunks, files=files, size_bytes=size_bytes)
+            TreeWork(tree=tree, chunks=chunks, files=files, size_bytes=size_bytes)
             for tree, (chunks, files, size_bytes) in trees.items()
             if chunks
         ),
@@ -71,7 +72,7 @@ def remaining(
 
 def _of_list(world: TransferPorts, batch: Batch) -> Iterable[Chunk]:
     # This check comes before any use of the list: a replaced file may be no list at all.
-    guards.refuse(batch, (transfer.GuardFinding(guard="chunk lists", problems=guards.list_problems(world, batch)),))
+    guards.refuse(batch, (GuardFinding(guard="chunk lists", problems=guards.list_problems(world, batch)),))
     return world.chunk_lists.chunks(batch.chunk_list)
 
 

@@ -3,10 +3,13 @@
 import errno
 from collections.abc import Mapping
 
+from migrator.core.states import ChunkKind
 from migrator.core.units import several
 from migrator.gluster.model import SPLIT_BRAIN
 from migrator.plan.model import TransferCost
-from migrator.transfer.model import FileProblem, Stopped, StopReason
+from migrator.site.model import DIRECT, RSYNC, needs_rsync
+from migrator.transfer.model import FileProblem, StopReason
+from migrator.transfer.model_runs import Stopped
 
 TRIES = 3
 """Tries of a chunk."""
@@ -102,6 +105,23 @@ def explain(reason: StopReason, detail: str, unended: tuple[str, ...] = ()) -> S
             "again before they are gone"
         )
     return Stopped(reason=reason, message=message, cause=cause, hint=hint, unended=unended)
+
+
+# The choice of the engine for a chunk.
+
+
+def choose_engine(requested: str, kind: ChunkKind, *, from_brick: bool, beyond_rsync: bool) -> str | None:
+    """The engine for a chunk. None: no stream, because another chunk copies the content. (rsync copies no ranges: it
+    copies such a file whole.)
+
+    `direct` always reads a brick: the others do not handle link-to files, nor the times that the volume shows. It also
+    copies the chunks that are `beyond_rsync`: rsync failed at them, or they have paths that are too long for it.
+    """
+    if from_brick or not needs_rsync(requested):
+        return DIRECT
+    if kind is ChunkKind.RANGES:
+        return None
+    return DIRECT if beyond_rsync or kind is ChunkKind.LINKS else RSYNC
 
 
 # The expected duration of a chunk. A running chunk does not follow changed limits, so none may run for long.

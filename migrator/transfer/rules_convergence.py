@@ -10,8 +10,16 @@ from migrator.core.states import PassKind
 from migrator.core.units import HOUR_S, format_count, format_duration, format_size, several
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, TransferCost
 from migrator.plan.rules_forecast import copy_s
-from migrator.transfer import model as transfer
 from migrator.transfer.delta.model import SENT, ChangeKind, TreeChanges
+from migrator.transfer.model_convergence import (
+    ConvergenceOutcome,
+    Decision,
+    FinishedPass,
+    FreezeCheck,
+    PassLimits,
+    Prediction,
+    TreeChurn,
+)
 
 # The duration of the next delta pass and of the freeze.
 #
@@ -57,13 +65,13 @@ _SHORTEST_S = 1.0
 
 
 def predict(
-    passes: Sequence[transfer.FinishedPass],
+    passes: Sequence[FinishedPass],
     *,
     at_s: float,
     cost: TransferCost,
-    check: transfer.FreezeCheck,
+    check: FreezeCheck,
     tree: bytes | None = None,
-) -> transfer.Prediction | None:
+) -> Prediction | None:
     """The next pass and the freeze, if either began at `at_s`; None before the first delta pass.
 
     With `tree`, the freeze of this tree alone: passes over it count, and only its changes are expected again. Scans,
@@ -100,11 +108,11 @@ def predict(
     sent_files, sent_bytes = files_per_s * window_s + unsettled_files, bytes_per_s * window_s + unsettled_bytes
     next_pass_s = scan_s + fixed_s + factor * copy_s(sent_files + moves * window_s, sent_bytes, cost)
     by_tree = [
-        transfer.TreeChurn(tree=path, files_per_h=files * HOUR_S, bytes_per_h=size_bytes * HOUR_S)
+        TreeChurn(tree=path, files_per_h=files * HOUR_S, bytes_per_h=size_bytes * HOUR_S)
         for path, (files, size_bytes) in churn.items()
         if files > 0
     ]
-    return transfer.Prediction(
+    return Prediction(
         next_pass_s=next_pass_s,
         freeze_s=MARGIN * next_pass_s + _check_s(check, sent_files, sent_bytes),
         least_freeze_s=MARGIN * (scan_s + fixed_s) + _check_s(check, 0.0, 0.0),
@@ -115,13 +123,13 @@ def predict(
 
 
 def predict_after_pass(
-    passes: Sequence[transfer.FinishedPass],
+    passes: Sequence[FinishedPass],
     *,
     at_s: float,
     cost: TransferCost,
-    check: transfer.FreezeCheck,
+    check: FreezeCheck,
     tree: bytes | None = None,
-) -> transfer.Prediction | None:
+) -> Prediction | None:
     """The prediction for a freeze that begins right after a pass which begins at `at_s`; as `predict` otherwise."""
     found = predict(passes, at_s=at_s, cost=cost, check=check, tree=tree)
     if found is None:
@@ -142,7 +150,7 @@ def load_factor(scans_s: Sequence[float], now_s: float) -> float:
     return max((now_s + _SCAN_NOISE_S) / (median(scans_s[-LAST_PASSES:]) + _SCAN_NOISE_S), 1.0)
 
 
-def _last_pairs(passes: Sequence[transfer.FinishedPass]) -> list[tuple[transfer.FinishedPass, transfer.FinishedPass]]:
+def _last_pairs(passes: Sequence[FinishedPass]) -> list[tuple[FinishedPass, FinishedPass]]:
     """The last passes that were made from a comparison, each with its predecessor; the newest first."""
     pairs = [(earlier, later) for earlier, later in pairwise(passes) if later.kind is not PassKind.SEED]
     return pairs[: -LAST_PASSES - 1 : -1]
@@ -165,7 +173,7 @@ def _changed(tree: TreeChanges, kinds: Collection[ChangeKind]) -> tuple[int, int
 
 
 def _rest_of_a_pass(
-    deltas: Sequence[transfer.FinishedPass], weights: Sequence[float], cost: TransferCost
+    deltas: Sequence[FinishedPass], weights: Sequence[float], cost: TransferCost
 ) -> tuple[float, float]:
     """The duration of passes without their scans: `fixed` seconds, and `factor` times the predicted cost of copying.
 
@@ -187,7 +195,7 @@ def _median(values: Sequence[float], weights: Sequence[float]) -> float:
     return next(value for (value, _), weight in zip(ordered, reached, strict=True) if weight >= 0.5)
 
 
-def _check_s(check: transfer.FreezeCheck, files: float, size_bytes: float) -> float:
+def _check_s(check: FreezeCheck, files: float, size_bytes: float) -> float:
     return check.fixed_s + (check.files + files) * check.s_per_file + (check.size_bytes + size_bytes) * check.s_per_byte
 
 
@@ -207,16 +215,16 @@ ENOUGH_DELTAS = 2
 
 
 def decide(
-    passes: Sequence[transfer.FinishedPass],
+    passes: Sequence[FinishedPass],
     *,
     batch: int,
     at_s: float,
     cost: TransferCost,
-    check: transfer.FreezeCheck,
-    limits: transfer.PassLimits,
+    check: FreezeCheck,
+    limits: PassLimits,
     made: int,
     earlier_freeze_s: float | None,
-) -> transfer.Decision:
+) -> Decision:
     """Decide whether to make another delta pass of a batch, with the sentence about it.
 
     `passes` are all that have ended, the seed pass first, in order of time. `at_s` is now. `made` counts the delta
@@ -237,31 +245,31 @@ def decide(
             f"(at most {format_duration(limits.max_freeze_s)} wanted)",
         ]
     sentence = f"{'; '.join(parts)}: {_describe_outcome(outcome, prediction, limits)}"
-    return transfer.Decision(outcome=outcome, prediction=prediction, sentence=sentence)
+    return Decision(outcome=outcome, prediction=prediction, sentence=sentence)
 
 
 def _outcome(
-    passes: Sequence[transfer.FinishedPass],
-    prediction: transfer.Prediction | None,
+    passes: Sequence[FinishedPass],
+    prediction: Prediction | None,
     at_limit: bool,
     max_freeze_s: float,
     earlier_freeze_s: float | None,
-) -> transfer.ConvergenceOutcome:
+) -> ConvergenceOutcome:
     if prediction is not None:
         if passes[-1].kind is not PassKind.SEED and passes[-1].nothing_changed:
-            return transfer.ConvergenceOutcome.NOTHING_CHANGED
+            return ConvergenceOutcome.NOTHING_CHANGED
         if prediction.freeze_s <= max_freeze_s:
-            return transfer.ConvergenceOutcome.CONVERGED
+            return ConvergenceOutcome.CONVERGED
     if at_limit:
-        return transfer.ConvergenceOutcome.LIMIT_OF_PASSES
+        return ConvergenceOutcome.LIMIT_OF_PASSES
     deltas = sum(one.kind is PassKind.DELTA for one in passes)
     if prediction is None or earlier_freeze_s is None or deltas < ENOUGH_DELTAS:
-        return transfer.ConvergenceOutcome.GO_ON
+        return ConvergenceOutcome.GO_ON
     shrinks = prediction.freeze_s < (1.0 - SHRINKS_BY) * earlier_freeze_s
-    return transfer.ConvergenceOutcome.GO_ON if shrinks else transfer.ConvergenceOutcome.NO_LONGER_SHRINKS
+    return ConvergenceOutcome.GO_ON if shrinks else ConvergenceOutcome.NO_LONGER_SHRINKS
 
 
-def _moved(last: transfer.FinishedPass) -> str:
+def _moved(last: FinishedPass) -> str:
     parts = [several(last.sent_files, "file"), format_size(last.sent_bytes)]
     if last.renames:
         parts.append(f"{format_count(last.renames)} renamed")
@@ -275,23 +283,21 @@ def describe_churn(files_per_h: float) -> str:
     return "less than 1 file/h" if 0 < files_per_h < 1 else f"{several(round(files_per_h), 'file')}/h"
 
 
-def _describe_outcome(
-    outcome: transfer.ConvergenceOutcome, prediction: transfer.Prediction | None, limits: transfer.PassLimits
-) -> str:
+def _describe_outcome(outcome: ConvergenceOutcome, prediction: Prediction | None, limits: PassLimits) -> str:
     least = ""
     if prediction is not None and prediction.least_freeze_s > limits.max_freeze_s:
         took = format_duration(prediction.least_freeze_s)
         least = f", for a scan and a verification without any change take about {took}"
     match outcome:
-        case transfer.ConvergenceOutcome.GO_ON:
+        case ConvergenceOutcome.GO_ON:
             return "another delta pass follows" if prediction is not None else "the first delta pass follows"
-        case transfer.ConvergenceOutcome.CONVERGED:
+        case ConvergenceOutcome.CONVERGED:
             return "converged"
-        case transfer.ConvergenceOutcome.NO_LONGER_SHRINKS:
+        case ConvergenceOutcome.NO_LONGER_SHRINKS:
             return f"it no longer shrinks{least}"
-        case transfer.ConvergenceOutcome.NOTHING_CHANGED:
+        case ConvergenceOutcome.NOTHING_CHANGED:
             return f"nothing changed any more{least}"
-        case transfer.ConvergenceOutcome.LIMIT_OF_PASSES:
+        case ConvergenceOutcome.LIMIT_OF_PASSES:
             if limits.max_delta_passes == 0:
                 return "no delta pass is wanted"
             return f"the limit of {several(limits.max_delta_passes, 'delta pass', 'delta passes')} is reached"

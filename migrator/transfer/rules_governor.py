@@ -12,7 +12,7 @@ from migrator.core.blocker import Blocker
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSide
 from migrator.core.units import MIB, several
 from migrator.core.windows import Opening
-from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
+from migrator.transfer.model_governor import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
 
 # Brakes: fewer streams when users or a host are affected, more again when they are not.
 #

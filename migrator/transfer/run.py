@@ -20,7 +20,6 @@ from migrator.ledger.model import SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
-from migrator.transfer import model as transfer
 from migrator.transfer.capacity import capacity_watch
 from migrator.transfer.context import LOG, RunInvocation, TransferPorts
 from migrator.transfer.convergence import check_of_trees, judge_passes
@@ -29,6 +28,16 @@ from migrator.transfer.delta.trash import expire_trash
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import read_plan
 from migrator.transfer.model import PassRecord
+from migrator.transfer.model_convergence import Decision
+from migrator.transfer.model_runs import (
+    BatchSummary,
+    DeltaSummary,
+    Refusal,
+    RunRequest,
+    RunStopped,
+    RunSummary,
+    TreeApart,
+)
 from migrator.transfer.preview import preview_batch
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_hooks import RUN_STEPS, RunHooks, RunStep
@@ -38,14 +47,14 @@ VERB = "run"
 
 
 async def run_batches(
-    request: transfer.RunRequest,
+    request: RunRequest,
     world: TransferPorts,
     *,
     files: RunFiles,
     hooks: Hooks,
     deltas: Deltas | None = None,
     probes: ProbePorts | None = None,
-) -> transfer.RunSummary:
+) -> RunSummary:
     """Copy batches one after the other, each from its present state. The same call resumes after any crash.
 
     Without `deltas` there are only seed passes; `probes` None: no probes run. Cancelling the task ends every stream, then
@@ -67,7 +76,7 @@ async def run_batches(
             await preview_batch(world, request, plan, site, choose(batch), hooks=hooks, deltas=deltas)
             for batch in numbered
         ]
-        return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
+        return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
     purpose = f"run of {which} of plan {plan.name}"
     for batch in numbered:
         choose(batch)
@@ -110,14 +119,12 @@ async def _copy(
     batches: Sequence[Batch],
     choose: Callable[[Batch], bases.Chosen],
     deltas: Deltas | None,
-) -> transfer.RunSummary:
+) -> RunSummary:
     """Copy the batches one after the other. If there are several, a refused one does not stop the others."""
     invocation, plan = hooks.invocation, hooks.plan
     world = invocation.world
-    done: list[transfer.BatchSummary] = []
-    whole = transfer.RunSummary(
-        run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=()
-    )
+    done: list[BatchSummary] = []
+    whole = RunSummary(run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=())
     for batch in batches:
         purpose = f"run of batch {batch.number} of plan {plan.name}"
         try:
@@ -135,24 +142,24 @@ async def _copy(
         done.append(summary)
         whole = replace(whole, batches=tuple(done))
         if summary.stopped is not None:
-            raise transfer.RunStopped(summary.stopped, whole)
+            raise RunStopped(summary.stopped, whole)
     return whole
 
 
-def _refused(invocation: RunInvocation, chosen: bases.Chosen, refused: MigratorError) -> transfer.BatchSummary:
+def _refused(invocation: RunInvocation, chosen: bases.Chosen, refused: MigratorError) -> BatchSummary:
     """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"
     invocation.report(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
     LOG.error("%s", refused.message, extra={"hint": refused.hint})
-    return transfer.BatchSummary(
+    return BatchSummary(
         batch=number,
         left_alone=tuple(sorted(chosen.left_alone)),
-        refusal=transfer.Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
+        refusal=Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
     )
 
 
-def describe_run(run: transfer.RunSummary) -> tuple[str, Severity]:
+def describe_run(run: RunSummary) -> tuple[str, Severity]:
     """The outcome of a run for display, in one sentence, with its severity."""
     skipped = [str(batch.batch) for batch in run.batches if batch.skipped]
     refused = [str(batch.batch) for batch in run.batches if batch.refusal]
@@ -185,7 +192,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
     chosen: bases.Chosen
     deltas: Deltas | None
 
-    async def run(self) -> transfer.BatchSummary:
+    async def run(self) -> BatchSummary:
         """Run all passes, with the hooks of the batch around them. A stop on the way is in the summary.
         Raises Refused.
         """
@@ -194,7 +201,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         if left_alone:
             invocation.report(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", self.chosen.words)
         if not batch.trees and left_alone:
-            return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+            return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
         recopy, deltas = invocation.request.recopy, self.deltas
         bases.require_part(self._world.ledger, self.hooks.plan, self.chosen, deltas=deltas is not None, recopy=recopy)
         follows = deltas is not None and deltas.limits.max_delta_passes > 0
@@ -205,7 +212,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
             await self.hooks.catch_up(RunStep(batch=batch), summary)
         return replace(summary, left_alone=left_alone)
 
-    async def _passes(self) -> transfer.BatchSummary:
+    async def _passes(self) -> BatchSummary:
         summary = await self._seed()
         deltas = self.deltas
         if deltas is None or summary.stopped is not None or summary.skipped:
@@ -216,7 +223,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
                 break
         return summary
 
-    async def _seed(self) -> transfer.BatchSummary:
+    async def _seed(self) -> BatchSummary:
         """Run the seed pass. Later passes also send the files that failed in it."""
         batch, hooks = self.chosen.batch, self.hooks
         step = RunStep(batch=batch, kind=PassKind.SEED)
@@ -226,7 +233,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
             latest = self._latest_delta
             if latest is not None and latest.state is PassState.DONE:
                 await hooks.catch_up(RunStep(batch=batch, kind=PassKind.DELTA, number=latest.number))
-            return transfer.BatchSummary(batch=batch.number, nothing_to_do=True)
+            return BatchSummary(batch=batch.number, nothing_to_do=True)
         seed = SeedPass(
             invocation=hooks.invocation,
             plan=hooks.plan,
@@ -241,9 +248,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         await self._until_open()
         return await hooks.around(step, seed.run)
 
-    async def _round(
-        self, deltas: Deltas, made: int, so_far: transfer.BatchSummary
-    ) -> tuple[transfer.BatchSummary, bool]:
+    async def _round(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
         """Run one more delta pass over all trees. If different passes scanned them last, make one pass for each group
         from one scan, so that the next pass has them together again. Returns the sum so far, and whether another pass
         follows. Raises BatchRefused if every tree is set apart.
@@ -261,7 +266,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         if len(groups) > 1:
             await self._until_open()
             deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in batch.trees]))
-        apart: dict[bytes, transfer.TreeApart] = {}
+        apart: dict[bytes, TreeApart] = {}
         covered: list[frozenset[bytes]] = []
         for group in groups:
             part = batch if len(group) == len(every) else bases.part_of(plan, batch, group)
@@ -283,7 +288,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
             return so_far, True
         return self._judged(deltas, made, covered[0], so_far)
 
-    async def _delta(self, deltas: Deltas, part: Batch, so_far: transfer.BatchSummary) -> transfer.BatchSummary:
+    async def _delta(self, deltas: Deltas, part: Batch, so_far: BatchSummary) -> BatchSummary:
         """Run one pass over these trees of the batch. Raises NoTreeLeft."""
         await self._until_open()
         passes = self._world.ledger.passes
@@ -293,7 +298,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         if summary.skipped:
             return replace(so_far, skipped=summary.skipped)
         record = self._latest_delta
-        delta = transfer.DeltaSummary(
+        delta = DeltaSummary(
             number=record.number if record else 0,
             files=summary.files,
             size_bytes=summary.size_bytes,
@@ -307,8 +312,8 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         return _together(so_far, summary, delta)
 
     def _judged(
-        self, deltas: Deltas, made: int, covered: frozenset[bytes], so_far: transfer.BatchSummary
-    ) -> tuple[transfer.BatchSummary, bool]:
+        self, deltas: Deltas, made: int, covered: frozenset[bytes], so_far: BatchSummary
+    ) -> tuple[BatchSummary, bool]:
         """Decide about another pass after one over all trees but those that are set apart; those do not make passes
         necessary. A pass over single users predicts no freeze: another one follows if anything had changed.
         """
@@ -333,7 +338,7 @@ class BatchRun(Struct, frozen=True, kw_only=True):
         invocation, plan = self.hooks.invocation, self.hooks.plan
         return DeltaPass(invocation=invocation, plan=plan, site=self.site, batch=part, deltas=deltas)
 
-    def _judge(self, deltas: Deltas, made: int, trees: frozenset[bytes]) -> transfer.Decision:
+    def _judge(self, deltas: Deltas, made: int, trees: frozenset[bytes]) -> Decision:
         world, plan, batch = self._world, self.hooks.plan, self.chosen.batch
         decision = judge_passes(
             world.ledger,
@@ -389,9 +394,7 @@ def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
     return sum(1 for _ in lists.renames(record.move_list)), sum(1 for _ in lists.gone(record.move_list))
 
 
-def _together(
-    so_far: transfer.BatchSummary, summary: transfer.BatchSummary, delta: transfer.DeltaSummary
-) -> transfer.BatchSummary:
+def _together(so_far: BatchSummary, summary: BatchSummary, delta: DeltaSummary) -> BatchSummary:
     """Merge both summaries. The later pass sends the files that had not arrived before, so only its own bad files
     remain.
     """

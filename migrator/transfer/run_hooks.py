@@ -11,8 +11,8 @@ from migrator.core.states import PassKind
 from migrator.hooks.calls import HookedStep, Hooks, HookSkipped, StepHooks
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.plan.model import Batch, Plan
-from migrator.transfer import model as transfer
 from migrator.transfer.context import RunInvocation
+from migrator.transfer.model_runs import BatchSummary
 
 T = TypeVar("T")
 
@@ -50,9 +50,7 @@ class RunHooks:
         invocation = self.invocation
         return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, report=invocation.report)
 
-    async def around(
-        self, step: RunStep, work: Callable[[], Awaitable[transfer.BatchSummary]]
-    ) -> transfer.BatchSummary:
+    async def around(self, step: RunStep, work: Callable[[], Awaitable[BatchSummary]]) -> BatchSummary:
         """Do the work of a step, with its hooks before and after it. If a hook skips the step, the summary records it.
 
         Raises Refused if a `pre` hook refuses the step. Errors of the work propagate after the `post` hooks; on a
@@ -61,9 +59,9 @@ class RunHooks:
         try:
             return await self.steps().around(step.hooked(self.plan), work, facts=self._facts(step), after=_after)
         except HookSkipped as skipped:
-            return transfer.BatchSummary(batch=step.batch.number, skipped=skipped.message)
+            return BatchSummary(batch=step.batch.number, skipped=skipped.message)
 
-    async def catch_up(self, step: RunStep, summary: transfer.BatchSummary | None = None) -> None:
+    async def catch_up(self, step: RunStep, summary: BatchSummary | None = None) -> None:
         """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
         facts = self._facts(step)
         facts = replace(facts, state=HookState.DONE) if summary is None else _after(facts, summary)
@@ -83,7 +81,7 @@ class RunHooks:
         )
 
 
-def _after(facts: HookFacts, summary: transfer.BatchSummary) -> HookFacts:
+def _after(facts: HookFacts, summary: BatchSummary) -> HookFacts:
     state = HookState.SKIPPED if summary.skipped else HookState.STOPPED if summary.stopped else HookState.DONE
     return replace(
         facts,

@@ -5,10 +5,10 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
 from migrator.plan.rules import unverified
 from migrator.transfer import layouts
-from migrator.transfer import model as transfer
 from migrator.transfer.bases import refusals_of_batch
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import PassRecord
+from migrator.transfer.model_runs import BatchSummary
 from migrator.transfer.passes import PassRun, refused_if_unwritable
 from migrator.transfer.remaining import Remaining, remaining
 from migrator.transfer.tree_driver import doubtful_trees, drive_trees
@@ -19,7 +19,7 @@ class SeedPass(PassRun):
     arrived. `run` may be called again: it resumes the pass.
     """
 
-    async def run(self) -> transfer.BatchSummary:
+    async def run(self) -> BatchSummary:
         """Raises BatchRefused if a guard fails before anything is copied; a later stop is in the summary."""
         passes = self.world.ledger.passes
         with refusals_of_batch():
@@ -28,7 +28,7 @@ class SeedPass(PassRun):
             if left.record is not None and left.record.state is states.PassState.DONE and not left.chunks:
                 # This also repairs the state of the batch after a crash between the two records.
                 self._advance(states.BatchState.SEEDED)
-                return transfer.BatchSummary(
+                return BatchSummary(
                     batch=self.batch.number,
                     nothing_to_do=True,
                     vanished=passes.vanished_count(left.record.id),

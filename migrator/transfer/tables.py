@@ -7,7 +7,9 @@ from migrator.core.probe import ProbeSide
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.ledger.tables import Base, EnumText, JsonText
 from migrator.transfer.delta.model import ChangeKind
-from migrator.transfer.model import Bound, ConvergenceOutcome, FileProblemKind, Gate, TreeChurn
+from migrator.transfer.model import FileProblemKind
+from migrator.transfer.model_convergence import ConvergenceOutcome, TreeChurn
+from migrator.transfer.model_governor import Bound, Gate
 
 # Passes, chunks, attempts, predictions.
 

@@ -30,11 +30,11 @@ from migrator.transfer.model import (
     AttemptRecord,
     AttemptVerdict,
     ChunkRecord,
-    Gate,
     StopReason,
     StreamCounters,
     StreamOutcome,
 )
+from migrator.transfer.model_governor import Gate
 from migrator.transfer.pool import run_pool
 from migrator.transfer.ports import DriverWork, Driving
 from migrator.transfer.queue import WorkQueue

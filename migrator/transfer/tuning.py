@@ -11,7 +11,7 @@ from migrator.core.units import format_rate, several
 from migrator.core.windows import WindowStanding
 from migrator.ledger.locks import Holders, directories, is_at_work
 from migrator.ledger.model import Holder
-from migrator.transfer import model as transfer
+from migrator.transfer.model_governor import GoverningFacts, Limits
 
 if TYPE_CHECKING:
     from migrator.transfer.records import TransferLedger
@@ -21,15 +21,15 @@ def read_governing(
     ledger: "TransferLedger",
     *,
     at_work: Sequence[Holder],
-    given: transfer.Limits | None = None,
+    given: Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
-) -> transfer.GoverningFacts:
+) -> GoverningFacts:
     """The operators' settings, and the newest allowance by a governor, of the runs at work if there are any."""
     runs = [run.id for run in ledger.runs.newest(0, directories(at_work)) if is_at_work(run, at_work)]
     record = ledger.governor.newest(runs) if runs else None
     working = record is not None
     record = record or ledger.governor.newest()
-    return transfer.GoverningFacts(
+    return GoverningFacts(
         controls=ledger.controls.now(),
         governor=record,
         at_work=working,
@@ -51,11 +51,11 @@ class Tuning(Struct, frozen=True, kw_only=True):
     ledger: "TransferLedger"
     clock: Clock
     by: str
-    given: transfer.Limits
+    given: Limits
     windows: Callable[[float], Sequence[WindowStanding]]
     holders: Holders
 
-    def pause(self, reason: str) -> transfer.GoverningFacts:
+    def pause(self, reason: str) -> GoverningFacts:
         """Start no more chunks. If the migration is already paused, the existing author and reason stay."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
@@ -63,7 +63,7 @@ class Tuning(Struct, frozen=True, kw_only=True):
             self._report(Severity.WARNING, _PAUSE, f"paused by {self.by}" + (f": {reason}" if reason else ""))
         return self.facts()
 
-    def resume(self) -> transfer.GoverningFacts:
+    def resume(self) -> GoverningFacts:
         """Resume the migration. May be called if nothing is paused."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
@@ -71,18 +71,18 @@ class Tuning(Struct, frozen=True, kw_only=True):
             self._report(Severity.INFO, _PAUSE, f"resumed by {self.by}")
         return self.facts()
 
-    def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
+    def tune(self, limits: Limits, *, reset: bool) -> GoverningFacts:
         """Set limits. Limits that are not given keep their tuned values, or (`reset`) return to those of site.toml."""
         before = self.ledger.controls.now().tuned
-        was = before.limits if before is not None else transfer.Limits()
-        now = _joined(limits, transfer.Limits() if reset else was)
+        was = before.limits if before is not None else Limits()
+        now = _joined(limits, Limits() if reset else was)
         self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s())
         if now != was:
             words = describe_limits(now) or "limits are as given at the start"
             self._report(Severity.INFO, _SUBJECT, f"tuned by {self.by}: {words}")
         return self.facts()
 
-    def facts(self) -> transfer.GoverningFacts:
+    def facts(self) -> GoverningFacts:
         """Controls, given limits, and the newest allowance of a governor."""
         now_s = self.clock.now_s()
         return read_governing(self.ledger, at_work=self.holders(), given=self.given, windows=self.windows(now_s))
@@ -94,8 +94,8 @@ class Tuning(Struct, frozen=True, kw_only=True):
         self.ledger.events.add(event)
 
 
-def _joined(limits: transfer.Limits, kept: transfer.Limits) -> transfer.Limits:
-    return transfer.Limits(
+def _joined(limits: Limits, kept: Limits) -> Limits:
+    return Limits(
         jobs=limits.jobs or kept.jobs,
         bwlimit_bytes_per_s=limits.bwlimit_bytes_per_s or kept.bwlimit_bytes_per_s,
         max_latency_s=limits.max_latency_s or kept.max_latency_s,
@@ -103,7 +103,7 @@ def _joined(limits: transfer.Limits, kept: transfer.Limits) -> transfer.Limits:
     )
 
 
-def describe_limits(limits: transfer.Limits) -> str:
+def describe_limits(limits: Limits) -> str:
     """All given limits, as one phrase."""
     words = []
     if limits.jobs is not None:

@@ -7,9 +7,10 @@ from migrator.core.units import format_count, format_duration, format_rate, form
 from migrator.core.windows import WindowStanding
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, clean, figure, paragraph, text, when
-from migrator.transfer import model as transfer
 from migrator.transfer.delta.model import ChangeKind, Changes
 from migrator.transfer.model import StreamSum
+from migrator.transfer.model_governor import Gate, GoverningFacts, GovernorRecord, Limits
+from migrator.transfer.model_runs import DeltaSummary
 from migrator.transfer.rules_rates import BY, added_up
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ def _shown(value: T | None, words: Callable[[T], str]) -> str:
     return NONE if value is None else words(value)
 
 
-_DELTA: doc.Cells[transfer.DeltaSummary] = (
+_DELTA: doc.Cells[DeltaSummary] = (
     (text("pass"), lambda one: str(one.number)),
     (figure("new"), lambda one: _count(one.changes, ChangeKind.NEW)),
     (
@@ -42,7 +43,7 @@ _DELTA: doc.Cells[transfer.DeltaSummary] = (
 )
 
 
-def delta_blocks(deltas: Sequence[transfer.DeltaSummary]) -> Iterator[Block]:
+def delta_blocks(deltas: Sequence[DeltaSummary]) -> Iterator[Block]:
     """The changes, the data sent by each pass, and the decision after the last one; empty without passes."""
     if deltas:
         yield doc.records("Delta passes", _DELTA, deltas)
@@ -62,42 +63,42 @@ def describe_follow_up(at_most: int) -> str:
 # The allowance of the governor, and the operators' settings.
 
 
-def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
+def governing_document(governing: GoverningFacts) -> doc.Document:
     """The answer to `tune`, `pause` and `resume`."""
     blocks = (*governing_blocks(governing), *_limits(governing), *_windows(governing))
     return doc.page("Limits", ("Limits in force", blocks))
 
 
-def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
+def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
     """The operators' settings, and the allowance of the governor in the present run."""
     hold, tuned, record = governing.controls.hold, governing.controls.tuned, governing.governor
     if hold is not None:
         why = f": {clean(hold.reason)}" if hold.reason else ""
         yield paragraph(f"Paused by {clean(hold.by)} since {when(hold.since_s)}{why}. No chunk is begun.")
     if record is not None and governing.at_work:
-        if record.gate is not transfer.Gate.PAUSED:
+        if record.gate is not Gate.PAUSED:
             yield paragraph(_now(record))
         elif hold is None:
             yield paragraph("It was paused; the run resumes within seconds.")
-        if record.gate is transfer.Gate.OPEN and len(record.hosts) > 1:
+        if record.gate is Gate.OPEN and len(record.hosts) > 1:
             loads = {one.host: one.load for one in governing.loads}
             yield doc.facts([(clean(host), _on_host(streams, loads.get(host))) for host, streams in record.hosts])
     if tuned is not None:
         yield paragraph(f"Tuned by {clean(tuned.by)} since {when(tuned.since_s)}.")
 
 
-def _now(record: transfer.GovernorRecord) -> str:
+def _now(record: GovernorRecord) -> str:
     reason = clean(record.reason)
-    if record.gate is transfer.Gate.OUTSIDE_WINDOWS:
+    if record.gate is Gate.OUTSIDE_WINDOWS:
         return f"No chunk is begun until {when(record.until_s)}: {reason}."
     limit = record.bwlimit_bytes_per_s
     together = "" if limit is None else f", {format_rate(limit)} together"
     return f"{several(record.streams, 'stream')} of {record.most} may run{together}: {reason}."
 
 
-def _limits(governing: transfer.GoverningFacts) -> Iterator[Block]:
-    given = governing.given or transfer.Limits()
-    tuned = governing.controls.tuned.limits if governing.controls.tuned is not None else transfer.Limits()
+def _limits(governing: GoverningFacts) -> Iterator[Block]:
+    given = governing.given or Limits()
+    tuned = governing.controls.tuned.limits if governing.controls.tuned is not None else Limits()
     rows = [
         ("streams on each host", *(_shown(one.jobs, "{:g}".format) for one in (given, tuned))),
         ("all streams together", *(_shown(one.bwlimit_bytes_per_s, format_rate) for one in (given, tuned))),
@@ -110,7 +111,7 @@ def _limits(governing: transfer.GoverningFacts) -> Iterator[Block]:
     yield doc.table("", [text("limit"), text("site.toml"), text("tuned")], rows)
 
 
-def _windows(governing: transfer.GoverningFacts) -> Iterator[Block]:
+def _windows(governing: GoverningFacts) -> Iterator[Block]:
     """The open windows, and the start of the next one."""
     if governing.windows is None:
         return

@@ -28,7 +28,8 @@ from migrator.site.model import ReapAction
 from migrator.transfer import layouts
 from migrator.transfer.context import RunInvocation
 from migrator.transfer.delta.delta import DeltaPass
-from migrator.transfer.model import RunStopped, StopReason
+from migrator.transfer.model import StopReason
+from migrator.transfer.model_runs import RunStopped
 from tests.support.fake_streams import Fault
 from tests.support.making import made
 from tests.support.plans import usage

@@ -30,7 +30,7 @@ from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import GRACE_S, LocalProcesses
 from migrator.plan.model import TreeUsage
 from migrator.plan.rules_needs import metadata_forecast
-from migrator.transfer.model import RunRequest
+from migrator.transfer.model_runs import RunRequest
 from migrator.transfer.storage_watch import LOOK_EVERY_S, QUIET_S
 from tests.support.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, FakeTool, fake_tool, recorded, targets
 from tests.support.fakes import VirtualClock

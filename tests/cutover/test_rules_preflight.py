@@ -12,7 +12,7 @@ from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.model_calls import CutoverRequest
 from migrator.cutover.rules_preflight import cutover_problems, not_closed
 from migrator.cutover.rules_states import cutover_blockers
-from migrator.transfer.model import RunRequest
+from migrator.transfer.model_runs import RunRequest
 from tests.support.entries import entry
 from tests.support.making import made
 

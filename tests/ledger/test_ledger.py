@@ -14,8 +14,8 @@ from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverState
 from migrator.cutover.rules_speed import TreeMeasurement, TreeTest
 from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, Side, TargetCapabilities
-from migrator.transfer import model as transfer
 from migrator.transfer import records_measures as measures
+from migrator.transfer.model_governor import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Hold
 from tests.support.fakes import FakeRunFiles, VirtualClock
 from tests.support.making import made
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
@@ -136,26 +136,26 @@ def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_tol
 
 
 def test_first_pause_is_kept_until_resumed(ledger: MigrationLedger) -> None:
-    assert ledger.controls.now() == transfer.NO_CONTROLS
+    assert ledger.controls.now() == NO_CONTROLS
     ledger.controls.hold(by="anna", reason="exams", at_s=5.0)
     ledger.controls.hold(by="bob", reason="", at_s=6.0)
     with MigrationLedger.open(ledger.file) as other:
-        assert other.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=5.0, by="anna", reason="exams"))
+        assert other.controls.now() == Controls(hold=Hold(since_s=5.0, by="anna", reason="exams"))
     for at_s in (7.0, 8.0):
         ledger.controls.resume(by="bob", at_s=at_s)
         assert ledger.controls.now().hold is None
     ledger.controls.hold(by="bob", reason="", at_s=9.0)
-    assert ledger.controls.now().hold == transfer.Hold(since_s=9.0, by="bob")
+    assert ledger.controls.now().hold == Hold(since_s=9.0, by="bob")
 
 
 def test_governor_state_of_a_run_is_kept_for_a_while(ledger: MigrationLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "KEPT_RECORDS", 10)
     assert ledger.governor.newest() is None
     run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="d")
-    facts = {"at_s": 10.5, "run_id": run_id, "gate": transfer.Gate.OUTSIDE_WINDOWS, "bound": transfer.Bound.WINDOWS}
+    facts = {"at_s": 10.5, "run_id": run_id, "gate": Gate.OUTSIDE_WINDOWS, "bound": Bound.WINDOWS}
     limits = {"hosts": (("gl1", 4), ("localhost", 8)), "bwlimit_bytes_per_s": 1000, "until_s": 99.0, "max_load": 8.0}
-    record = made(transfer.GovernorRecord, **facts, **limits, most=12, reason="outside the windows of [transfer]")
-    second = replace(record, gate=transfer.Gate.OPEN, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0)
+    record = made(GovernorRecord, **facts, **limits, most=12, reason="outside the windows of [transfer]")
+    second = replace(record, gate=Gate.OPEN, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0)
     for one in (record, second):
         ledger.governor.add(one)
     assert list(ledger.governor.of_run(run_id)) == [record, second]

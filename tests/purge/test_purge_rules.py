@@ -34,7 +34,7 @@ from migrator.purge.rules import (
     purge_problems,
     shrink_problem,
 )
-from migrator.transfer.model import Limits
+from migrator.transfer.model_governor import Limits
 from tests.support.entries import entry
 from tests.support.fakes import VirtualClock
 from tests.support.making import made

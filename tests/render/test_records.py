@@ -32,7 +32,8 @@ from migrator.report.view_records import run_document
 from migrator.report.view_status import finding_document
 from migrator.transfer import model as transfer
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.transfer.model import BatchSummary, RunSummary
+from migrator.transfer.model_convergence import ConvergenceOutcome
+from migrator.transfer.model_runs import BatchSummary, DeltaSummary, RunSummary, TreeWork
 from tests.support.fakes import VirtualClock
 from tests.support.making import made
 from tests.support.plans import small_plan, usage
@@ -56,7 +57,7 @@ def bad(path: bytes) -> transfer.FileProblem:
 
 
 def test_a_dry_run_says_what_it_would_do() -> None:
-    batch = BatchSummary(batch=1, left=(transfer.TreeWork(tree=b"home/a", chunks=2, files=30, size_bytes=2048),))
+    batch = BatchSummary(batch=1, left=(TreeWork(tree=b"home/a", chunks=2, files=30, size_bytes=2048),))
     document = run_document(summary(batch, dry_run=True))
     assert document.subtitle == "nothing was changed"
     (table,) = tables_of(document)
@@ -68,14 +69,14 @@ def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence() ->
     counts = (1, 20, 300, 4000, 5, 6, 7)
     tallies = {kind: ChangeTally(paths=count, size_bytes=9) for kind, count in zip(ChangeKind, counts, strict=True)}
     trees = (TreeChanges(tree=b"home/a", names_before=9, bytes_before=9, by_kind=tallies),)
-    first = transfer.DeltaSummary(
+    first = DeltaSummary(
         number=3,
         files=4321,
         size_bytes=2048,
         elapsed_s=64.0,
         scan_s=10.0,
         changes=Changes(base="one", now="two", trees=trees),
-        outcome=transfer.ConvergenceOutcome.CONVERGED,
+        outcome=ConvergenceOutcome.CONVERGED,
         freeze_s=90.0,
         sentence="batch 1, delta pass 3: converged",
     )
@@ -157,7 +158,7 @@ def test_tables_shorten_long_paths_in_their_middle_and_json_does_not() -> None:
     assert short.startswith("home/alice/d/d/")
     assert short.endswith("/d/name: Permission denied")
     assert len(short.partition(" ")[0]) == doc.LINE_CHARACTERS
-    work = transfer.TreeWork(tree=path, chunks=1, files=1, size_bytes=1)
+    work = TreeWork(tree=path, chunks=1, files=1, size_bytes=1)
     run = summary(BatchSummary(batch=1, bad=(bad(path),), left=(work,)))
     document = run_document(run)
     terminal = io.StringIO()

@@ -33,8 +33,8 @@ from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines
 from migrator.report.watch import read_watch
-from migrator.transfer import model as transfer
 from migrator.transfer.model import Sample, StreamCounters
+from migrator.transfer.model_governor import Bound, GoverningFacts, GovernorRecord, HostLoad
 from tests.report.serving import site_of_weeks
 from tests.report.test_watch_view import drawn
 from tests.support.facts import report
@@ -215,7 +215,7 @@ def test_invalid_options_are_refused(site_file: Path, words: tuple[str, ...], co
 
 
 HOSTS = (("gl1", 2), ("localhost", 1))
-GOVERNOR = made(transfer.GovernorRecord, bound=transfer.Bound.LATENCY, streams=3, hosts=HOSTS, max_latency_s=0.05)
+GOVERNOR = made(GovernorRecord, bound=Bound.LATENCY, streams=3, hosts=HOSTS, max_latency_s=0.05)
 
 
 def window(when: str, changes_at_s: float | None) -> WindowStanding:
@@ -223,8 +223,8 @@ def window(when: str, changes_at_s: float | None) -> WindowStanding:
 
 
 NIGHTS, ALWAYS = window("Mon-Fri 19:00-07:00", 500.0), window("00:00-24:00", None)
-LOADS = (transfer.HostLoad(host="gl1", at_s=90.0, load=3.5),)
-GOVERNING = transfer.GoverningFacts(governor=GOVERNOR, windows=(NIGHTS, ALWAYS, NIGHTS), loads=LOADS)
+LOADS = (HostLoad(host="gl1", at_s=90.0, load=3.5),)
+GOVERNING = GoverningFacts(governor=GOVERNOR, windows=(NIGHTS, ALWAYS, NIGHTS), loads=LOADS)
 FACTS = made(model.MetricFacts, sums={"freeze_seconds": ()}, governing=GOVERNING)
 
 

@@ -12,6 +12,7 @@ from migrator.fs.model import CapacityOutlook, CapacitySample, Difference, Diffe
 from migrator.plan.model import ThroughputPoint
 from migrator.report import model
 from migrator.transfer import model as transfer
+from migrator.transfer.model_convergence import ConvergenceOutcome, ConvergenceRecord, Prediction, TreeChurn
 from tests.bench.test_bench_rules import A, B, measured, result
 from tests.support import records
 from tests.support.catalogs import whole_catalog
@@ -49,22 +50,22 @@ def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord
     )
 
 
-def convergence(path: bytes = b"home/alice") -> transfer.ConvergenceRecord:
-    return transfer.ConvergenceRecord(
+def convergence(path: bytes = b"home/alice") -> ConvergenceRecord:
+    return ConvergenceRecord(
         pass_id=2,
         at_s=AT_S - 60,
         batch=1,
-        outcome=transfer.ConvergenceOutcome.NO_LONGER_SHRINKS,
+        outcome=ConvergenceOutcome.NO_LONGER_SHRINKS,
         max_freeze_s=600.0,
-        prediction=transfer.Prediction(
+        prediction=Prediction(
             next_pass_s=90.0,
             freeze_s=1200.0,
             least_freeze_s=700.0,
             churn_files_per_h=1234.5,
             churn_bytes_per_h=2.0**31,
             trees=(
-                transfer.TreeChurn(tree=path, files_per_h=1200.0, bytes_per_h=2.0**31 * 0.75),
-                transfer.TreeChurn(tree=path + b"2", files_per_h=34.5, bytes_per_h=2.0**31 * 0.25),
+                TreeChurn(tree=path, files_per_h=1200.0, bytes_per_h=2.0**31 * 0.75),
+                TreeChurn(tree=path + b"2", files_per_h=34.5, bytes_per_h=2.0**31 * 0.25),
             ),
         ),
     )

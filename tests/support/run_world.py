@@ -24,7 +24,8 @@ from migrator.plan.model import Batch, Plan
 from migrator.site.model import RSYNC
 from migrator.transfer.context import TransferPorts as Outside
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import FileProblem, RunRequest, RunSummary
+from migrator.transfer.model import FileProblem
+from migrator.transfer.model_runs import RunRequest, RunSummary
 from migrator.transfer.run import run_batches
 from tests.support import fakes
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem

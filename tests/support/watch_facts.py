@@ -7,7 +7,7 @@ from migrator.bricks.drain.model import DrainStanding, DrainState
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import PassKind, PassState
 from migrator.report.model import RunLife, StreamAtWork, WatchFacts
-from migrator.transfer.model import Bound, Gate, GoverningFacts, GovernorRecord
+from migrator.transfer.model_governor import Bound, Gate, GoverningFacts, GovernorRecord
 from tests.support.facts import AT_S, report
 from tests.support.making import made
 

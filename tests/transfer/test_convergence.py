@@ -22,15 +22,14 @@ from migrator.report.view_status import status_document
 from migrator.transfer.bases import part_of
 from migrator.transfer.convergence import check_of_trees, judge_passes
 from migrator.transfer.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.transfer.model import (
+from migrator.transfer.model import PassRecord, StreamCounters
+from migrator.transfer.model_convergence import (
     ConvergenceOutcome,
     Decision,
     FinishedPass,
     FreezeCheck,
     PassLimits,
-    PassRecord,
     Prediction,
-    StreamCounters,
 )
 from migrator.transfer.rules_convergence import ASSUMED_FIXED_S, check_cost, decide, predict, predict_after_pass
 from tests.support.catalogs import whole_catalog

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import Opening
 from migrator.transfer import rules_governor as rules
-from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, Limits, StreamsBy, Tuned
+from migrator.transfer.model_governor import NO_CONTROLS, Bound, Controls, Gate, Limits, StreamsBy, Tuned
 
 SETTLE_S = 60.0
 SAMPLE_S = 5.0

@@ -16,7 +16,8 @@ from migrator.fs.model import TargetCapabilities
 from migrator.ledger.locks import of_call, of_tree
 from migrator.site.model import RSYNC
 from migrator.transfer.confirmations import Confirmations
-from migrator.transfer.model import RunStopped, StopReason
+from migrator.transfer.model import StopReason
+from migrator.transfer.model_runs import RunStopped
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_chunks, small_world
 

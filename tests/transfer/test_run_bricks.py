@@ -18,7 +18,8 @@ from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import HostLost
 from migrator.ledger.locks import of_brick
 from migrator.operations.run_files import last_heard_s
-from migrator.transfer.model import RunStopped, StopReason
+from migrator.transfer.model import StopReason
+from migrator.transfer.model_runs import RunStopped
 from migrator.transfer.ports import BrickReadiness
 from migrator.transfer.rules_leftovers import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault

@@ -25,7 +25,8 @@ from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
 from migrator.transfer import governor as streams
 from migrator.transfer.governor import LOOK_EVERY_S, Governing
-from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
+from migrator.transfer.model import StreamView
+from migrator.transfer.model_governor import Bound, GovernorRecord, Limits, StreamsBy
 from migrator.transfer.ports import BrickReadiness, ChunkWork
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import VirtualClock

@@ -29,7 +29,8 @@ from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import Limits, StreamCounters
+from migrator.transfer.model import StreamCounters
+from migrator.transfer.model_governor import Limits
 from migrator.transfer.ports import BrickReadiness, ConnectedHost
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentReader, Readers

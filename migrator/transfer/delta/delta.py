@@ -31,12 +31,9 @@ from migrator.transfer.delta.moves import carry_out_moves
 from migrator.transfer.delta.rules import deletion_problems, shrunk_trees
 from migrator.transfer.governor import governed
 from migrator.transfer.guards import mounts_changed
-from migrator.transfer.model import (
-    BatchSummary,
-    PassLimits,
-    PassRecord,
-    TreeApart,
-)
+from migrator.transfer.model import PassRecord
+from migrator.transfer.model_convergence import PassLimits
+from migrator.transfer.model_runs import BatchSummary, TreeApart
 from migrator.transfer.passes import PassRun
 from migrator.transfer.remaining import remaining
 

@@ -13,10 +13,8 @@ from migrator.transfer.context import TransferPorts
 from migrator.transfer.delta.delta import Deltas
 from migrator.transfer.delta.model import Changes, TreeChanges
 from migrator.transfer.delta.moves import only_not_renamed
-from migrator.transfer.model import (
-    BatchSummary,
-    PassRecord,
-)
+from migrator.transfer.model import PassRecord
+from migrator.transfer.model_runs import BatchSummary
 
 if TYPE_CHECKING:
     from migrator.transfer.records import TransferLedger
