@@ -13,7 +13,6 @@ from migrator.core.tasks import cancel_and_wait, result_or_none, task_group
 from migrator.hosts.ports import Activity
 from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import ChunkRecord, PassTotals, Sample, StreamCounters
-from migrator.transfer.rules_rates import rates, seconds_left
 from migrator.transfer.storage_watch import QUIET_S
 
 if TYPE_CHECKING:
@@ -247,3 +246,21 @@ def _progress_of(stream: "Stream", counters: StreamCounters, now_s: float) -> St
 
 def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
     return StreamCounters(files=max(one.files - other.files, 0), size_bytes=max(one.size_bytes - other.size_bytes, 0))
+
+
+def rates(before: tuple[float, int, int], now: tuple[float, int, int]) -> tuple[float, float]:
+    """Files and bytes per second between two points, each a time in seconds, files and bytes. 0 if no time has passed."""
+    over_s = now[0] - before[0]
+    if over_s <= 0:
+        return 0.0, 0.0
+    return max(now[1] - before[1], 0) / over_s, max(now[2] - before[2], 0) / over_s
+
+
+def seconds_left(files: int, size_bytes: int, *, files_per_s: float, bytes_per_s: float) -> float | None:
+    """The remaining time at this rate; None if the rate does not cover the remaining work. The slower of files and
+    bytes counts, since files per second bound many small files.
+    """
+    left = [(one, per_s) for one, per_s in ((files, files_per_s), (size_bytes, bytes_per_s)) if one > 0]
+    if any(per_s <= 0 for _, per_s in left):
+        return None
+    return max((one / per_s for one, per_s in left), default=0.0)

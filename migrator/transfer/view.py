@@ -1,17 +1,18 @@
 """Delta passes, streams and limits for display."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.core.windows import WindowStanding
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, clean, figure, paragraph, text, when
 from migrator.transfer.delta.model import ChangeKind, Changes
-from migrator.transfer.model import StreamSum
+from migrator.transfer.model import SizeClass, StreamSum
 from migrator.transfer.model_governor import Gate, GoverningFacts, GovernorRecord, Limits
 from migrator.transfer.model_runs import DeltaSummary
-from migrator.transfer.rules_rates import BY, added_up
 
 T = TypeVar("T")
 # The delta passes of one run over a batch.
@@ -163,3 +164,33 @@ def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
     rows = [(by, name, one) for by in BY for name, one in added_up(sums, by)[:_ROWS]]
     if rows:
         yield doc.records("Files that streams copied", cells, rows, note="Chunks that arrived, of all plans.")
+
+
+BY: Mapping[str, Callable[[StreamSum], str]] = {
+    "size of files": lambda one: one.size_class.value,
+    "host": lambda one: one.host,
+    "brick": lambda one: one.brick or "the mount",
+    "engine": lambda one: one.engine,
+}
+"""The properties that sums can be grouped by."""
+
+
+def added_up(sums: Sequence[StreamSum], by: str) -> Sequence[tuple[str, StreamSum]]:
+    """The sums for each value of one property; sizes in ascending order, everything else by name."""
+    name_of, found = BY[by], dict[str, StreamSum]()
+    for one in sums:
+        name = name_of(one)
+        so_far = found.get(name)
+        found[name] = one if so_far is None else _together(so_far, one)
+    order = [size_class.value for size_class in SizeClass]
+    return sorted(found.items(), key=lambda item: (order.index(item[0]) if item[0] in order else 0, item[0]))
+
+
+def _together(one: StreamSum, other: StreamSum) -> StreamSum:
+    return replace(
+        one,
+        attempts=one.attempts + other.attempts,
+        files=one.files + other.files,
+        size_bytes=one.size_bytes + other.size_bytes,
+        stream_s=one.stream_s + other.stream_s,
+    )

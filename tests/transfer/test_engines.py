@@ -19,10 +19,10 @@ from migrator.plan.chunk_lists import ListedPaths
 from migrator.site.model import DRIVERS
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine
+from migrator.transfer.meter import seconds_left
 from migrator.transfer.model import AttemptVerdict, StreamCounters, StreamView
 from migrator.transfer.ports import ChunkWork, CopyEngine
 from migrator.transfer.rules import choose_engine
-from migrator.transfer.rules_rates import seconds_left
 from tests.support.odd_trees import change_odd_tree, make_odd_tree
 from tests.support.run_site import RealSite
 from tests.support.snapshots import snapshot
