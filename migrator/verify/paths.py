@@ -1,9 +1,13 @@
-"""The comparison of one path of both sides, with all its names and its content."""
+"""The comparison of single paths of both sides, with all their names and their content, and of all that the join left."""
 
+import asyncio
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from migrator.catalog.model import ContentReading, ReadContent
 from migrator.core.entry import Entry, EntryType
@@ -15,10 +19,13 @@ from migrator.fs.rules import TEMPORARY_PREFIX, EntryComparison, absence, compar
 from migrator.reap.model import is_archive_path
 from migrator.verify import model
 from migrator.verify.absences import Absences, look_up_or_prove_gone
-from migrator.verify.joined import Left
+from migrator.verify.joined import Joined, Left
 from migrator.verify.mounted_content import ContentComparison
 from migrator.verify.storage_wait import StorageWait
 from migrator.verify.tally import NOT_COMPARED, EqualContent, VerifyTally, difference_of
+
+if TYPE_CHECKING:
+    from migrator.catalog.manifest import ParquetDraft
 
 _RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
 
@@ -169,3 +176,35 @@ def _describe_extra(target: Entry) -> str:
     if target.type is EntryType.FILE and (last.startswith(TEMPORARY_PREFIX) or _RSYNC_TEMPORARY.fullmatch(last)):
         return f"{target.type.value}, looks like what an interrupted stream left behind"
     return target.type.value
+
+
+# Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone. What
+# scans saw before an earlier verification that found a tree equal is in that one's manifest, or was proven gone by it.
+
+
+async def compare_the_rest(draft: "ParquetDraft", joined: Joined, comparison: PathComparison, *, workers: int) -> None:
+    """Account for every path of the trees that the join has left.
+
+    A directory whose entries are in no listing is listed, and its paths are compared too, until nothing new is found.
+    """
+    blocks = joined.left()
+    while True:
+        while block := await joined.next_of(blocks):
+            await _compare_block(block, comparison, workers)
+        if not comparison.late:
+            return
+        late, comparison.late = comparison.late, {}
+        for path, sides in late.items():
+            await asyncio.to_thread(joined.add, comparison.list_late(path, sides))
+        blocks = joined.late(draft)
+
+
+async def _compare_block(left: Sequence[Left], comparison: PathComparison, workers: int) -> None:
+    waiting = deque(left)
+
+    def work() -> None:
+        with suppress(IndexError):
+            while not comparison.stopped.is_set():
+                comparison.compare(waiting.popleft())
+
+    await asyncio.gather(*(asyncio.to_thread(work) for _ in range(min(workers, len(waiting)))))

@@ -4,39 +4,33 @@ import asyncio
 import errno
 import hashlib
 import os
-from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from migrator.beegfs.tool import StorageTargets
-from migrator.catalog.model import CatalogRecord, ContentReading, VerificationRecord, earlier_verifications
+from migrator.catalog.model import ContentReading, VerificationRecord
 from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.paths import overlap, show
+from migrator.core.paths import show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
-from migrator.core.units import DAY_S, NS_PER_S, format_count, format_duration, format_size, several
-from migrator.fs.model import TRASH_NAME, DigestPolicy, SourceHealth, TargetCapabilities
-from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.core.units import NS_PER_S, format_count, format_duration, format_size, several
+from migrator.fs.model import DigestPolicy, SourceHealth, TargetCapabilities
+from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import volume_state
 from migrator.gluster.rules import copies
-from migrator.gluster.walks import walk_mount
-from migrator.hosts.process import LocalProcesses
 from migrator.ledger.model import SiteRecord
-from migrator.native.program import native_program
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import after_verification
 from migrator.reap.archive import ProvenArchives
@@ -47,8 +41,10 @@ from migrator.transfer.governor import governed
 from migrator.transfer.model import CopiedChunk, PassRecord
 from migrator.verify.absences import Absences
 from migrator.verify.content import HOSTS_ALGORITHM, KINDS, ContentReader, Readers
-from migrator.verify.joined import Joined, Left, ListingWriter, SideListing
-from migrator.verify.paths import PathComparison
+from migrator.verify.earlier import EarlierVerifications
+from migrator.verify.joined import Joined
+from migrator.verify.listings import Listings
+from migrator.verify.paths import PathComparison, compare_the_rest
 from migrator.verify.storage_wait import StorageWait
 from migrator.verify.tally import VerifyTally, compare_links
 
@@ -57,44 +53,7 @@ if TYPE_CHECKING:
     from migrator.reap.store import ReapListFiles
     from migrator.transfer.records import TransferLedger
 
-# --- Accounting: every path that is listed now, or that any scan saw, is in the manifest, is reported, or is proven gone. What
-# scans saw before an earlier verification that found a tree equal is in that one's manifest, or was proven gone by it.
-
-
-async def compare_the_rest(draft: "ParquetDraft", joined: Joined, comparison: PathComparison, *, workers: int) -> None:
-    """Account for every path of the trees that the join has left.
-
-    A directory whose entries are in no listing is listed, and its paths are compared too, until nothing new is found.
-    """
-    blocks = joined.left()
-    while True:
-        while block := await joined.next_of(blocks):
-            await _compare_block(block, comparison, workers)
-        if not comparison.late:
-            return
-        late, comparison.late = comparison.late, {}
-        for path, sides in late.items():
-            await asyncio.to_thread(joined.add, comparison.list_late(path, sides))
-        blocks = joined.late(draft)
-
-
-async def _compare_block(left: Sequence[Left], comparison: PathComparison, workers: int) -> None:
-    waiting = deque(left)
-
-    def work() -> None:
-        with suppress(IndexError):
-            while not comparison.stopped.is_set():
-                comparison.compare(waiting.popleft())
-
-    await asyncio.gather(*(asyncio.to_thread(work) for _ in range(min(workers, len(waiting)))))
-
-
-# --- The stage
-
-
 _SHOW_EVERY_S = 0.5
-_CLOCK_MAY_JUMP_S = DAY_S
-"""Scans that ended up to this much before a verification began count as later than it."""
 EXAMPLES_PER_KIND = 3
 """The most differences of each kind in the result; the list beside the manifest has all."""
 
@@ -156,11 +115,11 @@ class Verification:
     stall_timeout_s: float = 600.0
     _waiting: StorageWait | None = field(init=False, default=None)
     _content: ContentReader | None = field(init=False, default=None)
-    _asked: dict[int, str | None] = field(init=False, default_factory=dict)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
     _copies: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
-    _by_mount_alone: bool = field(init=False, default=False)
+    _listings: Listings = field(init=False)
+    _before: EarlierVerifications = field(init=False)
     _batch: Batch = field(init=False)
     _capabilities: TargetCapabilities = field(init=False)
     _tally: VerifyTally = field(init=False)
@@ -250,6 +209,21 @@ class Verification:
             )
         trees = self._chosen_trees(batch)
         self._batch, self._capabilities = part_of(plan, batch, trees) if trees else batch, site.capabilities
+        self._listings = Listings(
+            source=self.source,
+            target=self.target,
+            manifests=self.manifests,
+            readers=self.readers,
+            report=self._event,
+        )
+        self._before = EarlierVerifications(
+            ledger=self.ledger,
+            own=self.own,
+            manifests=self.manifests,
+            policy=self.policy,
+            trees=tuple(tree.path for tree in self._batch.trees),
+            report=self._event,
+        )
         return site, state, trees
 
     def _chosen_trees(self, batch: Batch) -> tuple[bytes, ...]:
@@ -308,7 +282,7 @@ class Verification:
         if not self._hosts_read:
             return
         reading = await self._begin_reading(self.ledger.verifications.newest_id())
-        _, since_s = await asyncio.to_thread(self._earlier)
+        _, since_s = await asyncio.to_thread(self._before.proofs)
         try:
             await self._read_by_hosts(reading, since_s)
         except asyncio.CancelledError:
@@ -324,7 +298,7 @@ class Verification:
 
     async def _compare(self, draft: "ParquetDraft", number: int, before: SourceHealth) -> ClosedManifest:
         reading = await self._begin_reading(number)
-        earlier, since_s = await asyncio.to_thread(self._earlier) if self.carry else ([], 0.0)
+        earlier, since_s = await asyncio.to_thread(self._before.proofs) if self.carry else ([], 0.0)
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
         try:
             manifest = await self._compare_trees(draft, reading, earlier, since_s, before)
@@ -369,69 +343,6 @@ class Verification:
             if one.finished_at_s is None or one.finished_at_s > since_s
         ]
 
-    async def _listings(self, trees: Sequence[bytes], directory: Path) -> tuple[SideListing, SideListing]:
-        """The source, as a scan of the bricks lists it if that is possible, and the target."""
-        if not trees:
-            return SideListing(), SideListing()
-        async with task_group() as group:
-            target = group.create_task(self._list(self.target, trees, directory / "target"))
-            source = await self._list_from_bricks(trees)
-            if source is None:
-                source = await self._list(self.source, trees, directory / "source")
-                source = replace(source, marked=await self._marked(trees))
-        return source, target.result()
-
-    async def _marked(self, trees: Sequence[bytes]) -> tuple[bytes, ...]:
-        """The files whose content on a brick may not be the mount's. If the marks cannot be read, no reading counts that may be
-        of a brick.
-        """
-        if self.readers is None or self.readers.marks is None:
-            return ()
-        marks = await self.readers.marks(trees)
-        if marks.kept:
-            raise Refused(f"nothing is verified: {'; '.join(marks.kept)}", hint="then run the same command again")
-        if marks.reasons:
-            self._by_mount_alone = True
-            message = f"all content is read through the mount: {'; '.join(marks.reasons)}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, message)
-        return tuple(sorted(marks.paths))
-
-    @staticmethod
-    async def _list(side: FileSystem, trees: Sequence[bytes], directory: Path) -> SideListing:
-        """A side as its mount shows it."""
-        await asyncio.to_thread(directory.mkdir)
-        writer = ListingWriter(directory, trees)
-        await walk_mount(
-            LocalProcesses(), native_program().path, side.held_path(), trees=trees, listener=writer, owners=side.owners
-        )
-        return await asyncio.to_thread(writer.close)
-
-    async def _trash(self, draft: "ParquetDraft") -> SideListing:
-        """The trash of the target, if files of the target have names outside the compared trees. Names that cannot be read
-        there explain nothing.
-        """
-        if not await asyncio.to_thread(draft.has_other_names):
-            return SideListing()
-        trash = await asyncio.to_thread(self.target.look, TRASH_NAME)
-        return SideListing() if trash is None else await self._list(self.target, (TRASH_NAME,), draft.scratch / "trash")
-
-    async def _list_from_bricks(self, trees: Sequence[bytes]) -> SideListing | None:
-        if self.readers is None or self.readers.scan is None:
-            return None
-        try:
-            record = await self.readers.scan(trees)
-            reasons = record.reasons
-            if record.whole:
-                files = await asyncio.to_thread(self.manifests.rows_of, record.name)
-                return SideListing(files=tuple(files), from_bricks=True)
-        except Interrupted:
-            raise
-        except MigratorError as error:
-            reasons = (error.message,)
-        message = f"directories are read through the mount, not from the bricks: {'; '.join(reasons)}"
-        self._event(EventKind.VERIFY_STARTED, Severity.WARNING, message)
-        return None
-
     def _readings(self) -> "ReadingParts":
         # Verifications of other trees of the batch may be in progress; those of the same trees exclude each other.
         policy, trees = self.policy, b"\0".join(sorted(tree.path for tree in self._batch.trees))
@@ -475,66 +386,6 @@ class Verification:
         self.target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
-    def _earlier(self) -> tuple[list[str], float]:
-        """The best manifest of each tree whose digest is the ledger's, and when the oldest of these verifications began (0 if a
-        tree has none). Reads each once.
-        """
-        ledger = self.own or self.ledger
-        found: dict[str, float] = {}
-        lacking = False
-        for tree in self._batch.trees:
-            proofs = ledger.verifications.covering(tree.path, ledger.plans.batches_with(tree.path))
-            usable = earlier_verifications(proofs, self.policy)
-            for record in usable:
-                if (file := self._intact(record)) is not None:
-                    found[file] = record.started_at_s
-                    break
-            else:
-                lacking = True
-        return list(found), 0.0 if lacking else min(found.values(), default=0.0)
-
-    def _intact(self, record: VerificationRecord) -> str | None:
-        if record.id in self._asked:
-            return self._asked[record.id]
-        file = None
-        try:
-            file = self.manifests.intact(record.manifest or "", digest=record.manifest_digest or "")
-        except (Refused, OSError) as error:
-            words = error.cause if isinstance(error, Refused) else error.strerror
-            message = f"verification {record.id} cannot be used: its manifest is not readable: {words or show(str(error).encode())}"
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, message)
-        self._asked[record.id] = file
-        return file
-
-    def _scans_before(self, trees: Collection[bytes]) -> tuple[list[str], list[CatalogRecord]]:
-        """The manifests of `_accounted`, and the earlier scans whose paths they do not have. Weeks of passes over other trees
-        leave hundreds of scans that list no path of these.
-        """
-        accounted, since_s = self._accounted(trees)
-        return accounted, [
-            one
-            for one in self.ledger.scans.all()
-            if (one.finished_at_s is None or one.finished_at_s >= since_s)
-            and (not one.scope or overlap(set(one.scope), set(trees)))
-        ]
-
-    def _accounted(self, trees: Collection[bytes]) -> tuple[list[str], float]:
-        """The manifests of the newest verifications that found these trees equal: with them, catalogs of scans that ended before
-        the time returned need not be read again, however many weeks of passes leave. None and 0 if a tree has no such one.
-        """
-        newest: dict[int, VerificationRecord] = {}
-        for tree in trees:
-            proofs = self.ledger.verifications.covering(tree, self.ledger.plans.batches_with(tree))
-            equal = [one for one in proofs if one.exit_code is ExitCode.DONE]
-            # A rollback's own ledger has other scans.
-            if self.own is not None or not equal:
-                return [], 0.0
-            newest[equal[-1].id] = equal[-1]
-        files = [file for record in newest.values() if (file := self._intact(record)) is not None]
-        if len(files) < len(newest):
-            return [], 0.0
-        return files, min((one.started_at_s for one in newest.values()), default=0.0) - _CLOCK_MAY_JUMP_S
-
     async def _compare_trees(
         self,
         draft: "ParquetDraft",
@@ -556,11 +407,11 @@ class Verification:
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, comparison)
-        accounted, scans = await asyncio.to_thread(self._scans_before, trees)
+        accounted, scans = await asyncio.to_thread(self._before.scans_before, trees)
         # A scan that cannot be resumed discards its catalog when it is interrupted.
         kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
         async with task_group() as group:
-            listings = group.create_task(self._listings(tuple(trees), draft.scratch))
+            listings = group.create_task(self._listings.of_both(tuple(trees), draft.scratch))
             problems_before = group.create_task(asyncio.to_thread(draft.catalog_problems, kept))
             # No reading of what a final pass has just copied lasts: the comparison reads that.
             if self._hosts_read and not (earlier and self.readers and self.readers.frozen):
@@ -578,8 +429,8 @@ class Verification:
             source,
             target,
             trees=tuple(trees),
-            now=[] if self._by_mount_alone or not self._hosts_read else self._readings().files(),
-            before=[] if self._by_mount_alone else earlier,
+            now=[] if self._listings.by_mount_alone or not self._hosts_read else self._readings().files(),
+            before=[] if self._listings.by_mount_alone else earlier,
             earlier=seen,
             accounted=accounted,
             verification=reading.verification,
@@ -600,7 +451,7 @@ class Verification:
             comparison.stopped.set()
             joined.close()
         # Last, because paths found through a catalog may be further names of a file.
-        trash = await self._trash(draft)
+        trash = await self._listings.of_trash(draft)
         await asyncio.to_thread(compare_links, draft, tally, self._capabilities, trash=trash.files)
         # Nothing is read on either side any more.
         async with task_group() as group:

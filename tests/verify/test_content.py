@@ -34,7 +34,7 @@ from migrator.transfer.model_governor import Limits
 from migrator.transfer.ports import BrickReadiness, ConnectedHost
 from migrator.transfer.routes import HostLane
 from migrator.verify.content import ContentReader, Readers
-from migrator.verify.verify import Verification
+from migrator.verify.listings import Listings
 from tests.support.fakes import FakeChunkLists, FakeProgress
 from tests.support.native_builds import built, missing_for_native, placing
 from tests.support.verify_world import TREE, World, verify_world
@@ -271,19 +271,19 @@ def test_a_file_that_changed_since_hosts_read_it_is_read_again(
     site: Site, monkeypatch: pytest.MonkeyPatch, change: Callable[[Site], None], differences: dict[str, int]
 ) -> None:
     site.list_files(NAMES)
-    read, listed, changed = ContentReader.read_chunks, Verification._listings, asyncio.Event()
+    read, listed, changed = ContentReader.read_chunks, Listings.of_both, asyncio.Event()
 
     async def change_afterwards(content: ContentReader, *given: Any) -> None:
         await read(content, *given)
         change(site)
         changed.set()
 
-    async def list_then(work: Verification, *given: Any) -> Any:
+    async def list_then(listings: Listings, *given: Any) -> Any:
         await changed.wait()
-        return await listed(work, *given)
+        return await listed(listings, *given)
 
     monkeypatch.setattr(ContentReader, "read_chunks", change_afterwards)
-    monkeypatch.setattr(Verification, "_listings", list_then)
+    monkeypatch.setattr(Listings, "of_both", list_then)
     record = site.verify()
     assert site.reads == [b"a"]
     assert dict(record.differences) == differences
