@@ -264,7 +264,7 @@ def test_a_directory_that_cannot_be_read_hides_nothing_else(
         return await walked(processes, program, root, **given)
 
     monkeypatch.setattr(file_system, "_open_directory", open_directory)
-    monkeypatch.setattr("migrator.verify.verify.walk_mount", walk_mount)
+    monkeypatch.setattr("migrator.verify.listings.walk_mount", walk_mount)
     record = world.verify()
     assert dict(record.differences) == {DifferenceKind.UNREADABLE: 1}
     assert not record.whole

@@ -203,7 +203,7 @@ def test_a_root_that_is_mounted_over_while_it_is_listed_hides_nothing(
             await asyncio.to_thread(call, "umount", world.source_path)
 
     world.source.look(TREE)
-    monkeypatch.setattr("migrator.verify.verify.walk_mount", walk_mount)
+    monkeypatch.setattr("migrator.verify.listings.walk_mount", walk_mount)
     assert missing_paths(world.verify()) == {TREE + b"/new"}
 
 
